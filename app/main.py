@@ -44,6 +44,7 @@ from app.api import (
     problems,
     quality,
     rehearsals,
+    replies,
     request_attachments,
     request_notes,
     request_previews,
@@ -154,6 +155,7 @@ _ROUTERS = (
     deletion_requests.router,  # what is called most is matched first
     decisions.router,
     assignees.router,
+    replies.router,
     request_attachments.router,
     request_notes.router,
     request_previews.router,

@@ -16,6 +16,7 @@ from lethe.contract import (
     assignees,
     decisions,
     deletion_requests,
+    replies,
     request_attachments,
     request_notes,
     request_previews,
@@ -82,6 +83,7 @@ class _DeletionRequests(Resource[H]):
     attachments = pages(request_attachments.LIST)
     attachment = call(request_attachments.CONTENT)
     delete_attachment = call(request_attachments.DELETE)
+    reply = call(replies.REPLY)
     proof = call(deletion_requests.CERTIFICATES)
     export = saved(many.EXPORT)
 

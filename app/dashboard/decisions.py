@@ -5,7 +5,17 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import assignees, deletion_requests, problems, request_attachments, request_notes, request_previews, runs
+from app.api import (
+    assignees,
+    deletion_requests,
+    problems,
+    replies,
+    request_attachments,
+    request_notes,
+    request_previews,
+    runs,
+)
+from app.api.reply_wordings import LANGUAGES
 from app.dashboard import pages
 from app.dashboard.case import next_step, waits
 from app.dashboard.certificates import in_words
@@ -99,6 +109,8 @@ def page_of(
         **found,
         notes=_notes(context, request_id),
         attachments=_attachments(context, request_id),
+        may_reply=context.may(replies.get_reply),
+        languages=LANGUAGES,
         most_attached=context.call.installation.settings.max_attachment_bytes,
         people=everybody(context, found["request"].assignee, found["request"].assignee_name),
         done=done,

@@ -1,20 +1,19 @@
 """Wording of numbers, times and states on a page: with units, with sensible digits, in plain words."""
 
 import datetime
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
+from app.api.rounding import at_least as at_least
+from app.api.rounding import at_most as at_most
+from app.api.rounding import number as number
 from lethe.contract.deletion_requests import ClockOut, RequestEventOut
 from lethe.contract.guarantees import GuaranteeOut
 from lethe.contract.models import WaitingOut, WaitOut
 from lethe.contract.sets import ClockState, EventKind, RejectionGround, WaitReason
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,37 +166,6 @@ def words(name: str) -> str:
 def count(number: int, one: str, many: str | None = None) -> str:
     """`count(1, "request")` is "1 request", and of 1234 "1,234 requests"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def number(value: float, digits: int = 4) -> str:
-    """With so many significant digits; powers of ten where a plain number would be long."""
-    if isinstance(value, int):
-        return f"{value:,}"
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "−∞" if value < 0 else "not a number"
-    if value and not 1e-3 <= abs(value) < 1e6:
-        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
-        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-    places = digits if not value else max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{places}f}"
-
-
-def at_most(value: float, digits: int = 4) -> str:
-    """As `number`, rounded up: for what is claimed to be no more than that."""
-    return _rounded(value, digits, ROUND_CEILING)
-
-
-def at_least(value: float, digits: int = 4) -> str:
-    """As `number`, rounded down: for what is claimed to be no less than that."""
-    return _rounded(value, digits, ROUND_FLOOR)
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    if not value or not math.isfinite(value):
-        return number(value, digits)
-    exact = Decimal(repr(value))
-    last = Decimal(1).scaleb(min(0, exact.adjusted() - digits + 1))
-    return number(float(exact.quantize(last, rounding=rounding)), digits)
 
 
 def given(value: float) -> str:

@@ -139,6 +139,20 @@ class AttachmentKind(ClosedSet):
     EML = "eml"
 
 
+class ReplyLanguage(ClosedSet):
+    """Language of a reply to a person (ISO 639-1)."""
+
+    EN = "en"
+    DE = "de"
+    FR = "fr"
+    ES = "es"
+
+
+class ReplyFormat(ClosedSet):
+    TEXT = "text"
+    PDF = "pdf"
+
+
 class RequestModelStatus(ClosedSet):
     """Progress of a request with one model."""
 

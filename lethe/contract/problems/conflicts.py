@@ -73,6 +73,11 @@ class AttachmentsFull(Conflict):
     title = "The request has as many attachments as it may"
 
 
+class ReplyUnprintable(Conflict):
+    code = "reply_unprintable"
+    title = "The PDF of the reply would lack characters"
+
+
 class NotAssignable(Conflict):
     code = "not_assignable"
     title = "Requests cannot be assigned to this person"

@@ -131,6 +131,9 @@ REACHED: dict[str, Callable[[World], str]] = {
     "details_erased": calls.noted_too_late,
     "notes_full": calls.noted_too_often,
     "attachments_full": calls.attached_too_often,
+    "reply_unprintable": lambda w: w.code(
+        "GET", f"/deletion-requests/{w.request_id(external_id='案件')}/reply?format=pdf"
+    ),
     "not_assignable": lambda w: w.code(
         "POST", f"/deletion-requests/{w.request_id()}/assign", json={"assignee": "usr_0"}
     ),

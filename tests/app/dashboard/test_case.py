@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo
 import pytest
 from fastapi.testclient import TestClient
 
-from app.dashboard import replies
+from app.api.reply_texts import written
+from app.api.reply_wordings import LANGUAGES, WORDINGS
 from app.dashboard.case import waits
 from lethe.contract.deletion_requests import DeletionRequestOut
 from lethe.contract.request_previews import ModelToForgetOut
-from lethe.contract.sets import Scope, WaitReason
+from lethe.contract.sets import ReplyLanguage, Scope, WaitReason
 from tests.app.dashboard.browsing import Browser
 
 Make = Callable[..., dict[str, Any]]
@@ -119,18 +120,18 @@ def test_why_a_request_waits_in_words() -> None:
     assert len({waits(_model(reason=reason)) for reason in WaitReason}) == len(WaitReason)
 
 
-@pytest.mark.parametrize("language", replies.LANGUAGES)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_the_reply(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int],
-    language: str,
+    language: ReplyLanguage,
 ) -> None:  # fmt: skip
     """In each language it says what was done and how often an attacker is right, as the certificate has it; why a
-    request was rejected; and that nothing was held. While there is nothing to tell it is not there."""
+    request was rejected; and that nothing was held. Before that it says that the request was received."""
     new_model(new_dataset()["id"])
     work()
     done, none = forget("p1", external_id="case-7"), forget("stranger")
     work()
-    letter = replies.WORDINGS[language]  # type: ignore[index]
+    letter = WORDINGS[language]
     found = gateway.get(f"/v1/deletion-requests/{done['id']}/certificate").json()["certificates"][0]
     page = html.unescape(officer.get(f"/admin/requests/{done['id']}/reply?language={language}").text)
     assert letter.subject.format(case="case-7") in page
@@ -141,7 +142,8 @@ def test_the_reply(
     assert letter.nothing_held.split("{completed}")[1] in page
     waits = forget("p2", identity_verified=False)
     path = f"/admin/requests/{waits['id']}"
-    assert officer.get(f"{path}/reply").status_code == 404
+    page = html.unescape(officer.get(f"{path}/reply?language={language}").text)
+    assert letter.paused in page
     officer.post(f"{path}/reject", ground="legal_claims", explanation="<b>A claim</b> is before court.")
     page = officer.get(f"{path}/reply?language={language}").text
     assert "&lt;b&gt;A claim&lt;/b&gt; is before court." in page
@@ -154,7 +156,23 @@ def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], fo
     done = forget("stranger")
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get(f"/admin/requests/{done['id']}/reply").status_code == 403
+    assert reader.get(f"/admin/requests/{done['id']}/reply/file").status_code == 403
     assert "Prepare the reply" not in reader.get(f"/admin/requests/{done['id']}").text
+    viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    assert "Save as PDF" not in viewer.get(f"/admin/requests/{done['id']}/reply").text
+    assert "Read the reply" not in viewer.get(f"/admin/requests/{done['id']}").text
+    assert viewer.get(f"/admin/requests/{done['id']}/reply/file").status_code == 403
+
+
+def test_the_reply_is_saved(officer: Browser, forget: Make, new_dataset: Make) -> None:
+    """Who decides saves it in the language that they read it in, as a PDF or as text."""
+    new_dataset()
+    place = f"/admin/requests/{forget('stranger')['id']}"
+    assert '<option value="fr">Français</option>' in officer.get(place).text
+    page = officer.get(f"{place}/reply?language=fr").text
+    for said, begins in (("pdf", b"%PDF-"), ("text", b"Votre demande d'effacement")):
+        assert f'href="{place}/reply/file?language=fr&amp;format={said}"' in page
+        assert officer.get(f"{place}/reply/file?language=fr&format={said}").content.startswith(begins)
 
 
 def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
@@ -164,4 +182,4 @@ def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
         id="dr_1", status="completed", outcome=None, submitted_at=at, completed_at=at, extended_due_at=None
     )
     with pytest.raises(ValueError, match="not a valid Outcome"):
-        replies.written(unknown, "en", zone="UTC")
+        written(unknown, ReplyLanguage.EN, zone="UTC")

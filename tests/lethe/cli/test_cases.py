@@ -39,3 +39,13 @@ def test_attachments(live: Lethe, tmp_path: Path) -> None:
     assert copy.read_text() == "Forget me."
     live("request", "delete-attachment", request, made["id"])
     assert live("request", "attachments", request).out == ""
+
+
+def test_replies(live: Lethe, tmp_path: Path) -> None:
+    """The reply to the person is written to a file, in their language, as text or as a PDF."""
+    request = live("request", "submit", "p1", "--no-wait").json["id"]
+    text, pdf = tmp_path / "reply.txt", tmp_path / "reply.pdf"
+    live("request", "reply", request, str(text), "--language", "de")
+    assert "Ihr Antrag auf Löschung" in text.read_text()
+    live("request", "reply", request, str(pdf), "--language", "de", "--format", "pdf")
+    assert pdf.read_bytes().startswith(b"%PDF-")

@@ -1,0 +1,191 @@
+"""The sentences of a reply to a person, in each language that there is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lethe.contract.sets import ReplyLanguage
+
+LANGUAGES: Mapping[ReplyLanguage, str] = {
+    ReplyLanguage.EN: "English",
+    ReplyLanguage.DE: "Deutsch",
+    ReplyLanguage.FR: "Français",
+    ReplyLanguage.ES: "Español",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """The sentences of a reply in one language; `{...}` is filled in. `months`: from January on; `day`: a date."""
+
+    subject: str
+    greeting: str
+    received: str
+    forgotten: str
+    widened: str
+    nothing_held: str
+    rejected: str
+    complaint: str
+    extended: str
+    acknowledged: str
+    paused: str
+    withdrawn: str
+    proof: str
+    certificate: str
+    closing: str
+    page: str
+    erased: str
+    odds: str
+    absence: str
+    verifying: str
+    months: str
+    day: str
+
+
+WORDINGS: Mapping[ReplyLanguage, Wording] = {
+    ReplyLanguage.EN: Wording(
+        subject="Your request to be forgotten: case {case}",
+        greeting="Dear Sir or Madam,",
+        received="we received your request on {received}.",
+        forgotten="On {completed} we completed it. Your records were erased, and every machine-learning model that had "
+        "learned from them was updated so that it no longer depends on them beyond the bound below.",
+        widened="On {completed} we completed it. Your records were erased. At least one model that had learned from "
+        "them was updated to a bound that is weaker than what we would call forgotten; it is stated below.",
+        nothing_held="On {completed} we completed it. We held no records about you.",
+        rejected="We do not act on it, for this reason: {explanation}",
+        complaint="You may lodge a complaint with a supervisory authority, and seek a judicial remedy.",
+        extended="We need more time, and will answer by {due}, for this reason: {explanation}",
+        acknowledged="We will answer you by {due}. Your case number is {case}.",
+        paused="Before that we have to establish who you are; until then the time limit is paused.",
+        withdrawn="It was withdrawn, and nothing was erased on account of it.",
+        proof="What was done can be checked by anybody, from these signed certificates alone:",
+        certificate="Certificate {id}: an attacker who sees the published model and knows everything but its random "
+        "noise can tell whether your records were ever used in at most {accuracy} % of all cases. A coin is right in "
+        "50 %.",
+        closing="Yours faithfully,",
+        page="What was erased, and how to check it",
+        erased="{records} of your records were erased for the model {model}, and its version {version} was "
+        "published without them. The certificate is of {issued}.",
+        odds="Its epsilon is {epsilon}, at a delta of {delta}: whoever sees the published model cannot change "
+        "their odds that your records were ever used by more than a factor of {factor}, except with a probability "
+        "of {delta}.",
+        absence="That we held nothing about you is signed too, and is checked in the same way.",
+        verifying="Anybody can check the signature, and compute every number again, without us and offline: pip "
+        "install 'lethe-sdk[cli,verify]', then lethe certificate verify FILE. The file is the signed certificate, "
+        "with our public keys beside it (FILE.jwks.json). We give you both on request; name the id of the "
+        "certificate.",
+        months="January February March April May June July August September October November December",
+        day="{day} {month} {year}",
+    ),
+    ReplyLanguage.DE: Wording(
+        subject="Ihr Antrag auf Löschung: Vorgang {case}",
+        greeting="Sehr geehrte Damen und Herren,",
+        received="Ihr Antrag ist am {received} bei uns eingegangen.",
+        forgotten="Wir haben ihn am {completed} abgeschlossen. Ihre Datensätze wurden gelöscht, und jedes Modell des "
+        "maschinellen Lernens, das aus ihnen gelernt hatte, wurde so angepasst, dass es über die unten genannte "
+        "Schranke hinaus nicht mehr von ihnen abhängt.",
+        widened="Wir haben ihn am {completed} abgeschlossen. Ihre Datensätze wurden gelöscht. Mindestens ein Modell, "
+        "das aus ihnen gelernt hatte, wurde nur bis zu einer Schranke angepasst, die schwächer ist als das, was wir "
+        "Vergessen nennen würden; sie ist unten angegeben.",
+        nothing_held="Wir haben ihn am {completed} abgeschlossen. Über Sie waren keine Datensätze gespeichert.",
+        rejected="Wir kommen ihm aus folgendem Grund nicht nach: {explanation}",
+        complaint="Sie können bei einer Aufsichtsbehörde Beschwerde einlegen und einen gerichtlichen Rechtsbehelf "
+        "einlegen.",
+        extended="Wir brauchen mehr Zeit und antworten Ihnen bis zum {due}, aus folgendem Grund: {explanation}",
+        acknowledged="Wir antworten Ihnen bis zum {due}. Ihre Vorgangsnummer ist {case}.",
+        paused="Zuvor müssen wir feststellen, wer Sie sind; bis dahin ruht die Frist.",
+        withdrawn="Er wurde zurückgenommen; seinetwegen wurde nichts gelöscht.",
+        proof="Was geschehen ist, lässt sich allein anhand dieser signierten Bescheinigungen nachprüfen:",
+        certificate="Bescheinigung {id}: Wer das veröffentlichte Modell sieht und alles außer dem zufälligen Rauschen "
+        "kennt, kann in höchstens {accuracy} % aller Fälle sagen, ob Ihre Datensätze je verwendet wurden. Ein "
+        "Münzwurf trifft in 50 % zu.",
+        closing="Mit freundlichen Grüßen",
+        page="Was gelöscht wurde, und wie es sich prüfen lässt",
+        erased="Für das Modell {model} wurden {records} Ihrer Datensätze gelöscht, und seine Version {version} "
+        "wurde ohne sie veröffentlicht. Die Bescheinigung ist vom {issued}.",
+        odds="Ihr Epsilon ist {epsilon} bei einem Delta von {delta}: Wer das veröffentlichte Modell sieht, kann "
+        "seine Chancen dafür, dass Ihre Datensätze je verwendet wurden, höchstens um den Faktor {factor} ändern, "
+        "außer mit einer Wahrscheinlichkeit von {delta}.",
+        absence="Auch dass nichts über Sie gespeichert war, ist signiert und lässt sich ebenso prüfen.",
+        verifying="Die Signatur kann jeder ohne uns und ohne Netz prüfen und dabei jede Zahl neu berechnen: pip "
+        "install 'lethe-sdk[cli,verify]', dann lethe certificate verify DATEI. Die Datei ist die signierte "
+        "Bescheinigung, daneben liegen unsere öffentlichen Schlüssel (DATEI.jwks.json). Beides geben wir Ihnen auf "
+        "Anfrage; nennen Sie die Kennung der Bescheinigung.",
+        months="Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        day="{day}. {month} {year}",
+    ),
+    ReplyLanguage.FR: Wording(
+        subject="Votre demande d'effacement : dossier {case}",
+        greeting="Madame, Monsieur,",
+        received="nous avons reçu votre demande le {received}.",
+        forgotten="Nous l'avons menée à bien le {completed}. Vos données ont été effacées, et chaque modèle "
+        "d'apprentissage automatique qui en avait appris a été mis à jour de sorte qu'il n'en dépend plus au-delà de "
+        "la borne indiquée ci-dessous.",
+        widened="Nous l'avons menée à bien le {completed}. Vos données ont été effacées. Au moins un modèle qui en "
+        "avait appris n'a été mis à jour que jusqu'à une borne plus faible que ce que nous appellerions un oubli ; "
+        "elle est indiquée ci-dessous.",
+        nothing_held="Nous l'avons menée à bien le {completed}. Nous ne détenions aucune donnée vous concernant.",
+        rejected="Nous n'y donnons pas suite, pour la raison suivante : {explanation}",
+        complaint="Vous pouvez introduire une réclamation auprès d'une autorité de contrôle et former un recours "
+        "juridictionnel.",
+        extended="Il nous faut plus de temps ; nous vous répondrons au plus tard le {due}, pour la raison suivante : "
+        "{explanation}",
+        acknowledged="Nous vous répondrons au plus tard le {due}. Votre numéro de dossier est {case}.",
+        paused="Auparavant nous devons établir votre identité ; jusque-là le délai est suspendu.",
+        withdrawn="Elle a été retirée ; rien n'a été effacé en conséquence.",
+        proof="Chacun peut vérifier ce qui a été fait, à partir de ces seuls certificats signés :",
+        certificate="Certificat {id} : quiconque voit le modèle publié et connaît tout sauf son bruit aléatoire peut "
+        "dire si vos données ont un jour été utilisées dans {accuracy} % des cas au plus. Une pièce de monnaie a "
+        "raison dans 50 % des cas.",
+        closing="Veuillez agréer, Madame, Monsieur, nos salutations distinguées.",
+        page="Ce qui a été effacé, et comment le vérifier",
+        erased="Pour le modèle {model}, {records} de vos enregistrements ont été effacés, et sa version {version} "
+        "a été publiée sans eux. Le certificat date du {issued}.",
+        odds="Son epsilon est de {epsilon}, pour un delta de {delta} : quiconque voit le modèle publié ne peut "
+        "modifier sa cote en faveur de l'usage de vos données de plus d'un facteur {factor}, sauf avec une "
+        "probabilité de {delta}.",
+        absence="Que nous ne détenions rien à votre sujet est également signé, et se vérifie de la même façon.",
+        verifying="Chacun peut vérifier la signature et recalculer chaque nombre, sans nous et hors ligne : pip "
+        "install 'lethe-sdk[cli,verify]', puis lethe certificate verify FICHIER. Le fichier est le certificat "
+        "signé, accompagné de nos clés publiques (FICHIER.jwks.json). Nous vous remettons les deux sur demande ; "
+        "indiquez l'identifiant du certificat.",
+        months="janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        day="{day} {month} {year}",
+    ),
+    ReplyLanguage.ES: Wording(
+        subject="Su solicitud de supresión: expediente {case}",
+        greeting="Estimado señor o estimada señora:",
+        received="Recibimos su solicitud el {received}.",
+        forgotten="La completamos el {completed}. Sus registros fueron suprimidos, y cada modelo de aprendizaje "
+        "automático que había aprendido de ellos fue actualizado de modo que ya no depende de ellos más allá de la "
+        "cota que se indica abajo.",
+        widened="La completamos el {completed}. Sus registros fueron suprimidos. Al menos un modelo que había "
+        "aprendido de ellos solo fue actualizado hasta una cota más débil de lo que llamaríamos olvidar; se indica "
+        "abajo.",
+        nothing_held="La completamos el {completed}. No teníamos ningún registro sobre usted.",
+        rejected="No le damos curso por el siguiente motivo: {explanation}",
+        complaint="Puede presentar una reclamación ante una autoridad de control y ejercitar acciones judiciales.",
+        extended="Necesitamos más tiempo; le responderemos a más tardar el {due}, por el siguiente motivo: "
+        "{explanation}",
+        acknowledged="Le responderemos a más tardar el {due}. Su número de expediente es {case}.",
+        paused="Antes debemos comprobar quién es usted; hasta entonces el plazo queda suspendido.",
+        withdrawn="Fue retirada, y nada se suprimió a causa de ella.",
+        proof="Cualquiera puede comprobar lo que se hizo a partir de estos certificados firmados:",
+        certificate="Certificado {id}: quien ve el modelo publicado y conoce todo salvo su ruido aleatorio puede "
+        "decir si sus registros fueron usados alguna vez en el {accuracy} % de los casos como máximo. Una moneda "
+        "acierta en el 50 %.",
+        closing="Atentamente,",
+        page="Qué se suprimió y cómo comprobarlo",
+        erased="Para el modelo {model} se suprimieron {records} de sus registros, y su versión {version} se "
+        "publicó sin ellos. El certificado es del {issued}.",
+        odds="Su épsilon es {epsilon}, con un delta de {delta}: quien ve el modelo publicado no puede cambiar sus "
+        "probabilidades relativas de que sus registros hayan sido usados alguna vez en más de un factor {factor}, "
+        "salvo con una probabilidad de {delta}.",
+        absence="También está firmado que no teníamos nada sobre usted, y se comprueba del mismo modo.",
+        verifying="Cualquiera puede comprobar la firma y volver a calcular cada número, sin nosotros y sin "
+        "conexión: pip install 'lethe-sdk[cli,verify]', y después lethe certificate verify ARCHIVO. El archivo es "
+        "el certificado firmado, junto a nuestras claves públicas (ARCHIVO.jwks.json). Le damos ambos si los "
+        "solicita; indique el identificador del certificado.",
+        months="enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        day="{day} de {month} de {year}",
+    ),
+}

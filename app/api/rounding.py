@@ -1,0 +1,37 @@
+"""Numbers in words for people: with sensible digits, and rounded to the side on which a claim stays true."""
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value: float, digits: int = 4) -> str:
+    """With so many significant digits; powers of ten where a plain number would be long."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞" if value < 0 else "not a number"
+    if value and not 1e-3 <= abs(value) < 1e6:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
+    places = digits if not value else max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """As `number`, rounded up: for what is claimed to be no more than that."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """As `number`, rounded down: for what is claimed to be no less than that."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    if not value or not math.isfinite(value):
+        return number(value, digits)
+    exact = Decimal(repr(value))
+    last = Decimal(1).scaleb(min(0, exact.adjusted() - digits + 1))
+    return number(float(exact.quantize(last, rounding=rounding)), digits)
