@@ -12,6 +12,7 @@ from app.api import calls, problems
 from app.api.calls import Known
 from app.dashboard import gate, pages
 from app.dashboard.authenticator import enrolment
+from app.dashboard.languages import gettext
 from app.dashboard.login import place_of
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
@@ -75,8 +76,8 @@ async def remove(context: TheContext, form: Form) -> Response:
 
     try:
         if context.call.installation.settings.require_totp:
-            message = "this installation asks everybody for codes of an app"
-            raise InputInvalid("The app was not removed.", [FieldError("present", message)])
+            message = gettext("this installation asks everybody for codes of an app")
+            raise InputInvalid(gettext("The app was not removed."), [FieldError("present", message)])
         await run_in_threadpool(drop, await _confirmed(context, form))
     except (InputInvalid, RateLimited) as error:
         return await run_in_threadpool(_page, context, error=error, at="totp")
@@ -87,14 +88,16 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     """The person, who has shown that they know their password. Raises `InputInvalid`, `RateLimited`, `NotFound`."""
     user = await run_in_threadpool(_own, context)
     if user is None:
-        raise NotFound("This session is of an API key, which has no password.")
+        raise NotFound(gettext("This session is of an API key, which has no password."))
     known: Known = context.request.app.state.known
     places = calls.address_of(context.request.scope), place_of(user.email)
     known.rates.admit(*places)
     given = str(form.get("present", ""))
     if not await anyio.to_thread.run_sync(passwords.matches, given, user.password_hash, limiter=known.strangers):
         known.rates.failed(*places)
-        raise InputInvalid("Nothing was changed.", [FieldError("present", "this is not your present password")])
+        raise InputInvalid(
+            gettext("Nothing was changed."), [FieldError("present", gettext("this is not your present password"))]
+        )
     return user
 
 

@@ -7,9 +7,10 @@ from fastapi import Response
 
 from app.api import models
 from app.dashboard import pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import TheContext
-from app.dashboard.wording import at_least, at_most, count
+from app.dashboard.wording import at_least, at_most, count, number
 from lethe.contract.runs import AuditOut
 from lethe.proof.audit import AuditPlan
 from lethe.proof.guarantees import Notion
@@ -17,10 +18,10 @@ from lethe.proof.guarantees import Notion
 router = pages.new_router()
 
 _REFUTES = {
-    "guarantee": "Canaries were told apart better than the certified bound allows.",
-    "noise": "The noise is not what it should be: too much of it, too little, or drawn badly.",
-    "forgetting": "The canaries are not where so many steps should have left them.",
-    "schedule": "Batches were not read in their turn, or steps were not as many or as long as they should be.",
+    "guarantee": marked("Canaries were told apart better than the certified bound allows."),
+    "noise": marked("The noise is not what it should be: too much of it, too little, or drawn badly."),
+    "forgetting": marked("The canaries are not where so many steps should have left them."),
+    "schedule": marked("Batches were not read in their turn, or steps were not as many or as long as they should be."),
 }
 
 
@@ -44,19 +45,29 @@ def in_words(audit: AuditOut) -> AuditInWords:
     guesses, lanes = audit.guesses, audit.lanes
     groups = AuditPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
     squares = lanes - (0 if audit.visits is None else groups)
-    worth = f"each worth {count(audit.records, 'worst-case record')}"
-    when = (
-        f"They were there for {count(audit.steps_before, 'step')}, and gone in the {audit.steps:,} of this run."
-        if audit.steps_before
-        else f"They were there in all {count(audit.steps, 'step')} of this run."
+    what = gettext("{canaries}, each worth {records}, and {controls}.").format(
+        canaries=count(guesses.members, "canary", "canaries"),
+        records=count(audit.records, "worst-case record", "worst-case records"),
+        controls=count(guesses.nonmembers, "control", "controls"),
     )
+    if audit.steps_before:
+        when = gettext("They were there for {before}, and gone in the {steps} of this run.").format(
+            before=count(audit.steps_before, "step", "steps"), steps=number(audit.steps)
+        )
+    else:
+        when = gettext("They were there in all {steps} of this run.").format(steps=count(audit.steps, "step", "steps"))
     return AuditInWords(
         audit=audit,
-        wrong=[_REFUTES.get(finding, finding) for finding in audit.findings],
-        what=f"{count(guesses.members, 'canary', 'canaries')}, {worth}, and "
-        f"{count(guesses.nonmembers, 'control')}. {when}",
-        guessed=f"Told to be there: {guesses.true_positives:,} of {guesses.members:,} canaries that were, and "
-        f"{guesses.false_positives:,} of {guesses.nonmembers:,} that were not.",
+        wrong=[gettext(_REFUTES.get(finding, finding)) for finding in audit.findings],
+        what=f"{what} {when}",
+        guessed=gettext(
+            "Told to be there: {right} of {members} canaries that were, and {wrong} of {nonmembers} that were not."
+        ).format(
+            right=number(guesses.true_positives),
+            members=number(guesses.members),
+            wrong=number(guesses.false_positives),
+            nonmembers=number(guesses.nonmembers),
+        ),
         squares=squares,
         noise_off=_off(audit.squares, squares),
         groups=groups,
@@ -82,13 +93,24 @@ def between(audit: AuditOut) -> str:
 
 def of_certified_run(audit: AuditOut) -> str:
     """Text that an audit adds to a certificate of the run that it was of."""
-    whose = "of a record still in the data" if audit.notion == Notion.RELEASE else "of a record at its worst"
     guesses = audit.guesses
-    return (
-        f"A canary test attacked the run with {count(guesses.members, 'canary', 'canaries')} and "
-        f"{count(guesses.nonmembers, 'control')}. It proves that {whose} at least "
-        f"ε = {at_least(audit.epsilon_lower_bound, 3)} is left, which of a run that is right is wrong once in "
-        f"{1 / audit.error:,.0f} times at most; certified is ε ≤ {at_most(audit.epsilon, 3)} for any one."
+    said = gettext(
+        "A canary test attacked the run with {canaries} and {controls}. It proves that of a record at its worst at "
+        "least ε = {proved} is left, which of a run that is right is wrong once in {times} times at most; certified is "
+        "ε ≤ {certified} for any one."
+    )
+    if audit.notion == Notion.RELEASE:
+        said = gettext(
+            "A canary test attacked the run with {canaries} and {controls}. It proves that of a record still in the "
+            "data at least ε = {proved} is left, which of a run that is right is wrong once in {times} times at most; "
+            "certified is ε ≤ {certified} for any one."
+        )
+    return said.format(
+        canaries=count(guesses.members, "canary", "canaries"),
+        controls=count(guesses.nonmembers, "control", "controls"),
+        proved=at_least(audit.epsilon_lower_bound, 3),
+        times=number(round(1 / audit.error)),
+        certified=at_most(audit.epsilon, 3),
     )
 
 

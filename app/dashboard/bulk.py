@@ -12,6 +12,7 @@ from starlette.datastructures import FormData
 from app.api import decisions, problems
 from app.dashboard import filters, pages
 from app.dashboard.filters import Filters
+from app.dashboard.languages import gettext, inside, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import UNDECIDED, checked, everybody, text, undecided
@@ -28,7 +29,7 @@ _AT_ONCE = 100
 """Requests in one transaction: nobody else waits long for the write lock."""
 _SECONDS = 20.0
 """After so long the page is shown again, with how far it came."""
-_DUE = {"soon": "Due soon", "overdue": "Overdue", "paused": "Clock paused"}
+_DUE = {"soon": marked("Due soon"), "overdue": marked("Overdue"), "paused": marked("Clock paused")}
 
 _ENDS = {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}
 
@@ -125,11 +126,12 @@ def _word(context: RequestContext, name: str, value: str) -> str:
         case "regulation":
             return regulation(value)
         case "due":
-            return _DUE[value]
+            return gettext(_DUE[value])
         case "assigned":
-            return f"assigned to {dict(everybody(context)).get(value, value)}"
+            name = dict(everybody(context)).get(value, value)
+            return gettext("assigned to {name}").format(name=name)
         case _:
-            return f"{words(name).lower()} {value}"
+            return f"{inside(words(name))} {value}"
 
 
 def _without_order(query: dict[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from fastapi import Response
 from app.api import models, runs
 from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.languages import gettext, inside
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import run_kind
 from lethe.contract.runs import AuditOut, RunOut
@@ -69,21 +70,23 @@ def worst_first(tests: Sequence[Tested]) -> list[Tested]:
 def drawn(tests: Sequence[Tested]) -> dict[str, Any]:
     """Both epsilons, run by run, as `dashboard.js` plots them."""
     return {
-        "columns": ["run", "certified, at most", "proved, at least"],
+        "columns": [gettext("run"), gettext("certified, at most"), gettext("proved, at least")],
         "rows": [[place, one.audit.epsilon, one.audit.epsilon_lower_bound] for place, one in enumerate(tests, 1)],
         "names": [_name(one) for one in tests],
         "ticks": [[place, _short(one)] for place, one in enumerate(tests, 1)],
         "x": "",
-        "y": "ε of one record",
+        "y": gettext("ε of one record"),
         "log": False,
         "height": 280,
     }
 
 
 def _name(one: Tested) -> str:
-    became = f", version {one.version}" if one.version else ""
-    return f"{run_kind(one.run.kind)}{became}, {one.run.started_at:%Y-%m-%d}"
+    kind, day = run_kind(one.run.kind), f"{one.run.started_at:%Y-%m-%d}"
+    if not one.version:
+        return f"{kind}, {day}"
+    return gettext("{kind}, version {version}, {day}").format(kind=kind, version=one.version, day=day)
 
 
 def _short(one: Tested) -> str:
-    return f"v{one.version}" if one.version else run_kind(one.run.kind).lower()
+    return f"v{one.version}" if one.version else inside(run_kind(one.run.kind))

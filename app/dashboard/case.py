@@ -2,8 +2,9 @@
 
 from markupsafe import Markup
 
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
-from app.dashboard.wording import duration, legal, moment
+from app.dashboard.wording import duration, legal, moment, number
 from lethe.contract.deletion_requests import DeletionRequestOut
 from lethe.contract.request_previews import ModelToForgetOut
 from lethe.contract.sets import ClockState, RequestStatus, WaitReason
@@ -16,53 +17,72 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
     due = legal(request.clock.deadline, zone)
     match request.status:
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.state is ClockState.PAUSED:
-            return Markup("establish who the person is; then approve or reject. The clock is paused.")
+            return _sentence(gettext("establish who the person is; then approve or reject. The clock is paused."))
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW:
-            return Markup("approve or reject it; it is due {}.").format(due)
+            return _sentence(gettext("approve or reject it; it is due {due}."), due=due)
         case RequestStatus.ACCEPTED if request.held_until and not request.completed_at:
-            return Markup("none. It can be cancelled until {}; a worker takes it up after that. It is due {}.").format(
-                moment(request.held_until), due
-            )
+            held = gettext("none. It can be cancelled until {until}; a worker takes it up after that. It is due {due}.")
+            return _sentence(held, until=moment(request.held_until), due=due)
         case RequestStatus.ACCEPTED:
-            return Markup("none. A worker takes it up by itself; it is due {}.").format(due)
+            return _sentence(gettext("none. A worker takes it up by itself; it is due {due}."), due=due)
         case RequestStatus.RUNNING:
-            return Markup("none. The rows are being erased, and models forget them; it is due {}.").format(due)
+            running = gettext("none. The rows are being erased, and models forget them; it is due {due}.")
+            return _sentence(running, due=due)
         case RequestStatus.COMPLETED:
-            return Markup("tell the person what was done. {}").format(reply)
+            return _sentence(gettext("tell the person what was done. {reply}"), reply=reply)
         case RequestStatus.REJECTED:
-            return Markup("tell the person why, and that they may complain. {}").format(reply)
+            return _sentence(gettext("tell the person why, and that they may complain. {reply}"), reply=reply)
         case _:
-            return Markup("none. The request has ended.")
+            return _sentence(gettext("none. The request has ended."))
+
+
+def _sentence(text: str, **values: Markup) -> Markup:
+    """A text of the catalogue, which may not bring tags, with values that do."""
+    return Markup.escape(text).format(**values)
 
 
 def _reply(request: DeletionRequestOut) -> Markup:
-    return Markup('<a href="{}/requests/{}/reply">Prepare the reply</a>').format(ROOT, request.id)
+    return Markup('<a href="{}/requests/{}/reply">{}</a>').format(ROOT, request.id, gettext("Prepare the reply"))
 
 
 def waits(model: ModelToForgetOut) -> Markup:
     """The reason why a model has not forgotten yet, and when it will have at the latest."""
-    run = f"; a run takes about {duration(model.seconds)}" if model.seconds is not None else ""
-    until = Markup(", at the latest {}").format(moment(model.until)) if model.until else Markup("")
+    return Markup("{}{}{}").format(_why(model), _until(model), _takes(model))
+
+
+def _until(model: ModelToForgetOut) -> Markup:
+    return _sentence(gettext(", at the latest {until}"), until=moment(model.until)) if model.until else Markup("")
+
+
+def _takes(model: ModelToForgetOut) -> str:
+    if model.seconds is None:
+        return ""
+    return gettext("; a run takes about {duration}").format(duration=duration(model.seconds))
+
+
+def _why(model: ModelToForgetOut) -> str:
     match model.reason:
         case None:
-            why = "nothing holds it up"
+            return gettext("nothing holds it up")
         case WaitReason.IN_REVIEW:
-            why = "waits for the decision"
+            return gettext("waits for the decision")
         case WaitReason.GRACE:
-            why = "may still be cancelled"
+            return gettext("may still be cancelled")
         case WaitReason.BATCH:
-            of = f" of {model.batch:,}" if model.batch is not None else ""
-            why = f"waits for a batch: {model.waiting:,}{of} requests so far"
+            waiting = number(model.waiting)
+            if model.batch is None:
+                return gettext("waits for a batch: {waiting} requests so far").format(waiting=waiting)
+            of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")
+            return of_batch.format(waiting=waiting, batch=number(model.batch))
         case WaitReason.QUEUED:
-            why = "is next for a worker"
+            return gettext("is next for a worker")
         case WaitReason.RUN_UNDER_WAY:
-            why = "waits for the run under way"
+            return gettext("waits for the run under way")
         case WaitReason.DELAYED:
-            why = "waits for another attempt, because a run failed"
+            return gettext("waits for another attempt, because a run failed")
         case WaitReason.BUDGET_SPENT:
-            why = "waits for room in the budget of the dataset: retire the model"
+            return gettext("waits for room in the budget of the dataset: retire the model")
         case WaitReason.DAMAGED:
-            why = "waits until damaged rows of the dataset are repaired"
+            return gettext("waits until damaged rows of the dataset are repaired")
         case _:
-            why = str(model.reason)
-    return Markup("{}{}{}").format(why, until, run)
+            return str(model.reason)

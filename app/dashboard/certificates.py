@@ -10,6 +10,7 @@ from fastapi import Response
 from app.api import certificates
 from app.api.certificates import guarantee_of
 from app.dashboard import audits, pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import at_most, count, given, number
 from lethe.contract.certificates import CertificateIn, CertificateOut
@@ -22,10 +23,10 @@ from lethe.proof.guarantees import Notion
 router = pages.new_router()
 
 _MEANS = {
-    Notion.UNLEARNING: "against a model learned without everybody who had been forgotten by then",
-    Notion.DELETION: "against the same history without this person",
-    Notion.ADAPTIVE: "the same, for somebody who also kept every version published before",
-    Notion.RELEASE: "of anybody who is still in the data, from one version to the next",
+    Notion.UNLEARNING: marked("against a model learned without everybody who had been forgotten by then"),
+    Notion.DELETION: marked("against the same history without this person"),
+    Notion.ADAPTIVE: marked("the same, for somebody who also kept every version published before"),
+    Notion.RELEASE: marked("of anybody who is still in the data, from one version to the next"),
 }
 
 
@@ -49,35 +50,52 @@ def in_words(certificate: CertificateOut) -> CertificateInWords:
     guarantees = [guarantee_of(one) for one in statement["guarantees"]]
     unlearning = next(one for one in guarantees if one.notion == Notion.UNLEARNING)
     records, steps = statement["request"]["records"], statement["run"]["steps"]
-    version = f"version {certificate.version} of {certificate.model_id}"
+    version = gettext("Version {number} of {model_id}").format(
+        number=certificate.version, model_id=certificate.model_id
+    )
     factor = math.exp(unlearning.epsilon) if unlearning.epsilon < 700 else math.inf
     odds, chance = at_most(factor, 3), at_most(unlearning.delta, 3)
     proves = [
-        f"{count(records, 'row')} of this person {'was' if records == 1 else 'were'} sealed anew as empty and read "
-        "back so before the first step, and the keys to what was there before were destroyed.",
-        f"{version.capitalize()} came out of {count(steps, 'step')} on the data without the person.",
-        f"Whoever looks at that version can hardly tell it from one learned without everybody who had been forgotten "
-        f"by then: it moves nobody's odds by more than a factor of {odds}, but for a probability of {chance}. This "
-        "counts requests that were not chosen by what published versions look like.",
-        f"The best attacker, who knows everything but the noise and has to say which of the two was published, is "
-        f"right in at most {accuracy(unlearning)} of all cases; a coin is in 50 %.",
+        count(
+            records,
+            "row of this person was sealed anew as empty and read back so before the first step, and the keys to what "
+            "was there before were destroyed.",
+            "rows of this person were sealed anew as empty and read back so before the first step, and the keys to "
+            "what was there before were destroyed.",
+        ),
+        gettext("{version} came out of {steps} on the data without the person.").format(
+            version=version, steps=count(steps, "step", "steps")
+        ),
+        gettext(
+            "Whoever looks at that version can hardly tell it from one learned without everybody who had been "
+            "forgotten by then: it moves nobody's odds by more than a factor of {odds}, but for a probability of "
+            "{chance}. This counts requests that were not chosen by what published versions look like."
+        ).format(odds=odds, chance=chance),
+        gettext(
+            "The best attacker, who knows everything but the noise and has to say which of the two was published, is "
+            "right in at most {share} of all cases; a coin is in 50 %."
+        ).format(share=accuracy(unlearning)),
         *([audits.of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),
-        "The service checked its own conditions in that run, and signed all of this. Every number follows from "
-        "what the certificate itself contains, and anybody can compute it again.",
+        gettext(
+            "The service checked its own conditions in that run, and signed all of this. Every number follows from "
+            "what the certificate itself contains, and anybody can compute it again."
+        ),
     ]
-    reached = f"ε ≤ {at_most(unlearning.epsilon)} at δ = {chance}"
+    reached = gettext("ε ≤ {epsilon} at δ = {delta}").format(epsilon=at_most(unlearning.epsilon), delta=chance)
     target = statement["target"]
     weak = target.get("widened", False)
-    headline = f"{version.capitalize()} has forgotten this person: {reached}"
+    headline = gettext("{version} has forgotten this person: {reached}").format(version=version, reached=reached)
     if weak:
-        headline = f"{version.capitalize()} meets a target too weak to be called forgetting: {reached}"
+        headline = gettext("{version} meets a target too weak to be called forgetting: {reached}").format(
+            version=version, reached=reached
+        )
     return CertificateInWords(
         certificate=certificate,
         headline=headline,
         is_weak=weak,
         proves=proves,
-        does_not=[*([_beyond(statement["target"])] if weak else []), *statement["limits"]],
-        numbers=[(one, _MEANS.get(Notion(one.notion), "")) for one in guarantees],
+        does_not=[*([_beyond(statement["target"])] if weak else []), *map(gettext, statement["limits"])],
+        numbers=[(one, gettext(_MEANS[Notion(one.notion)])) for one in guarantees],
     )
 
 
@@ -87,10 +105,14 @@ def accuracy(guarantee: GuaranteeOut) -> str:
 
 
 def _beyond(target: dict[str, Any]) -> str:
-    return (
-        f"That the person is forgotten: this tenant's policy was widened, and lets the model's target be ε = "
-        f"{given(target['epsilon'])} at δ = {given(target['delta'])}, beyond ε = {given(target['largest_epsilon'])} at "
-        f" δ = {number(target['largest_delta'])} (one over the dataset's slots)."
+    return gettext(
+        "That the person is forgotten: this tenant's policy was widened, and lets the model's target be ε = {epsilon} "
+        "at δ = {delta}, beyond ε = {largest_epsilon} at δ = {largest_delta} (one over the dataset's slots)."
+    ).format(
+        epsilon=given(target["epsilon"]),
+        delta=given(target["delta"]),
+        largest_epsilon=given(target["largest_epsilon"]),
+        largest_delta=number(target["largest_delta"]),
     )
 
 
@@ -98,7 +120,9 @@ def _of_earlier_form(certificate: CertificateOut) -> CertificateInWords:
     form = certificate.statement["format"]
     return CertificateInWords(
         certificate=certificate,
-        headline=f"Signed in an earlier form ({form}), which only releases that signed so read",
+        headline=gettext("Signed in an earlier form ({form}), which only releases that signed so read").format(
+            form=form
+        ),
         proves=[],
         does_not=[],
         numbers=[],

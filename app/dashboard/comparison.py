@@ -8,6 +8,7 @@ from fastapi import Query, Response
 
 from app.api import curves, models, runs
 from app.dashboard import pages
+from app.dashboard.languages import gettext, inside
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import at_least, at_most, number, run_kind, state, words
 from lethe.contract.curves import SegmentOut
@@ -69,7 +70,7 @@ def compare_versions(context: TheContext, model_id: str, one: Number = None, oth
 
 
 def _choice(version: VersionOut) -> str:
-    return f"{version.number}, {state(version.status).label.lower()}, {version.published_at:%Y-%m-%d}"
+    return f"{version.number}, {inside(state(version.status).label)}, {version.published_at:%Y-%m-%d}"
 
 
 def _side(context: RequestContext, model_id: str, number: int) -> Side:
@@ -96,11 +97,11 @@ def _life(context: RequestContext, model_id: str, number: int) -> SegmentOut | N
 
 def compared(model: ModelOut, one: Side, other: Side, *, may_account: bool) -> list[tuple[str, list[Line]]]:
     """The lines by what they are about."""
-    groups = [("Quality on evaluation data", list(_metrics(model, one, other)))]
+    groups = [(gettext("Quality on evaluation data"), list(_metrics(model, one, other)))]
     if may_account:
-        groups.append(("Residual influence", list(_epsilons(one, other))))
-    groups.append(("Run", list(_work(model, one, other))))
-    groups.append(("Canary test", list(_audits(one, other))))
+        groups.append((gettext("Residual influence"), list(_epsilons(one, other))))
+    groups.append((gettext("Run"), list(_work(model, one, other))))
+    groups.append((gettext("Canary test"), list(_audits(one, other))))
     return [(title, lines) for title, lines in groups if lines]
 
 
@@ -113,50 +114,52 @@ def _metrics(model: ModelOut, one: Side, other: Side) -> Iterator[Line]:
             before.get(name),
             after.get(name),
             shown=_percent if percents else _spelled,
-            unit=" points" if percents else "",
+            unit=gettext(" points") if percents else "",
             factor=100 if percents else 1,
         )
     if model.quality is not None:
-        yield Line(label="Quality gate", one=_gate(one.version), other=_gate(other.version))
+        yield Line(label=gettext("Quality gate"), one=_gate(one.version), other=_gate(other.version))
 
 
 def _gate(version: VersionOut) -> str:
     if version.held:
-        return "misses it, held back"
-    return "misses it" if version.degraded else "meets it"
+        return gettext("misses it, held back")
+    return gettext("misses it") if version.degraded else gettext("meets it")
 
 
 def _epsilons(one: Side, other: Side) -> Iterator[Line]:
     before, after = one.epsilons, other.epsilons
     for notion in dict.fromkeys([*before, *after]):
         if before.get(notion) is not None or after.get(notion) is not None:
-            yield _line(f"ε, {notion}", before.get(notion), after.get(notion), shown=at_most, term="epsilon")
+            yield _line(
+                f"ε, {inside(words(notion))}", before.get(notion), after.get(notion), shown=at_most, term="epsilon"
+            )
     yield _line("δ", one.delta, other.delta, shown=lambda value: at_most(value, 3), term="delta")
 
 
 def _work(model: ModelOut, one: Side, other: Side) -> Iterator[Line]:
-    yield Line(label="Kind", one=run_kind(one.run.kind), other=run_kind(other.run.kind))
-    yield _line("Steps", one.run.steps_total, other.run.steps_total, term="steps")
+    yield Line(label=gettext("Kind"), one=run_kind(one.run.kind), other=run_kind(other.run.kind))
+    yield _line(gettext("Steps"), one.run.steps_total, other.run.steps_total, term="steps")
     batches = max(1, model.mechanism.num_batches)
     passes = one.run.steps_total / batches, other.run.steps_total / batches
-    yield _line("Passes", *passes, shown=lambda value: number(value, 3), term="passes")
-    yield _line("Rows nulled before it", one.run.records, other.run.records, term="rows_nulled")
-    yield _line("Seconds", _seconds(one.run), _seconds(other.run), shown=lambda value: number(value, 3))
+    yield _line(gettext("Passes"), *passes, shown=lambda value: number(value, 3), term="passes")
+    yield _line(gettext("Rows nulled before it"), one.run.records, other.run.records, term="rows_nulled")
+    yield _line(gettext("Seconds"), _seconds(one.run), _seconds(other.run), shown=lambda value: number(value, 3))
 
 
 def _audits(one: Side, other: Side) -> Iterator[Line]:
     before, after = one.run.audit, other.run.audit
     if before is None and after is None:
         return
-    yield Line(label="Result", one=_result(before), other=_result(after))
+    yield Line(label=gettext("Result"), one=_result(before), other=_result(after))
     proved = [found and found.epsilon_lower_bound for found in (before, after)]
-    yield _line("ε proved", *proved, shown=at_least, term="proved")
+    yield _line(gettext("ε proved"), *proved, shown=at_least, term="proved")
     certified = [found and found.epsilon for found in (before, after)]
-    yield _line("ε certified", *certified, shown=at_most, term="certified")
+    yield _line(gettext("ε certified"), *certified, shown=at_most, term="certified")
 
 
 def _result(audit: AuditOut | None) -> str | None:
-    return None if audit is None else "Refused" if audit.findings else "Passed"
+    return None if audit is None else state("refused" if audit.findings else "passed").label
 
 
 def _seconds(run: RunOut) -> float | None:

@@ -9,8 +9,9 @@ from fastapi import Response
 from app.api import curves, models
 from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.request_context import TheContext
-from app.dashboard.wording import count, given
+from app.dashboard.wording import count, given, number
 from lethe.contract.curves import PointOut, SegmentOut, TrajectoryOut
 from lethe.contract.sets import RunKind
 
@@ -19,8 +20,12 @@ router = pages.new_router()
 Axis = Literal["runs", "steps"]
 _RUNS = 12
 _POINTS = 60
-_EPSILONS = ("unlearning", "deletion", "one more", "adaptive", "release")
-_INFLUENCES = ("of everybody forgotten", "of one who stays", "noise (standard deviation)")
+_EPSILONS = (marked("unlearning"), marked("deletion"), marked("one more"), marked("adaptive"), marked("release"))
+_INFLUENCES = (
+    marked("of everybody forgotten"),
+    marked("of one who stays"),
+    marked("noise (standard deviation)"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,7 @@ def drawn(curve: TrajectoryOut, axis: Axis) -> Drawing:
     places = [(_place(segment, index, point.step, axis), segment, point) for index, segment in enumerate(segments)
               for point in segment.points]  # fmt: skip
     shared = {
-        "x": "steps since the model began" if axis == "steps" else "",
+        "x": gettext("steps since the model began") if axis == "steps" else "",
         "names": [_name(segment, point) for _, segment, point in places],
         "marks": [mark for index, segment in enumerate(segments) for mark in _marks(segment, index, axis)],
         "ticks": _ticks(segments) if axis == "runs" else None,
@@ -65,16 +70,19 @@ def drawn(curve: TrajectoryOut, axis: Axis) -> Drawing:
         "gaps": True,
     }
     epsilons = shared | {
-        "columns": ["at", *_EPSILONS],
+        "columns": ["at", *map(gettext, _EPSILONS)],
         "rows": [[place, *_epsilons(point)] for place, _, point in places],
         "y": "ε",
         "height": 380,
-        "level": {"y": curve.target.epsilon, "text": f"target ε {given(curve.target.epsilon)}"},
+        "level": {
+            "y": curve.target.epsilon,
+            "text": gettext("target ε {epsilon}").format(epsilon=given(curve.target.epsilon)),
+        },
     }
     influences = shared | {
-        "columns": ["at", *_INFLUENCES],
+        "columns": ["at", *map(gettext, _INFLUENCES)],
         "rows": [[place, *_influences(point)] for place, _, point in places],
-        "y": "distance of the weights",
+        "y": gettext("distance of the weights"),
         "height": 260,
         "level": None,
     }
@@ -88,7 +96,9 @@ def _place(segment: SegmentOut, index: int, step: int, axis: Axis) -> float:
 
 
 def _name(segment: SegmentOut, point: PointOut) -> str:
-    return f"version {segment.version}, step {point.step:,} of {segment.steps:,}"
+    return gettext("version {version}, step {step} of {steps}").format(
+        version=segment.version, step=number(point.step), steps=number(segment.steps)
+    )
 
 
 def _marks(segment: SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
@@ -96,21 +106,22 @@ def _marks(segment: SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
     begins, ends = (_place(segment, index, step, axis) for step in (0, segment.steps))
     found: list[dict[str, Any]] = []
     if segment.records:
-        found.append({"x": begins, "kind": "batch", "text": f"−{segment.records:,}"})
+        found.append({"x": begins, "kind": "batch", "text": f"−{number(segment.records)}"})
     found.append({"x": ends, "kind": "release", "text": f"v{segment.version}"})
     return found
 
 
 def _ticks(segments: list[SegmentOut]) -> list[list[Any]]:
     return [
-        [index + 0.5, f"{_short(segment)}, {count(segment.steps, 'step')}"] for index, segment in enumerate(segments)
+        [index + 0.5, ", ".join((_short(segment), count(segment.steps, "step", "steps")))]
+        for index, segment in enumerate(segments)
     ]
 
 
 def _short(segment: SegmentOut) -> str:
     if segment.kind is RunKind.UNLEARN:
-        return f"−{count(segment.records, 'record')}"
-    return "learned" if segment.kind is RunKind.LEARN else "learned again"
+        return "−" + count(segment.records, "record", "records")
+    return gettext("learned") if segment.kind is RunKind.LEARN else gettext("learned again")
 
 
 def _epsilons(point: PointOut) -> list[float | None]:

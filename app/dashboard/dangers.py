@@ -4,8 +4,9 @@ import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from app.dashboard.languages import gettext, ngettext
 from app.dashboard.pages import ROOT
-from app.dashboard.wording import count, duration
+from app.dashboard.wording import count, duration, number
 from lethe.contract.overview import OverviewOut
 from lethe.contract.sets import DeliveryStatus, WorkerState
 
@@ -27,79 +28,93 @@ def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) ->
 
 def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
     if numbers.workers is WorkerState.SILENT:
-        why = "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
-        yield Danger(what="No worker", why=why, path=f"{ROOT}/runs")
+        why = gettext(
+            "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
+        )
+        yield Danger(what=gettext("No worker"), why=why, path=f"{ROOT}/runs")
     elif numbers.workers is WorkerState.FAILING:
-        yield Danger(what="The last runs", why="all failed.", path=f"{ROOT}/runs?status=unresolved")
+        path = f"{ROOT}/runs?status=unresolved"
+        yield Danger(what=gettext("The last runs"), why=gettext("all failed."), path=path)
     silent = [host.name for host in numbers.hosts if host.workers is WorkerState.SILENT]
     if silent and numbers.workers is not WorkerState.SILENT:
-        why = f"of {len(numbers.hosts):,} with workers gave no sign of life for a minute: {', '.join(silent)}."
-        yield Danger(what=count(len(silent), "host"), why=why, path=f"{ROOT}/runs", tone="warn")
+        why = gettext("of {hosts} with workers gave no sign of life for a minute: {silent}.").format(
+            hosts=number(len(numbers.hosts)), silent=", ".join(silent)
+        )
+        yield Danger(what=count(len(silent), "host", "hosts"), why=why, path=f"{ROOT}/runs", tone="warn")
 
 
 def _of_requests(numbers: OverviewOut, risk_days: float) -> Iterator[Danger]:
     if numbers.overdue:
-        why = f"{_is(numbers.overdue)} past the deadline of the law."
-        yield Danger(
-            what=count(numbers.overdue, "request"), why=why, path=f"{ROOT}/requests?due=overdue&order=deadline"
-        )
+        why = ngettext("is past the deadline of the law.", "are past the deadline of the law.", numbers.overdue)
+        path = f"{ROOT}/requests?due=overdue&order=deadline"
+        yield Danger(what=count(numbers.overdue, "request", "requests"), why=why, path=path)
     if numbers.at_risk:
         path = f"{ROOT}/requests?due=soon&order=deadline"
-        why = f"{_is(numbers.at_risk)} due within {risk_days:.0f} days."
-        yield Danger(what=count(numbers.at_risk, "request"), why=why, path=path, tone="warn")
+        why = ngettext("is due within {days} days.", "are due within {days} days.", numbers.at_risk)
+        why = why.format(days=f"{risk_days:.0f}")
+        yield Danger(what=count(numbers.at_risk, "request", "requests"), why=why, path=path, tone="warn")
 
 
 def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
     models = numbers.models
     if models.failed:
-        why = "could not be learned, and is not tried again by itself."
-        if models.failed > 1:
-            why = "could not be learned, and are not tried again by themselves."
-        yield Danger(what=count(models.failed, "model"), why=why, path=f"{ROOT}/models?danger=failed")
+        why = ngettext(
+            "could not be learned, and is not tried again by itself.",
+            "could not be learned, and are not tried again by themselves.",
+            models.failed,
+        )
+        yield Danger(what=count(models.failed, "model", "models"), why=why, path=f"{ROOT}/models?danger=failed")
     if models.audits_refused:
-        why = "had the last canary test refute a run, which published nothing."
-        yield Danger(what=count(models.audits_refused, "model"), why=why, path=f"{ROOT}/models?danger=audit_refused")
+        why = gettext("had the last canary test refute a run, which published nothing.")
+        path = f"{ROOT}/models?danger=audit_refused"
+        yield Danger(what=count(models.audits_refused, "model", "models"), why=why, path=path)
 
     if models.held:
-        why = "missed the quality gate and is not served: release the version, or learn again."
-        if models.held > 1:
-            why = "missed their quality gates and are not served: release the versions, or learn again."
-        yield Danger(what=count(models.held, "model"), why=why, path=f"{ROOT}/models?danger=held")
+        why = ngettext(
+            "missed the quality gate and is not served: release the version, or learn again.",
+            "missed their quality gates and are not served: release the versions, or learn again.",
+            models.held,
+        )
+        yield Danger(what=count(models.held, "model", "models"), why=why, path=f"{ROOT}/models?danger=held")
     served = models.degraded - models.held
     if served > 0:
-        why = (
-            "is served although it misses the quality gate." if served == 1 else "are served below their quality gates."
+        why = ngettext(
+            "is served although it misses the quality gate.", "are served below their quality gates.", served
         )
-        yield Danger(what=count(served, "model"), why=why, path=f"{ROOT}/models?danger=degraded", tone="warn")
+        path = f"{ROOT}/models?danger=degraded"
+        yield Danger(what=count(served, "model", "models"), why=why, path=path, tone="warn")
 
 
 def _of_the_rest(numbers: OverviewOut, at: datetime.datetime) -> Iterator[Danger]:
     if numbers.failed_runs:
         total = sum(numbers.failed_runs.values())
-        why = f"failed, and no later run made good for them: {_by_number(numbers.failed_runs)}."
-        yield Danger(what=count(total, "run"), why=why, path=f"{ROOT}/runs?status=unresolved")
+        why = gettext("failed, and no later run made good for them: {runs}.").format(
+            runs=_by_number(numbers.failed_runs)
+        )
+        yield Danger(what=count(total, "run", "runs"), why=why, path=f"{ROOT}/runs?status=unresolved")
     dead = numbers.undelivered.get(DeliveryStatus.DEAD, 0)
     if dead:
-        why = f"{_is(dead)} given up: the receiver was not reached for three days."
-        yield Danger(
-            what=count(dead, "webhook delivery", "webhook deliveries"), why=why, path=f"{ROOT}/deliveries?status=dead"
+        why = ngettext(
+            "is given up: the receiver was not reached for three days.",
+            "are given up: the receiver was not reached for three days.",
+            dead,
         )
+        what = count(dead, "webhook delivery", "webhook deliveries")
+        yield Danger(what=what, why=why, path=f"{ROOT}/deliveries?status=dead")
     late = numbers.undelivered.get(DeliveryStatus.PENDING, 0)
     if late:
-        why = "did not arrive yet, and will be tried again."
+        why = gettext("did not arrive yet, and will be tried again.")
         path = f"{ROOT}/deliveries?status=undelivered"
         yield Danger(what=count(late, "webhook delivery", "webhook deliveries"), why=why, path=path, tone="warn")
     if numbers.backups.is_late:
-        last_at = numbers.backups.last_at
-        why = f"was finished {duration((at - last_at).total_seconds())} ago." if last_at else "was ever made."
-        what = "The last backup" if last_at else "No backup"
-        yield Danger(what=what, why=why, path=f"{ROOT}/audit-log?action=installation.backed_up", tone="warn")
-
-
-def _is(number: int) -> str:
-    return "is" if number == 1 else "are"
+        last_at, path = numbers.backups.last_at, f"{ROOT}/audit-log?action=installation.backed_up"
+        if last_at is None:
+            yield Danger(what=gettext("No backup"), why=gettext("was ever made."), path=path, tone="warn")
+        else:
+            why = gettext("was finished {duration} ago.").format(duration=duration((at - last_at).total_seconds()))
+            yield Danger(what=gettext("The last backup"), why=why, path=path, tone="warn")
 
 
 def _by_number(counts: Mapping[str, int]) -> str:
     most_first = sorted(counts, key=lambda name: (-counts[name], name))
-    return ", ".join(f"{counts[name]:,} × {name}" for name in most_first)
+    return ", ".join(f"{number(counts[name])} × {name}" for name in most_first)

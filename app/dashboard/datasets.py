@@ -11,6 +11,7 @@ from starlette.datastructures import FormData, UploadFile
 from app.api import additions, datasets, models, problems
 from app.api.calls import Cursor
 from app.dashboard import numbers, pages
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -146,8 +147,8 @@ def _target(written: str) -> str | None:
     counts = {"counts": True} if parts[2:] == ["counts"] else {}
     found = [numbers.read(one) for one in (parts[:2] if counts else parts)]
     if len(found) != 2:
-        said = "expected two numbers, such as 0, 100, or 0, 100, counts"
-        raise InputInvalid("A target is a range.", [FieldError("target", said)])
+        said = gettext("expected two numbers, such as 0, 100, or 0, 100, counts")
+        raise InputInvalid(gettext("A target is a range."), [FieldError("target", said)])
     return json.dumps({"min": found[0], "max": found[1]} | counts)
 
 
@@ -160,7 +161,7 @@ def _chosen(form: FormData, name: str) -> UploadFile | None:
 def _file(form: FormData) -> UploadFile:
     found = _chosen(form, "file")
     if found is None:
-        raise InputInvalid("No file was chosen.", [FieldError("file", "expected a file with rows")])
+        raise InputInvalid(gettext("No file was chosen."), [FieldError("file", gettext("expected a file with rows"))])
     return found
 
 

@@ -9,6 +9,7 @@ from app.api import problems, webhook_deliveries
 from app.api.calls import Cursor
 from app.dashboard import pages
 from app.dashboard.advice import delivery_advice
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, TheContext
 from app.dashboard.requests import checked, text
@@ -47,7 +48,11 @@ def list_deliveries(
         cursor=cursor,
     )
     query = {name: value for name, value in {"status": str(status), "request_id": request_id}.items() if value}
-    statuses = [("", "Any"), ("undelivered", "Undelivered"), *((one.value, state(one).label) for one in DeliveryStatus)]
+    statuses = [
+        ("", gettext("Any")),
+        ("undelivered", gettext("Undelivered")),
+        *((one.value, state(one).label) for one in DeliveryStatus),
+    ]
     return context.page(
         "deliveries/list.html",
         found=found,

@@ -6,43 +6,44 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from app.dashboard.languages import gettext, marked
 from app.dashboard.wording import sentence, words
 from lethe.contract.problems import FieldError, Problem
 
 _SENTENCES: Mapping[str, str] = {
-    "missing": "Fill this in.",
-    "string_too_long": "Write at most {max_length} characters.",
-    "string_pattern_mismatch": "This has characters that cannot stand here.",
-    "string_type": "Fill this in.",
-    "too_short": "Choose at least {min_length}.",
-    "too_long": "Choose at most {max_length}.",
-    "int_type": "Write a whole number.",
-    "int_parsing": "Write a whole number.",
-    "int_from_float": "Write a whole number.",
-    "float_type": "Write a number.",
-    "float_parsing": "Write a number.",
-    "finite_number": "Write a number.",
-    "multiple_of": "Write a multiple of {multiple_of}.",
-    "greater_than": "Write a number above {gt}.",
-    "greater_than_equal": "Write {ge} or more.",
-    "less_than": "Write a number below {lt}.",
-    "less_than_equal": "Write {le} or less.",
-    "enum": "Choose one of the list.",
-    "literal_error": "Choose one of the list.",
-    "bool_type": "Choose yes or no.",
-    "bool_parsing": "Choose yes or no.",
-    "timezone_aware": "Write a date and a time with its zone.",
-    "datetime_type": "Write a date.",
-    "datetime_parsing": "Write a date.",
-    "datetime_from_date_parsing": "Write a date.",
-    "date_parsing": "Write a date.",
-    "dict_type": "Write a JSON object.",
-    "list_type": "Write a list.",
-    "model_type": "Write a JSON object.",
-    "extra_forbidden": "This is not known here.",
+    "missing": marked("Fill this in."),
+    "string_too_long": marked("Write at most {max_length} characters."),
+    "string_pattern_mismatch": marked("This has characters that cannot stand here."),
+    "string_type": marked("Fill this in."),
+    "too_short": marked("Choose at least {min_length}."),
+    "too_long": marked("Choose at most {max_length}."),
+    "int_type": marked("Write a whole number."),
+    "int_parsing": marked("Write a whole number."),
+    "int_from_float": marked("Write a whole number."),
+    "float_type": marked("Write a number."),
+    "float_parsing": marked("Write a number."),
+    "finite_number": marked("Write a number."),
+    "multiple_of": marked("Write a multiple of {multiple_of}."),
+    "greater_than": marked("Write a number above {gt}."),
+    "greater_than_equal": marked("Write {ge} or more."),
+    "less_than": marked("Write a number below {lt}."),
+    "less_than_equal": marked("Write {le} or less."),
+    "enum": marked("Choose one of the list."),
+    "literal_error": marked("Choose one of the list."),
+    "bool_type": marked("Choose yes or no."),
+    "bool_parsing": marked("Choose yes or no."),
+    "timezone_aware": marked("Write a date and a time with its zone."),
+    "datetime_type": marked("Write a date."),
+    "datetime_parsing": marked("Write a date."),
+    "datetime_from_date_parsing": marked("Write a date."),
+    "date_parsing": marked("Write a date."),
+    "dict_type": marked("Write a JSON object."),
+    "list_type": marked("Write a list."),
+    "model_type": marked("Write a JSON object."),
+    "extra_forbidden": marked("This is not known here."),
 }
 """By pydantic's types of faults, with what they say of themselves in braces."""
-_OTHERWISE = "This is not what is expected here."
+_OTHERWISE = marked("This is not what is expected here.")
 
 
 def in_words(error: ValidationError | RequestValidationError) -> list[FieldError]:
@@ -67,8 +68,10 @@ def _sentence(fault: Any) -> str:
     match fault["type"]:
         case "string_too_short":
             least = given["min_length"]
-            return "Fill this in." if least == 1 else f"Write at least {least} characters."
+            if least == 1:
+                return gettext("Fill this in.")
+            return gettext("Write at least {least} characters.").format(least=least)
         case "value_error":  # a sentence of ours
             return sentence(str(given["error"]))
         case kind:
-            return _SENTENCES.get(kind, _OTHERWISE).format(**given)
+            return gettext(_SENTENCES.get(kind, _OTHERWISE)).format(**given)

@@ -8,6 +8,7 @@ from fastapi import Depends, Query
 from starlette.datastructures import FormData
 
 from app.access.service import Caller
+from app.dashboard.languages import gettext
 from app.deletion import deadlines
 from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
@@ -72,9 +73,9 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
         try:
             found[wanted] = _midnight(query[name], days, zone) if name in query else None
         except ValueError:
-            faults.append(FieldError(name, "Write a date."))
+            faults.append(FieldError(name, gettext("Write a date.")))
     if faults:
-        raise InputInvalid("Correct what is named.", faults)
+        raise InputInvalid(gettext("Correct what is named."), faults)
     return found
 
 

@@ -8,6 +8,7 @@ from fastapi import Response
 
 from app.api import certificates, datasets, deletion_requests, models
 from app.dashboard import pages
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import text
@@ -35,7 +36,10 @@ def find(context: TheContext, form: Form) -> Response:
     """Lead to what is sought, or name all that it could be. A case number comes in the body: no address has it."""
     sought = text(form, "anything")
     if not 0 < len(sought) <= _LONGEST or "\x00" in sought:
-        raise InputInvalid("Nothing was sought.", [FieldError("anything", "Write an id, a case number or a name.")])
+        raise InputInvalid(
+            gettext("Nothing was sought."),
+            [FieldError("anything", gettext("Write an id, a case number or a name."))],
+        )
     if path := _of_id(context, sought):
         return pages.see(path)
     found = {

@@ -10,6 +10,7 @@ from app.access import sessions
 from app.api import problems
 from app.config import Settings
 from app.dashboard import pages
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import COOKIE, check_form
 from lethe.contract.problems import Problem, RateLimited, UploadTooLarge
@@ -23,7 +24,7 @@ async def form_of(request: Request, settings: Settings) -> FormData:
     """The form that a page of ours sent. Raises `UploadTooLarge`, `FormRefused`."""
     declared = request.headers.get("content-length", "")
     if not declared.isdigit() or int(declared) > _MOST_BYTES:
-        raise UploadTooLarge("This form is longer than any key or password.")
+        raise UploadTooLarge(gettext("This form is longer than any key or password."))
     await check_form(request, settings, form_token(request))
     return await request.form()
 
@@ -31,6 +32,11 @@ async def form_of(request: Request, settings: Settings) -> FormData:
 def form_token(request: Request) -> str:
     """The token that the form must carry which was shown to this browser last."""
     return sessions.form_token(request.cookies.get(_BEFORE, ""))
+
+
+def is_known(request: Request) -> bool:
+    """Return True if a page with a form was shown to this browser before a login."""
+    return _BEFORE in request.cookies
 
 
 def page(request: Request, template: str, *, token: str, error: Problem | None = None, **shown: Any) -> Response:

@@ -9,6 +9,7 @@ from starlette.datastructures import FormData
 from app.api import api_keys, problems
 from app.api.calls import Cursor
 from app.dashboard import numbers, pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -20,20 +21,31 @@ router = pages.new_router()
 
 _PER_PAGE = 100
 _MEANS = {
-    Scope.REQUESTS_READ: "read deletion requests",
-    Scope.REQUESTS_WRITE: "make deletion requests, and cancel them",
-    Scope.REQUESTS_REVIEW: "approve, reject, extend, pause deletion requests; only with the scope that reads accounts",
-    Scope.MODELS_READ: "read datasets, models, versions and runs; download weights; predict",
-    Scope.MODELS_WRITE: "upload datasets, make models",
-    Scope.ACCOUNTING_READ: "read accounts, certificates and lineage",
-    Scope.ADMIN: "all of that, and keys, policy and audit log",
-    Scope.METRICS_READ: "read how the installation does, for monitoring",
-    Scope.OPERATOR: "make tenants; see the settings of the installation",
+    Scope.REQUESTS_READ: marked("read deletion requests"),
+    Scope.REQUESTS_WRITE: marked("make deletion requests, and cancel them"),
+    Scope.REQUESTS_REVIEW: marked(
+        "approve, reject, extend, pause deletion requests; only with the scope that reads accounts"
+    ),
+    Scope.MODELS_READ: marked("read datasets, models, versions and runs; download weights; predict"),
+    Scope.MODELS_WRITE: marked("upload datasets, make models"),
+    Scope.ACCOUNTING_READ: marked("read accounts, certificates and lineage"),
+    Scope.ADMIN: marked("all of that, and keys, policy and audit log"),
+    Scope.METRICS_READ: marked("read how the installation does, for monitoring"),
+    Scope.OPERATOR: marked("make tenants; see the settings of the installation"),
 }
 """The scopes that a key is made for by hand; an agent's is made by the agent."""
 _FIELDS = ("name", "expires_on", "calls_per_minute", "sees")
-_SEES = [("", "its own, if it may do nothing but make requests"), ("own", "its own"), ("all", "all of the tenant's")]
-_OVERLAPS = [("0", "none: it ends now"), ("3600", "an hour"), ("86400", "a day"), ("604800", "a week")]
+_SEES = [
+    ("", marked("its own, if it may do nothing but make requests")),
+    ("own", marked("its own")),
+    ("all", marked("all of the tenant's")),
+]
+_OVERLAPS = [
+    ("0", marked("none: it ends now")),
+    ("3600", marked("an hour")),
+    ("86400", marked("a day")),
+    ("604800", marked("a week")),
+]
 
 
 @router.get("/keys")
@@ -99,8 +111,14 @@ def _end_of(day: str) -> str | None:
     try:
         ends = datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time.max, datetime.UTC)
     except ValueError:
-        raise InputInvalid("The key was not made.", [FieldError("expires_on", "expected a date")]) from None
+        raise InputInvalid(
+            gettext("The key was not made."), [FieldError("expires_on", gettext("expected a date"))]
+        ) from None
     return ends.replace(microsecond=0).isoformat()
+
+
+def _translated(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(value, gettext(said)) for value, said in options]
 
 
 def _status(key: ApiKeyOut, now: datetime.datetime) -> str:
@@ -113,7 +131,9 @@ def _one(context: RequestContext, key_id: str, error: Problem | None = None) -> 
     status = problems.status_of(type(error)) if error else 200
     key = context.ask(api_keys.get_api_key, key_id=key_id)
     state = _status(key, datetime.datetime.now(datetime.UTC))
-    return context.page("keys/one.html", status=status, key=key, state=state, overlaps=_OVERLAPS, error=error)
+    return context.page(
+        "keys/one.html", status=status, key=key, state=state, overlaps=_translated(_OVERLAPS), error=error
+    )
 
 
 def _list(
@@ -136,6 +156,6 @@ def _list(
         error=error,
         wanted={} if form is None else {name: text(form, name) for name in _FIELDS},
         chosen=[] if form is None else form.getlist("scopes"),
-        sees=_SEES,
-        scopes=[(scope.value, means) for scope, means in _MEANS.items() if context.caller.has(scope)],
+        sees=_translated(_SEES),
+        scopes=[(scope.value, gettext(means)) for scope, means in _MEANS.items() if context.caller.has(scope)],
     )

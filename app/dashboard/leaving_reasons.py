@@ -10,6 +10,7 @@ from fastapi import Response
 
 from app.api import leaving_reasons
 from app.dashboard import pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.request_context import TheContext
 from app.dashboard.wording import words
 from lethe.contract.leaving_reasons import ReasonOut, SurveyOut
@@ -17,13 +18,18 @@ from lethe.contract.leaving_reasons import ReasonOut, SurveyOut
 router = pages.new_router()
 
 Weeks = Literal["", "4", "13", "52"]
-_WEEKS: list[tuple[Weeks, str]] = [("", "Ever"), ("4", "4 weeks"), ("13", "13 weeks"), ("52", "52 weeks")]
+_WEEKS: list[tuple[Weeks, str]] = [
+    ("", marked("Ever")),
+    ("4", marked("4 weeks")),
+    ("13", marked("13 weeks")),
+    ("52", marked("52 weeks")),
+]
 _REASONS: Mapping[str, str] = {
-    "privacy": "Privacy",
-    "not_using": "Does not use it any more",
-    "cost": "Cost",
-    "switched": "Uses something else",
-    "other": "Another reason",
+    "privacy": marked("Privacy"),
+    "not_using": marked("Does not use it any more"),
+    "cost": marked("Cost"),
+    "switched": marked("Uses something else"),
+    "other": marked("Another reason"),
 }
 
 
@@ -54,15 +60,21 @@ def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
     found = context.ask(leaving_reasons.get_leaving_reasons, since=since)
     ordered = sorted(found.surveys, key=lambda one: -one.num_answers)
     surveys = [Shown(survey=one, bars=[_bar(reason) for reason in one.reasons]) for one in ordered]
-    return context.page("leaving_reasons.html", found=found, surveys=surveys, weeks=weeks, choices=_WEEKS)
+    return context.page(
+        "leaving_reasons.html",
+        found=found,
+        surveys=surveys,
+        weeks=weeks,
+        choices=[(value, gettext(said)) for value, said in _WEEKS],
+    )
 
 
 def _bar(one: ReasonOut) -> Bar:
     low, high = (f"{round_(100 * end)} %" for round_, end in ((math.floor, one.low), (math.ceil, one.high)))
     return Bar(
-        reason=_REASONS.get(one.reason, words(one.reason)),
+        reason=gettext(_REASONS[one.reason]) if one.reason in _REASONS else words(one.reason),
         share=f"{round(100 * one.share)} %".replace("-", "−"),
-        between=f"{low} to {high}",
+        between=gettext("{low} to {high}").format(low=low, high=high),
         sent=one.sent,
         low=100 * one.low,
         mark=100 * min(1.0, max(0.0, one.share)),

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 
 from app.api.calls import Cursor
-from app.dashboard.wording import count
+from app.dashboard.languages import gettext
+from app.dashboard.wording import count, number
 from lethe.contract.fields import PageOut
 
 SIZES = ("25", "50", "100", "200")
@@ -61,12 +62,11 @@ class Place:
         last = self.first + shown - 1
         if total is None or total < last:
             total = last if is_whole else None
-        span = f"{self.first:,} to {last:,}"
+        span = gettext("{first} to {last}").format(first=number(self.first), last=number(last))
         if total is None:
             return span
-        return (
-            f"{span} of {count(total, one, many)}" if total < most else f"{span} of {count(total, one, many)} or more"
-        )
+        of = gettext("{span} of {total}") if total < most else gettext("{span} of {total} or more")
+        return of.format(span=span, total=count(total, one, many))
 
 
 def _place(

@@ -86,7 +86,7 @@ async def send_code(request: Request, installation: At) -> Response:
 def is_logged_in(context: TheContext) -> Response:
     """Say that the session goes on, and whose it is: to a page that is about to send what somebody wrote, or whose
     session ended and was begun again in another tab."""
-    return _told(context.caller, context.request.cookies[COOKIE])
+    return _session_of(context.caller, context.request.cookies[COOKIE])
 
 
 @router.post("/logout")
@@ -150,11 +150,11 @@ def _enter(
 def _let_in(request: Request, caller: Caller, token: str, onward: str) -> Response:
     answer: Response = pages.see(gate.inside(onward))
     if pages.is_fragment(request):  # a page that is open stays, if it is of the same caller
-        answer = _told(caller, token)
+        answer = _session_of(caller, token)
     return gate.let_in(request, answer, token)
 
 
-def _told(caller: Caller, token: str) -> Response:
+def _session_of(caller: Caller, token: str) -> Response:
     """Tell an open page who its caller is now, and what its forms are sent with."""
     return pages.quiet({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
 

@@ -22,6 +22,7 @@ from app.api import (
     users,
     webhook_deliveries,
 )
+from app.dashboard.languages import marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext
 
@@ -36,24 +37,26 @@ class Entry:
 
 
 MENU = (
-    Entry(title="Overview", path=ROOT, endpoint=overview.get_overview),
-    Entry(title="Requests", path=f"{ROOT}/requests", endpoint=deletion_requests.list_deletion_requests),
-    Entry(title="Models", path=f"{ROOT}/models", endpoint=models.list_models),
-    Entry(title="Accounting", path=f"{ROOT}/accounting", endpoint=accounting.get_dataset_account),
-    Entry(title="Ledger", path=f"{ROOT}/ledger", endpoint=ledger.get_ledger_head),
-    Entry(title="Calculator", path=f"{ROOT}/calculator", endpoint=bounds.list_bounds),
-    Entry(title="Datasets", path=f"{ROOT}/datasets", endpoint=datasets.list_datasets),
-    Entry(title="Networks", path=f"{ROOT}/networks", endpoint=networks.list_networks),
-    Entry(title="Runs", path=f"{ROOT}/runs", endpoint=runs.list_runs),
-    Entry(title="Suppressions", path=f"{ROOT}/suppressions", endpoint=suppressions.list_suppressions),
-    Entry(title="Leaving reasons", path=f"{ROOT}/leaving-reasons", endpoint=leaving_reasons.get_leaving_reasons),
-    Entry(title="Deliveries", path=f"{ROOT}/deliveries", endpoint=webhook_deliveries.list_webhook_deliveries),
-    Entry(title="People", path=f"{ROOT}/people", endpoint=users.list_users),
-    Entry(title="Keys", path=f"{ROOT}/keys", endpoint=api_keys.list_api_keys),
-    Entry(title="Policy", path=f"{ROOT}/tenant", endpoint=tenants.get_own_tenant),
-    Entry(title="Audit log", path=f"{ROOT}/audit-log", endpoint=audit_log.list_audit_entries),
-    Entry(title="Tenants", path=f"{ROOT}/tenants", endpoint=tenants.list_tenants),
-    Entry(title="Settings", path=f"{ROOT}/settings", endpoint=tenants.list_tenants),
+    Entry(title=marked("Overview"), path=ROOT, endpoint=overview.get_overview),
+    Entry(title=marked("Requests"), path=f"{ROOT}/requests", endpoint=deletion_requests.list_deletion_requests),
+    Entry(title=marked("Models"), path=f"{ROOT}/models", endpoint=models.list_models),
+    Entry(title=marked("Accounting"), path=f"{ROOT}/accounting", endpoint=accounting.get_dataset_account),
+    Entry(title=marked("Ledger"), path=f"{ROOT}/ledger", endpoint=ledger.get_ledger_head),
+    Entry(title=marked("Calculator"), path=f"{ROOT}/calculator", endpoint=bounds.list_bounds),
+    Entry(title=marked("Datasets"), path=f"{ROOT}/datasets", endpoint=datasets.list_datasets),
+    Entry(title=marked("Networks"), path=f"{ROOT}/networks", endpoint=networks.list_networks),
+    Entry(title=marked("Runs"), path=f"{ROOT}/runs", endpoint=runs.list_runs),
+    Entry(title=marked("Suppressions"), path=f"{ROOT}/suppressions", endpoint=suppressions.list_suppressions),
+    Entry(
+        title=marked("Leaving reasons"), path=f"{ROOT}/leaving-reasons", endpoint=leaving_reasons.get_leaving_reasons
+    ),
+    Entry(title=marked("Deliveries"), path=f"{ROOT}/deliveries", endpoint=webhook_deliveries.list_webhook_deliveries),
+    Entry(title=marked("People"), path=f"{ROOT}/people", endpoint=users.list_users),
+    Entry(title=marked("Keys"), path=f"{ROOT}/keys", endpoint=api_keys.list_api_keys),
+    Entry(title=marked("Policy"), path=f"{ROOT}/tenant", endpoint=tenants.get_own_tenant),
+    Entry(title=marked("Audit log"), path=f"{ROOT}/audit-log", endpoint=audit_log.list_audit_entries),
+    Entry(title=marked("Tenants"), path=f"{ROOT}/tenants", endpoint=tenants.list_tenants),
+    Entry(title=marked("Settings"), path=f"{ROOT}/settings", endpoint=tenants.list_tenants),
 )
 
 

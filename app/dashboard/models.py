@@ -8,6 +8,7 @@ from fastapi import Response
 from app.api import accounting, models, rehearsals
 from app.api.calls import Cursor
 from app.dashboard import pages, what_if
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.rehearsals import may_rehearse
 from app.dashboard.request_context import RequestContext, TheContext
@@ -24,9 +25,9 @@ _NEWEST = 5
 Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
 
 ASKS: dict[str, str] = {
-    Notion.UNLEARNING: "How far is the live version from one learned without those whom it was made to forget?",
-    Notion.RELEASE: "What can the live version show about somebody who stays, to whoever has the one before?",
-    Notion.ADAPTIVE: "What can all versions together show about somebody, to whoever kept them all?",
+    Notion.UNLEARNING: marked("How far is the live version from one learned without those whom it was made to forget?"),
+    Notion.RELEASE: marked("What can the live version show about somebody who stays, to whoever has the one before?"),
+    Notion.ADAPTIVE: marked("What can all versions together show about somebody, to whoever kept them all?"),
 }
 """The question that a guarantee of each notion answers, of a model."""
 
@@ -124,7 +125,11 @@ def verify_ledger(context: TheContext, model_id: str) -> Response:
 
 
 def _standing(context: RequestContext, model_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"model": context.ask(models.get_model, model_id=model_id), "account": None, "asks": ASKS}
+    found: dict[str, Any] = {
+        "model": context.ask(models.get_model, model_id=model_id),
+        "account": None,
+        "asks": {notion: gettext(said) for notion, said in ASKS.items()},
+    }
     if context.may(accounting.get_account):
         with contextlib.suppress(ModelNotLive, ModelRetired):
             found["account"] = context.ask(

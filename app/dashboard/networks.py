@@ -9,6 +9,7 @@ from starlette.datastructures import UploadFile
 from app.api import networks, problems
 from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import text
@@ -35,7 +36,9 @@ def upload_network(context: TheContext, form: Form) -> Response:
     try:
         for name in _WRITTEN[:-1]:
             if not written[name]:
-                raise InputInvalid("Something is not filled in.", [FieldError(name, "expected some text")])
+                raise InputInvalid(
+                    gettext("Something is not filled in."), [FieldError(name, gettext("expected some text"))]
+                )
         answer = context.ask(
             networks.create_network,
             file=_file(form.get("file")),
@@ -78,5 +81,5 @@ def _listed(
 
 def _file(found: object) -> UploadFile:
     if not isinstance(found, UploadFile) or not found.filename:
-        raise InputInvalid("No file was chosen.", [FieldError("file", "expected an ONNX file")])
+        raise InputInvalid(gettext("No file was chosen."), [FieldError("file", gettext("expected an ONNX file"))])
     return found

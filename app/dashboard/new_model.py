@@ -15,6 +15,7 @@ from app.catalogue import datasets as registered
 from app.catalogue import mechanisms, quality
 from app.catalogue.tangents import linearised
 from app.dashboard import numbers, pages, plans, wording
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.quality import ON_BREACH
 from app.dashboard.request_context import Form, RequestContext, TheContext
@@ -155,11 +156,14 @@ def _form(
         template,
         status=problems.status_of(type(error)) if error else 200,
         written=written,
-        objectives=[("", "as the dataset has it"), *((one, wording.words(one)) for one in get_args(Objective))],
+        objectives=[
+            ("", gettext("as the dataset has it")),
+            *((one, wording.words(one)) for one in get_args(Objective)),
+        ],
         datasets=[(one.id, _title(one)) for one in known],
         networks=_networks(context),
-        metrics=[("", "no gate"), *((one.value, wording.words(one)) for one in Metric)],
-        on_breach=ON_BREACH,
+        metrics=[("", gettext("no gate")), *((one.value, wording.words(one)) for one in Metric)],
+        on_breach=[(value, gettext(said)) for value, said in ON_BREACH],
         faults={_field_of(one.path): one.message for one in wrong.errors} if wrong else {},
         error=wrong,
         outlook=outlook,
@@ -172,13 +176,21 @@ def _networks(context: RequestContext) -> list[tuple[str, str]]:
     if not context.may(networks.list_networks):
         return []
     known = context.ask(networks.list_networks, limit=_MOST_DATASETS).items
-    return [("", "none: a linear model"), *((one.id, f"{one.name} ({one.num_parameters:,} weights)") for one in known)]
+    return [
+        ("", gettext("none: a linear model")),
+        *((one.id, _sized(one.name, wording.count(one.num_parameters, "weight", "weights"))) for one in known),
+    ]
 
 
 def _title(dataset: DatasetOut) -> str:
-    of_target = "counts" if dataset.target and dataset.target.counts else "a target"
-    learned = of_target if dataset.target else f"{dataset.num_classes} classes"
-    return f"{dataset.name} ({dataset.num_slots:,} rows, {learned})"
+    of_target = gettext("counts") if dataset.target and dataset.target.counts else gettext("a target")
+    learned = of_target if dataset.target else wording.count(dataset.num_classes, "class", "classes")
+    rows = wording.count(dataset.num_slots, "row", "rows")
+    return _sized(dataset.name, f"{rows}, {learned}")
+
+
+def _sized(name: str, size: str) -> str:
+    return f"{name} ({size})"
 
 
 def _unnamed(written: dict[str, str]) -> ModelIn:

@@ -11,6 +11,7 @@ from starlette.datastructures import FormData
 
 from app.api import deletion_requests, problems
 from app.dashboard import pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -22,14 +23,20 @@ from lethe.contract.sets import Regulation
 
 router = pages.new_router()
 
-_CAME_BY = {"letter": "Letter", "phone": "Phone", "email": "E-mail", "in_person": "In person", "other": "Other"}
+_CAME_BY = {
+    "letter": marked("Letter"),
+    "phone": marked("Phone"),
+    "email": marked("E-mail"),
+    "in_person": marked("In person"),
+    "other": marked("Other"),
+}
 _GROUNDS: dict[ErasureGround, str] = {
-    ErasureGround.NOT_NECESSARY: "No longer necessary (Art. 17(1)(a))",
-    ErasureGround.CONSENT_WITHDRAWN: "Consent withdrawn (Art. 17(1)(b))",
-    ErasureGround.OBJECTION: "Objection (Art. 17(1)(c))",
-    ErasureGround.UNLAWFUL_PROCESSING: "Unlawful processing (Art. 17(1)(d))",
-    ErasureGround.LEGAL_OBLIGATION: "A legal obligation to erase (Art. 17(1)(e))",
-    ErasureGround.CHILD_SERVICES: "Services offered to a child (Art. 17(1)(f))",
+    ErasureGround.NOT_NECESSARY: marked("No longer necessary (Art. 17(1)(a))"),
+    ErasureGround.CONSENT_WITHDRAWN: marked("Consent withdrawn (Art. 17(1)(b))"),
+    ErasureGround.OBJECTION: marked("Objection (Art. 17(1)(c))"),
+    ErasureGround.UNLAWFUL_PROCESSING: marked("Unlawful processing (Art. 17(1)(d))"),
+    ErasureGround.LEGAL_OBLIGATION: marked("A legal obligation to erase (Art. 17(1)(e))"),
+    ErasureGround.CHILD_SERVICES: marked("Services offered to a child (Art. 17(1)(f))"),
 }
 
 
@@ -67,8 +74,8 @@ def _asked(form: FormData, *, zone: str) -> dict[str, Any]:
         try:
             day = datetime.date.fromisoformat(received)
         except ValueError:
-            fault = FieldError("received", "expected a date")
-            raise InputInvalid("Correct what is named, and send it again.", [fault]) from None
+            fault = FieldError("received", gettext("expected a date"))
+            raise InputInvalid(gettext("Correct what is named, and send it again."), [fault]) from None
         asked["submitted_at"] = datetime.datetime.combine(day, datetime.time(), ZoneInfo(zone))
     return asked
 
@@ -80,8 +87,8 @@ def _form(context: RequestContext, error: Problem | None = None) -> Response:
         "requests/new.html",
         status=problems.status_of(type(error)) if error else 200,
         error=error,
-        ways=list(_CAME_BY.items()),
-        grounds_asked=[("", "Not given"), *_GROUNDS.items()],
+        ways=[(way, gettext(said)) for way, said in _CAME_BY.items()],
+        grounds_asked=[("", gettext("Not given")), *((ground, gettext(said)) for ground, said in _GROUNDS.items())],
         regulations=[(name, regulation(name)) for name in known],
         today=datetime.datetime.now(ZoneInfo(policy.time_zone)).date(),
         zone=policy.time_zone,

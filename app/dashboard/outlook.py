@@ -6,7 +6,10 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.dashboard import languages
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
+from app.dashboard.wording import number
 from lethe.contract.decisions import CompletionOut, SummaryOut
 
 _DAY = datetime.timedelta(days=1)
@@ -36,6 +39,8 @@ class Bar:
     when: str
     path: str
     height: float
+    said: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,11 @@ def of(summary: SummaryOut) -> Outlook:
 
     def bar(count: int, starts: datetime.date, name: str) -> Bar:
         ends = {f"{name}_from": starts, f"{name}_to": starts + _SUNDAY}
-        return Bar(count=count, when=_short(starts), path=_list(**ends), height=round(100 * count / (most or 1), 1))
+        said, title = _of_week(count, languages.short_day(starts), name)
+        height = round(100 * count / (most or 1), 1)
+        return Bar(
+            count=count, when=languages.short_day(starts), path=_list(**ends), height=height, said=said, title=title
+        )
 
     return Outlook(
         days=[*_days(summary)],
@@ -65,25 +74,35 @@ def of(summary: SummaryOut) -> Outlook:
 
 def _days(summary: SummaryOut) -> list[Day]:
     passed = {"due": "overdue", "order": "deadline"}
-    overdue = Day(count=summary.overdue, what="", when="overdue", path=_list(**passed), tone="bad")
+    overdue = Day(count=summary.overdue, what="", when=gettext("overdue"), path=_list(**passed), tone="bad")
     days = [
         Day(
             count=one.requests,
-            what="due on" if place else "due",
-            when=_short(one.day) if place else "today",
+            what=gettext("due on") if place else gettext("due"),
+            when=languages.short_day(one.day) if place else gettext("today"),
             path=_list(due_from=one.day, due_to=one.day, order="deadline"),
-            title=f"{one.day:%A}, {one.day.day} {one.day:%B %Y}",
+            title=languages.weekday(one.day),
             tone="warn" if place < _PRESSING else "",
         )
         for place, one in enumerate(summary.due)
     ]
     after = summary.due[-1].day + _DAY
-    later = Day(count=summary.later, what="due", when="later", path=_list(due_from=after, order="deadline"))
+    later = Day(
+        count=summary.later, what=gettext("due"), when=gettext("later"), path=_list(due_from=after, order="deadline")
+    )
     return [overdue, *days, later]
 
 
-def _short(day: datetime.date) -> str:
-    return f"{day.day} {day:%b}"
+def _of_week(count: int, day: str, name: str) -> tuple[str, str]:
+    """The number of a week, as it is read out and as it stands under the pointer."""
+    if name == "received":
+        said, title = gettext("{number} received in the week of {day}"), gettext("Week of {day}: {number} received")
+        none = gettext("Week of {day}: none received")
+    else:
+        said, title = gettext("{number} completed in the week of {day}"), gettext("Week of {day}: {number} completed")
+        none = gettext("Week of {day}: none completed")
+    values = {"number": number(count), "day": day}
+    return said.format(**values), (title if count else none).format(**values)
 
 
 def _list(**query: datetime.date | str) -> str:

@@ -21,8 +21,7 @@ from starlette.types import Scope
 
 from app.api import forms, problems
 from app.api.compression import takes_gzip
-from app.dashboard import faults, wording
-from app.dashboard.terms import TERMS
+from app.dashboard import faults, languages, terms, wording
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
 
 ROOT = "/admin"
@@ -52,15 +51,19 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
     )
-    found.globals |= {"asset": asset, "count": wording.count, "grounds": wording.REJECTION_GROUNDS, "root": ROOT}
-    found.globals |= {"percent": wording.percent, "terms": TERMS}
+    found.policies["ext.i18n.trimmed"] = True
+    # values that a text has places for are escaped as everywhere, for texts are formatted by the template itself
+    found.install_gettext_callables(languages.gettext, languages.ngettext, newstyle=True)  # type: ignore[attr-defined]
+    found.globals |= {"asset": asset, "count": wording.count, "percent": wording.percent, "root": ROOT}
     for shown in (
         wording.at_least,
         wording.at_most,
         wording.duration,
         wording.given,
         wording.happened,
+        languages.inside,
         wording.left,
         wording.legal,
         wording.moment,
@@ -72,6 +75,7 @@ def environment() -> Environment:
         wording.sentence,
         wording.size,
         wording.state,
+        wording.message,
         wording.why,
         wording.words,
         wording.written,
@@ -124,12 +128,29 @@ def rendered(request: Request, template: str, /, *, status: int = 200, **shown: 
     typed."""
     context = getattr(request.state, "context", None)
     typed = getattr(request.state, "typed", {}) if shown.get("error") else {}
+    languages.speak(request)
     content = (
         environment()
         .get_template(template)
-        .render(context=context, here=request.url.path, fragment=is_fragment(request), typed=typed, **shown)
+        .render(
+            context=context,
+            here=request.url.path,
+            again=_address(request) if request.method == "GET" and status == 200 else ROOT,
+            fragment=is_fragment(request),
+            typed=typed,
+            page_language=languages.spoken(),
+            page_languages=languages.LANGUAGES,
+            terms=terms.translated(),
+            grounds=wording.rejection_grounds(),
+            **shown,
+        )
     )
     return HTMLResponse(content, status, headers=_HEADERS)
+
+
+def _address(request: Request) -> str:
+    """The page that was asked for, as it stands after the name of the host."""
+    return str(request.url.replace(scheme="", netloc=""))
 
 
 def see(path: str, **query: str | int) -> RedirectResponse:
@@ -162,6 +183,7 @@ class _PageRoute(forms.SpooledRoute):
         answer = super().get_route_handler()
 
         async def page(request: Request) -> Response:
+            languages.speak(request)
             try:
                 return await answer(request)
             except Unauthenticated:
@@ -176,13 +198,18 @@ class _PageRoute(forms.SpooledRoute):
                 if problems.is_full(error.__cause__):
                     return refused(request, problems.storage_full())
                 return refused(
-                    request, InputInvalid("The form cannot be read.") if error.status_code == 400 else _none()
+                    request,
+                    InputInvalid(languages.gettext("The form cannot be read."))
+                    if error.status_code == 400
+                    else _none(),
                 )
             except Exception as error:  # noqa: BLE001  a defect, or a full disk: logged without what it says, which may name people
                 if problems.is_full(error):
                     return refused(request, problems.storage_full())
                 problems.unexpected(error)
-                return refused(request, Problem("The log of the gateway names the error. Try again."))
+                return refused(
+                    request, Problem(languages.gettext("The log of the gateway names the error. Try again."))
+                )
 
         return page
 
@@ -213,11 +240,11 @@ def malformed(error: Any) -> InputInvalid:
         name = fault.path.partition(".")[2] or fault.path
         found.setdefault(name.partition(".")[0], fault.message)
     faulty = [FieldError(name, message) for name, message in found.items()]
-    return InputInvalid("The address of this page has what the page does not know.", faulty)
+    return InputInvalid(languages.gettext("The address of this page has what the page does not know."), faulty)
 
 
 def _none() -> NotFound:
-    return NotFound("There is no such page.")
+    return NotFound(languages.gettext("There is no such page."))
 
 
 def _log_in(request: Request) -> Response:
@@ -225,7 +252,7 @@ def _log_in(request: Request) -> Response:
     that was written there."""
     if is_fragment(request):
         return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})
-    onward = str(request.url.replace(scheme="", netloc=""))
+    onward = _address(request)
     if request.method != "GET":
         origin, path = request.headers.get("origin", ""), request.headers.get("referer", "")
         onward = path.removeprefix(origin) if origin else ROOT

@@ -8,6 +8,7 @@ from fastapi import Response
 from app.api import problems, users
 from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -20,11 +21,11 @@ router = pages.new_router()
 
 _PER_PAGE = 100
 _MEANS = {
-    Role.VIEWER: "sees requests, models, accounts and certificates",
-    Role.OFFICER: "also makes requests and decides about them",
-    Role.ENGINEER: "sees the same as a viewer; uploads datasets, makes models",
-    Role.ADMINISTRATOR: "everything in this tenant, and its people, keys and policy",
-    Role.OPERATOR: "the tenants and the settings of the installation, and nothing in them",
+    Role.VIEWER: marked("sees requests, models, accounts and certificates"),
+    Role.OFFICER: marked("also makes requests and decides about them"),
+    Role.ENGINEER: marked("sees the same as a viewer; uploads datasets, makes models"),
+    Role.ADMINISTRATOR: marked("everything in this tenant, and its people, keys and policy"),
+    Role.OPERATOR: marked("the tenants and the settings of the installation, and nothing in them"),
 }
 
 
@@ -93,7 +94,7 @@ def _status(user: UserOut) -> str:
 def _roles(context: RequestContext) -> list[tuple[str, str]]:
     """The roles that the caller may give, each with what it means."""
     given = [role for role in Role if all(context.caller.has(scope) for scope in SCOPES_OF[role])]
-    return [(role.value, f"{words(role)}: {_MEANS[role]}") for role in given]
+    return [(role.value, f"{words(role)}: {gettext(_MEANS[role])}") for role in given]
 
 
 def _invited(context: RequestContext, made: InvitedUserOut) -> Response:
@@ -111,7 +112,7 @@ def _one(context: RequestContext, user_id: str, error: Problem | None = None, *,
         user=user,
         state=_status(user),
         roles=_roles(context),
-        means=_MEANS[Role(user.role)],
+        means=gettext(_MEANS[Role(user.role)]),
         done=done,
         error=error,
     )

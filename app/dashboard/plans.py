@@ -6,6 +6,7 @@ from fastapi import Response
 
 from app.api import models, plans
 from app.dashboard import pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.models import ModelIn, ModelOut
 from lethe.contract.plans import MeasuredVersionOut, PlanOut
@@ -14,12 +15,12 @@ router = pages.new_router()
 
 Rows = list[list[float | None]]
 _SERIES = {
-    1: ("to learn", "to forget one"),
+    1: (marked("to learn"), marked("to forget one")),
     3: (
-        "to learn",
-        "to forget one, a quarter of l2",
-        "to forget one, l2 as by default",
-        "to forget one, four times l2",
+        marked("to learn"),
+        marked("to forget one, a quarter of l2"),
+        marked("to forget one, l2 as by default"),
+        marked("to forget one, four times l2"),
     ),
 }
 """Names of the curves, by the number of l2 in a plan."""
@@ -75,7 +76,7 @@ def drawn(plan: PlanOut, model: ModelOut | None = None) -> Drawing:
     lived = [one for one in plan.measured if model and one.model_id == model.id]
     live = sorted((one for one in plan.measured if one.live), key=lambda one: one.epsilon)
     return Drawing(
-        columns=["ε", *_SERIES[width]],
+        columns=["ε", *map(gettext, _SERIES[width])],
         costs=[
             [epsilon, costs[width // 2].learn_passes, *(cost.request_passes for cost in costs)]
             for epsilon, costs in at.items()

@@ -11,12 +11,18 @@ from pydantic import ValidationError
 from starlette.datastructures import FormData
 
 from app.dashboard import faults
+from app.dashboard.languages import gettext, marked
 from app.dashboard.requests import text
 from app.dashboard.wording import count, words
 from lethe.contract.policy import Policy
 from lethe.contract.problems import FieldError, InputInvalid
 
-UNITS: Mapping[str, int] = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400}
+UNITS: Mapping[str, int] = {
+    marked("seconds"): 1,
+    marked("minutes"): 60,
+    marked("hours"): 3600,
+    marked("days"): 86400,
+}
 LIMITS = ("days", "months", "extension_days", "extension_months")
 _DURATIONS = ("grace_seconds", "report_seconds")
 _DAYS = ("retain_details_days", "retain_requests_days")
@@ -91,9 +97,13 @@ def _regulations(form: FormData, *, known: int) -> dict[str, Any]:
         name = text(form, f"regulation_{row}")
         limits = {limit: text(form, f"{limit}_{row}") for limit in LIMITS}
         if not name and row >= known and any(limits.values()):
-            raise InputInvalid("The policy stays as it was.", [FieldError("regulations", "Name each regulation.")])
+            raise InputInvalid(
+                gettext("The policy stays as it was."), [FieldError("regulations", gettext("Name each regulation."))]
+            )
         if name in found:
-            raise InputInvalid("The policy stays as it was.", [FieldError("regulations", "Two rows have one name.")])
+            raise InputInvalid(
+                gettext("The policy stays as it was."), [FieldError("regulations", gettext("Two rows have one name."))]
+            )
         if name:
             found[name] = {limit: _whole(written or "0") for limit, written in limits.items()}
             found[name]["may_pause"] = text(form, f"may_pause_{row}") == "yes"
@@ -109,7 +119,7 @@ def checked(changed: dict[str, Any]) -> Policy:
     try:
         return Policy.model_validate(changed)
     except ValidationError as error:
-        raise InputInvalid("The policy stays as it was.", faults.in_words(error)) from None
+        raise InputInvalid(gettext("The policy stays as it was."), faults.in_words(error)) from None
 
 
 def changes(present: Mapping[str, Any], changed: Mapping[str, Any]) -> list[Change]:
@@ -121,7 +131,11 @@ def changes(present: Mapping[str, Any], changed: Mapping[str, Any]) -> list[Chan
             continue
         before = present[name]
         found += [
-            Change(label=f"Regulation {one}", before=_limits(before.get(one)), after=_limits(after.get(one)))
+            Change(
+                label=gettext("Regulation {name}").format(name=one),
+                before=_limits(before.get(one)),
+                after=_limits(after.get(one)),
+            )
             for one in dict.fromkeys([*before, *after])
             if before.get(one) != after.get(one)
         ]
@@ -131,30 +145,42 @@ def changes(present: Mapping[str, Any], changed: Mapping[str, Any]) -> list[Chan
 def in_words(name: str, value: Any) -> str:
     """A value of the policy for people."""
     if value is None:
-        return "none"
+        return gettext("none")
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return gettext("yes") if value else gettext("no")
     if name in _DURATIONS:
         number, unit = in_units(value)
-        return count(number, unit.removesuffix("s"))
+        return _in_unit(number, unit)
     if name in _DAYS:
-        return count(value, "day")
+        return count(value, "day", "days")
     if name == "regulations":
-        return "; ".join(f"{one}: {_limits(limits)}" for one, limits in value.items()) or "none"
+        return "; ".join(f"{one}: {_limits(limits)}" for one, limits in value.items()) or gettext("none")
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(map(str, value)) or gettext("none")
     return str(value)
+
+
+def _in_unit(number: int, unit: str) -> str:
+    match unit:
+        case "seconds":
+            return count(number, "second", "seconds")
+        case "minutes":
+            return count(number, "minute", "minutes")
+        case "hours":
+            return count(number, "hour", "hours")
+        case _:
+            return count(number, "day", "days")
 
 
 def _limits(limits: Mapping[str, Any] | None) -> str:
     if limits is None:
-        return "not there"
+        return gettext("not there")
 
     def time(months: int, days: int) -> str:
-        parts = [count(months, "month")] * bool(months) + [count(days, "day")] * bool(days)
-        return " and ".join(parts) or "no time"
+        parts = [count(months, "month", "months")] * bool(months) + [count(days, "day", "days")] * bool(days)
+        return gettext(" and ").join(parts) or gettext("no time")
 
     extension = limits.get("extension_months", 0), limits.get("extension_days", 0)
-    more = f", once {time(*extension)} more" if any(extension) else ""
-    pause = ", the clock may pause" if limits.get("may_pause") else ""
+    more = gettext(", once {time} more").format(time=time(*extension)) if any(extension) else ""
+    pause = gettext(", the clock may pause") if limits.get("may_pause") else ""
     return time(limits.get("months", 0), limits.get("days", 0)) + more + pause

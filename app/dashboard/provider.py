@@ -21,6 +21,7 @@ from app.access.service import Caller
 from app.api import calls
 from app.api.calls import At, Known
 from app.dashboard import gate, pages
+from app.dashboard.languages import gettext
 from app.dashboard.login import Next
 from app.dashboard.pages import ROOT
 from app.db import Actor
@@ -66,9 +67,11 @@ async def come_back(
     try:
         attempt, onward = _opened(installation, request.cookies.get(_COOKIE, ""))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
-            raise IdentityRefused("This answer is to another login than the one that was begun in this browser.")
+            raise IdentityRefused(
+                gettext("This answer is to another login than the one that was begun in this browser.")
+            )
         if error or not code:
-            raise IdentityRefused("The identity provider let nobody in.")
+            raise IdentityRefused(gettext("The identity provider let nobody in."))
         identity = await anyio.to_thread.run_sync(
             lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
             limiter=known.providers,
@@ -85,7 +88,7 @@ async def come_back(
 def _known(request: Request, installation: Installation) -> Known:
     """Raises `NotFound` where no provider is set, and `RateLimited`."""
     if installation.settings.oidc_issuer is None:
-        raise NotFound("This installation knows no identity provider.")
+        raise NotFound(gettext("This installation knows no identity provider."))
     known: Known = request.app.state.known
     known.rates.admit(calls.address_of(request.scope))
     return known
@@ -124,7 +127,7 @@ def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
     is_ours = hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode())
     found: list[Any] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
     if len(found) != 5 or time.time() >= int(found[4]):  # one of an earlier release does not say until when
-        raise IdentityRefused("No login was begun in this browser in the last ten minutes. Begin again.")
+        raise IdentityRefused(gettext("No login was begun in this browser in the last ten minutes. Begin again."))
     state, nonce, verifier, onward, _ = map(str, found)
     return Attempt(state=state, nonce=nonce, verifier=verifier), onward
 

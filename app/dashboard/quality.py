@@ -6,6 +6,7 @@ from fastapi import Response
 
 from app.api import models, problems, quality
 from app.dashboard import numbers, pages
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -19,8 +20,8 @@ router = pages.new_router()
 
 Done = Literal["", "set", "removed", "released"]
 ON_BREACH = [
-    (OnBreach.PUBLISH_DEGRADED.value, "Serve it, and say so"),
-    (OnBreach.HOLD.value, "Hold it back from serving"),
+    (OnBreach.PUBLISH_DEGRADED.value, marked("Serve it, and say so")),
+    (OnBreach.HOLD.value, marked("Hold it back from serving")),
 ]
 
 
@@ -71,7 +72,7 @@ def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Pro
         status=problems.status_of(type(error)) if error else 200,
         model=model,
         metrics=[(metric.value, words(metric)) for metric in _offered(model)],
-        on_breach=ON_BREACH,
+        on_breach=[(value, gettext(said)) for value, said in ON_BREACH],
         remedies=None if model.retired_at else context.ask(quality.list_remedies, model_id=model_id),
         may_change=context.may(quality.update_model) and not model.retired_at,
         error=error,

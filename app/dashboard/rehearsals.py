@@ -10,6 +10,7 @@ from app.api import models, problems, rehearsals
 from app.api.calls import Cursor
 from app.dashboard import numbers, pages
 from app.dashboard.advice import advice
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -20,19 +21,25 @@ router = pages.new_router()
 
 _PER_PAGE = 50
 _MODELS = (
-    ("before", "Live version before"),
-    ("forgotten", "Copy that forgot them"),
-    ("relearned", "Copy that learned without them"),
+    ("before", marked("Live version before")),
+    ("forgotten", marked("Copy that forgot them")),
+    ("relearned", marked("Copy that learned without them")),
 )
-_SETS = (("forget", "Forget set"), ("retain", "Retain set"), ("test", "Test set"))
-_NUMBERS = (("accuracy", "Accuracy"), ("loss", "Loss"), ("mean_absolute_error", "Mean absolute error"))
+_SETS = (("forget", marked("Forget set")), ("retain", marked("Retain set")), ("test", marked("Test set")))
+_NUMBERS = (
+    ("accuracy", marked("Accuracy")),
+    ("loss", marked("Loss")),
+    ("mean_absolute_error", marked("Mean absolute error")),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One number of all models on all sets. `sets`: names and numbers of rows; `lines`: a model and its numbers."""
+    """One number of all models on all sets. `sets`: names and numbers of rows; `lines`: a model and its numbers;
+    `is_share`: they are shares."""
 
     name: str
+    is_share: bool
     sets: list[tuple[str, int]]
     lines: list[tuple[str, list[float]]]
 
@@ -94,9 +101,9 @@ def tables(report: RehearsalReport) -> list[Table]:
         lines = []
         for model, said in _MODELS:
             measured = getattr(report, model).sets
-            lines.append((said, [getattr(getattr(measured, name), number) for name, _ in sets]))
-        rows = [(said, getattr(report.before.sets, name).rows) for name, said in sets]
-        found.append(Table(name=title, sets=rows, lines=lines))
+            lines.append((gettext(said), [getattr(getattr(measured, name), number) for name, _ in sets]))
+        rows = [(gettext(said), getattr(report.before.sets, name).rows) for name, said in sets]
+        found.append(Table(name=gettext(title), is_share=number == "accuracy", sets=rows, lines=lines))
     return found
 
 
@@ -114,8 +121,13 @@ def _drawn(report: RehearsalReport, number: str, title: str) -> Drawing:
     again = of(report.relearned.sets.forget)
     return Drawing(
         id=number.replace("_", "-"),
-        title=f"{title} while the copy forgets",
-        columns=["steps", "forget set", "retain set", "forget set, learned again"],
+        title=gettext("{title} while the copy forgets").format(title=gettext(title)),
+        columns=[
+            gettext("steps"),
+            gettext("forget set"),
+            gettext("retain set"),
+            gettext("forget set, learned again"),
+        ],
         rows=[[float(one.steps), of(one.forget), of(one.retain), again] for one in report.curve],
     )
 
@@ -131,7 +143,7 @@ def _list(
         found=context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=_PER_PAGE, cursor=cursor),
         cursor=cursor,
         may_rehearse=may_rehearse(context, live=bool(model.live_version)),
-        limits=LIMITS,
+        limits=gettext(LIMITS),
         error=error,
     )
 
@@ -149,6 +161,6 @@ def _found(context: RequestContext, model_id: str, rehearsal_id: str) -> dict[st
         "report": report,
         "tables": tables(report) if report else [],
         "drawings": drawings(report) if report else [],
-        "efforts": [(said, getattr(report, name)) for name, said in _MODELS] if report else [],
+        "efforts": [(gettext(said), getattr(report, name)) for name, said in _MODELS] if report else [],
         "advice": advice(found.error_code) if found.error_code else None,
     }

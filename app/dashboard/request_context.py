@@ -17,6 +17,7 @@ from app.api.calls import WINDOW, At, Call, Known
 from app.api.intake import Intake
 from app.config import Settings
 from app.dashboard import endpoints, pages
+from app.dashboard.languages import gettext
 from lethe.contract.problems import FormRefused
 
 T = TypeVar("T")
@@ -104,7 +105,9 @@ async def check_form(request: Request, settings: Settings, expected: str) -> Non
     if _is_from_here(request, settings):
         given = request.headers.get("x-csrf-token") or (await request.form()).get(_FORM_TOKEN)
     if not (isinstance(given, str) and hmac.compare_digest(given.encode(), expected.encode())):
-        raise FormRefused("The form did not come from a page of this session. Open the page again and repeat it.")
+        raise FormRefused(
+            gettext("The form did not come from a page of this session. Open the page again and repeat it.")
+        )
 
 
 def _is_from_here(request: Request, settings: Settings) -> bool:

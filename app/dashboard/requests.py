@@ -13,6 +13,7 @@ from starlette.datastructures import FormData
 from app.api import assignees, batches, decisions, deletion_requests, problems
 from app.dashboard import faults, filters, pages
 from app.dashboard.filters import Filters
+from app.dashboard.languages import gettext, marked
 from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
@@ -32,7 +33,11 @@ _MOST_CHOSEN = 200
 _EVER = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
 """After every deadline: open requests alone are due before."""
 _MOST_FOUND = 500
-_SOUGHT = {"subject_id": "subject id", "subject_sha256": "SHA-256 of the subject id", "external_id": "case number"}
+_SOUGHT = {
+    "subject_id": marked("subject id"),
+    "subject_sha256": marked("SHA-256 of the subject id"),
+    "external_id": marked("case number"),
+}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of a cell that a spreadsheet computes instead of showing it."""
 
@@ -64,11 +69,11 @@ def search_requests(context: TheContext, form: Form) -> Response:
     """Those about a person. Whom they are about comes in the body, is hashed in memory, and stays nowhere."""
     by, sought = text(form, "by"), text(form, "sought")
     if by not in _SOUGHT or not sought:
-        raise InputInvalid("Choose what to search by, and enter it.")
+        raise InputInvalid(gettext("Choose what to search by, and enter it."))
     if by != "external_id":
         checked(SubjectIn, **{by: sought})
     found = context.ask(deletion_requests.list_deletion_requests, **{by: sought}, limit=_MOST_FOUND)
-    return _list(context, found, query={}, sought=_SOUGHT[by])
+    return _list(context, found, query={}, sought=gettext(_SOUGHT[by]))
 
 
 @router.post("/requests/decide")
@@ -125,7 +130,7 @@ def checked(body: type[M], **fields: Any) -> M:
     try:
         return body(**fields)
     except ValidationError as error:
-        raise InputInvalid("Correct what is named, and send it again.", faults.in_words(error)) from None
+        raise InputInvalid(gettext("Correct what is named, and send it again."), faults.in_words(error)) from None
 
 
 def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
@@ -135,8 +140,8 @@ def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str
         return []
     found = {one.id: one.name for one in context.ask(assignees.list_assignees, limit=_MOST_FOUND).items}
     if also and also[0] and also[0] not in found:
-        found[also[0]] = f"{also[1] or also[0]} (decides no longer)"
-    return [(NOBODY, "Nobody"), *sorted(found.items(), key=lambda one: one[1].casefold())]
+        found[also[0]] = gettext("{name} (decides no longer)").format(name=also[1] or also[0])
+    return [(NOBODY, gettext("Nobody")), *sorted(found.items(), key=lambda one: one[1].casefold())]
 
 
 def rejection(form: FormData) -> RejectionIn:
@@ -219,13 +224,13 @@ def _list(
         found=found,
         query=query,
         place=place,
-        extent=place.extent(found, total, COUNTED, "request") if place else None,
+        extent=place.extent(found, total, COUNTED, "request", "requests") if place else None,
         sought=sought,
         told=told,
-        statuses=[("", "Any"), *((status.value, state(status).label) for status in RequestStatus)],
-        regulations=[("", "Any"), *((name, regulation(name)) for name in known)],
+        statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],
+        regulations=[("", gettext("Any")), *((name, regulation(name)) for name in known)],
         people=_whose(context),
-        searches=[(name, sentence(what)) for name, what in _SOUGHT.items()],
+        searches=[(name, sentence(gettext(what))) for name, what in _SOUGHT.items()],
         may_enter=context.may(deletion_requests.create_deletion_request),
         may_decide=context.may(deletion_requests.approve_deletion_request),
         matching=None if sought else _matching(context, found, query),
@@ -235,5 +240,5 @@ def _list(
 def _whose(context: RequestContext) -> list[tuple[str, str]]:
     """The choice of whose cases are listed; empty for a caller who may not know whose they are."""
     people = everybody(context)
-    mine = [(filters.ME, "Me")] if context.caller.is_person else []
-    return people and [("", "Anybody or nobody"), *mine, *people]
+    mine = [(filters.ME, gettext("Me"))] if context.caller.is_person else []
+    return people and [("", gettext("Anybody or nobody")), *mine, *people]

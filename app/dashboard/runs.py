@@ -11,6 +11,7 @@ from app.api import overview, runs
 from app.api.calls import Cursor
 from app.dashboard import audits, pages
 from app.dashboard.advice import Advice, advice
+from app.dashboard.languages import gettext, marked
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
@@ -20,14 +21,14 @@ from lethe.contract.sets import QueueRule, RunKind, RunStatus
 router = pages.new_router()
 
 RULES: Mapping[QueueRule, str] = {
-    QueueRule.REQUESTED: "People asked to be forgotten, and no run has taken up their requests",
-    QueueRule.UNCONFIRMED: "A run took up rows to erase and did not come to its end",
-    QueueRule.BEHIND: "A live version carries people whose rows are erased",
-    QueueRule.LEARN: "A model waits to be learned",
-    QueueRule.ADD: "Rows were added and have to be written",
-    QueueRule.LEARN_ADDED: "A live version lacks rows that were added",
-    QueueRule.AUDIT: "A canary test was asked for",
-    QueueRule.REHEARSAL: "A rehearsal was asked for",
+    QueueRule.REQUESTED: marked("People asked to be forgotten, and no run has taken up their requests"),
+    QueueRule.UNCONFIRMED: marked("A run took up rows to erase and did not come to its end"),
+    QueueRule.BEHIND: marked("A live version carries people whose rows are erased"),
+    QueueRule.LEARN: marked("A model waits to be learned"),
+    QueueRule.ADD: marked("Rows were added and have to be written"),
+    QueueRule.LEARN_ADDED: marked("A live version lacks rows that were added"),
+    QueueRule.AUDIT: marked("A canary test was asked for"),
+    QueueRule.REHEARSAL: marked("A rehearsal was asked for"),
 }
 
 _PER_PAGE = 50
@@ -65,13 +66,21 @@ def live_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", 
 @router.get("/runs/queue")
 def show_queue(context: TheContext) -> Response:
     """Show what is next and why, and what each worker does."""
-    return context.page("runs/queue.html", queue=context.ask(runs.get_queue), rules=RULES)
+    return context.page(
+        "runs/queue.html",
+        queue=context.ask(runs.get_queue),
+        rules={rule: gettext(said) for rule, said in RULES.items()},
+    )
 
 
 @router.get("/runs/queue/live")
 def live_queue(context: TheContext) -> Response:
     """The same, for a page that is open."""
-    return context.page("runs/live_queue.html", queue=context.ask(runs.get_queue), rules=RULES)
+    return context.page(
+        "runs/live_queue.html",
+        queue=context.ask(runs.get_queue),
+        rules={rule: gettext(said) for rule, said in RULES.items()},
+    )
 
 
 @router.get("/runs/{run_id}")
@@ -129,8 +138,8 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
         "query": {name: value for name, value in query.items() if value},
         "cursor": cursor,
         "statuses": [
-            ("", "Any"),
-            ("unresolved", "Failed, not made good"),
+            ("", gettext("Any")),
+            ("unresolved", gettext("Failed, not made good")),
             *((one, state(one).label) for one in RunStatus),
         ],
     }

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from app.api import operations, tenants
 from app.config import Settings
 from app.dashboard import pages
+from app.dashboard.languages import marked
 from app.dashboard.request_context import TheContext
 from app.db import migrate
 from lethe.contract.operations import ReadyOut
@@ -43,10 +44,10 @@ def show_settings(context: TheContext) -> Response:
         ready=ReadyOut.model_validate_json(bytes(operations.ready(installation).body)),
         versions={
             "Lethe": importlib.metadata.version("lethe-server"),
-            "Schema of the database": ", ".join(migrate.heads()),
-            "Database": installation.database.name,
+            marked("Schema of the database"): ", ".join(migrate.heads()),
+            marked("Database"): installation.database.name,
             "Python": platform.python_version(),
-            "System": f"{platform.system()} {platform.machine()}",
+            marked("System"): f"{platform.system()} {platform.machine()}",
         },
     )
 

@@ -13,6 +13,7 @@ from app.dashboard import (
     calculator,
     canaries,
     certificates,
+    chosen_language,
     comparison,
     curves,
     datasets,
@@ -43,6 +44,7 @@ from app.dashboard import (
     welcome,
     what_if,
 )
+from app.dashboard.languages import gettext
 from app.dashboard.menu import is_at, menu_of
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import TheContext
@@ -50,6 +52,7 @@ from lethe.contract.problems import NotFound, Problem
 
 _PAGES = (
     login,
+    chosen_language,
     provider,
     welcome,
     account,
@@ -110,4 +113,4 @@ _elsewhere = pages.new_router()
 
 @_elsewhere.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
 def nothing_here(_context: TheContext) -> Response:
-    raise NotFound("There is no such page.")
+    raise NotFound(gettext("There is no such page."))

@@ -11,9 +11,11 @@ from app.api import agents, audit_log, identity_issuers, problems, tenants
 from app.api.calls import Cursor
 from app.dashboard import pages
 from app.dashboard import policy as policies
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
+from app.dashboard.wording import message
 from lethe.contract.agents import AgentIn
 from lethe.contract.identity_issuers import IdentityIssuerIn
 from lethe.contract.policy import Policy
@@ -59,7 +61,7 @@ def add_issuer(context: TheContext, form: Form) -> Response:
     """Believe what an issuer signs about people's identity."""
 
     def asked() -> dict[str, Any]:
-        jwks = _json(form, "jwks", "expected a JSON Web Key Set")
+        jwks = _json(form, "jwks", gettext("expected a JSON Web Key Set"))
         named = {name: text(form, name) for name in ("issuer", "audience")}
         return {"body": checked(IdentityIssuerIn, **named, jwks=jwks)}
 
@@ -122,7 +124,7 @@ def _json(form: FormData, name: str, expected: str) -> Any:
     try:
         return json.loads(text(form, name) or "{}")
     except (ValueError, RecursionError):
-        raise InputInvalid("Correct what is named, and send it again.", [FieldError(name, expected)]) from None
+        raise InputInvalid(gettext("Correct what is named, and send it again."), [FieldError(name, expected)]) from None
 
 
 def _own(
@@ -138,11 +140,11 @@ def _own(
         filled=filled or {},
         rows=policies.rows(policy, filled or {}),
         zones=policies.zones(),
-        units=[(unit, unit) for unit in policies.UNITS],
+        units=[(unit, gettext(unit)) for unit in policies.UNITS],
         durations={name: policies.in_units(policy[name]) for name in ("grace_seconds", "report_seconds")},
         history=context.ask(audit_log.list_audit_entries, action="tenant.policy_changed", limit=_CHANGES).items,
         in_words=policies.in_words,
-        meaning={name: field.description for name, field in Policy.model_fields.items()},
+        meaning={name: message(field.description) for name, field in Policy.model_fields.items() if field.description},
         issuers=context.ask(identity_issuers.list_identity_issuers, limit=_PER_PAGE).items,
         agents=context.ask(agents.list_agents, limit=_PER_PAGE).items,
         done=done,

@@ -11,6 +11,7 @@ from app.access import service as access
 from app.api.calls import At, Known
 from app.dashboard import gate, pages
 from app.dashboard.authenticator import enrolment
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.requests import text
 from app.db import Actor
@@ -39,8 +40,8 @@ async def accept_invitation(request: Request, installation: At) -> Response:
     user, token = await run_in_threadpool(_invited, installation, invitation), sessions.new_token()
     try:
         if not code and installation.settings.require_totp:
-            message = "enrol an app: this installation asks everybody for its codes"
-            raise InputInvalid("The password was not set.", [FieldError("code", message)])
+            message = gettext("enrol an app: this installation asks everybody for its codes")
+            raise InputInvalid(gettext("The password was not set."), [FieldError("code", message)])
         password_hash = await anyio.to_thread.run_sync(passwords.hash_of, password, limiter=known.strangers)
         await run_in_threadpool(
             _accept, installation, user, invitation, token, password_hash=password_hash, secret=secret, code=code

@@ -22,7 +22,7 @@
     return found;
   }
 
-  const significant = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 4 });
+  const significant = new Intl.NumberFormat(document.documentElement.lang, { maximumSignificantDigits: 4 });
   const plots = new Set();
 
   /* Whole powers of ten around the numbers and around the level they are held against. */

@@ -1,9 +1,12 @@
 /* Local times, live parts, copy buttons, choosing many, and sliders. Everything works without it. */
 "use strict";
 (() => {
+  const said = document.getElementById("texts").dataset;
+  const ours = document.documentElement.lang;
+  const locale = navigator.languages.find((one) => one.split("-")[0] === ours) ?? ours; // as the reader's country writes it, in the page's language
   const formats = {
-    minute: new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" }),
-    day: new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }),
+    minute: new Intl.DateTimeFormat(locale, { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" }),
+    day: new Intl.DateTimeFormat(locale, { dateStyle: "medium" }),
   };
 
   function localise(root) {
@@ -12,7 +15,7 @@
       if (time.textContent !== text) time.textContent = text;
     }
     for (const time of root.querySelectorAll("time[data-hover]")) { // a date of the law: it stays as it is written
-      time.title = `${formats.minute.format(new Date(time.dateTime))} on your clock`;
+      time.title = said.saysOwnClock.replace("{time}", formats.minute.format(new Date(time.dateTime)));
     }
   }
 
@@ -60,7 +63,7 @@
     const text = document.createElement("p");
     text.dataset.busy = "";
     text.className = "quiet";
-    text.textContent = "Working …";
+    text.textContent = said.saysWorking;
     place.replaceChildren(text);
   }
 
@@ -189,7 +192,7 @@
     if (!button) return;
     await navigator.clipboard.writeText(button.dataset.copy);
     const [text, name] = [button.textContent, button.ariaLabel];
-    button.textContent = "Copied";
+    button.textContent = said.saysCopied;
     button.ariaLabel = null;
     setTimeout(() => { button.textContent = text; button.ariaLabel = name; }, 1500);
   });
@@ -199,7 +202,7 @@
       const chosen = document.querySelectorAll(`${bar.dataset.chosen}:checked`).length;
       bar.hidden = chosen === 0;
       const text = bar.querySelector("[data-count]");
-      if (text) text.textContent = chosen === 1 ? "1 request chosen" : `${chosen} requests chosen`;
+      if (text) text.textContent = chosen === 1 ? said.saysChosenOne : said.saysChosen.replace("{number}", chosen);
     }
   }
 

@@ -5,11 +5,13 @@
 
   const NEAR = 7 * 86400;
   const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
-  const said = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+  const texts = document.getElementById("texts").dataset;
+  const ours = document.documentElement.lang;
+  const said = new Intl.RelativeTimeFormat(navigator.languages.find((one) => one.split("-")[0] === ours) ?? ours, { numeric: "auto" });
 
   function words(seconds) {
     const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? ["second", 1];
-    return unit === "second" ? (seconds > 0 ? "in less than a minute" : "just now") : said.format(Math.trunc(seconds / size), unit);
+    return unit === "second" ? (seconds > 0 ? texts.saysSoon : texts.saysJustNow) : said.format(Math.trunc(seconds / size), unit);
   }
 
   /* Only where the time stands at the beginning: "until in two hours" is no English. */

@@ -22,7 +22,7 @@
     const fault = page.querySelector("[data-fault] .notice") ?? page.querySelector(".gate .lead");
     if (call.status < 300) location.assign(call.responseURL);
     else told(form, fault ? document.importNode(fault, true) : complaint(
-      call.status === 413 ? "The file is larger than this server accepts. Nothing was stored." : `The upload failed (${call.status}). Nothing was stored.`));
+      call.status === 413 ? form.dataset.tooLarge : form.dataset.failed.replace("{status}", call.status)));
   }
 
   document.addEventListener("submit", (event) => {
@@ -31,7 +31,7 @@
     event.preventDefault();
     const content = new FormData(form);
     if ([...content.values()].some((value) => value.size > Number(form.dataset.upload))) {
-      told(form, complaint("The file is larger than this server accepts. Nothing was sent."));
+      told(form, complaint(form.dataset.tooLargeHere));
       return;
     }
     const [sending, bar, text] = ["[data-sending]", "[data-sending] progress", "[data-sending] p"].map((what) => form.querySelector(what));
@@ -39,12 +39,12 @@
     for (const button of form.querySelectorAll("button")) button.disabled = true;
     sending.hidden = false;
     bar.value = 0;
-    text.textContent = "Sending …";
+    text.textContent = form.dataset.whileSent;
     const call = new XMLHttpRequest();
     call.upload.addEventListener("progress", (sent) => { bar.value = sent.loaded / sent.total; });
-    call.upload.addEventListener("load", () => { bar.removeAttribute("value"); text.textContent = "Sent. The rows are being read and encoded …"; });
+    call.upload.addEventListener("load", () => { bar.removeAttribute("value"); text.textContent = form.dataset.sent; });
     call.addEventListener("load", () => answered(form, call));
-    call.addEventListener("error", () => told(form, complaint("The gateway does not answer, or ended the upload. Look at the list of datasets before you send it again.")));
+    call.addEventListener("error", () => told(form, complaint(form.dataset.unheard)));
     call.open("POST", form.action);
     call.setRequestHeader("X-CSRF-Token", content.get("csrf"));
     call.send(content);

@@ -1,5 +1,6 @@
 """Every page there is, once on each database, of an installation in which everything has happened."""
 
+import html
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.dashboard import site
 from app.installations import Installation
 from tests.app.api.test_authorisation import delivered
+from tests.app.dashboard import catalogue
 from tests.app.dashboard.browsing import Browser
 from tests.app.deletion.attached import PDF
 from tests.app.encoders import nets
@@ -70,6 +72,25 @@ def test_every_page_is_shown(officer: Browser, ids: dict[str, str]) -> None:
     for path in paths:
         answer = officer.get(re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path))
         assert answer.status_code == ELSEWHERE.get(path, 200), path
+
+
+def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
+    """No page says in English what the catalogue has in German, but for words of the API, which are marked."""
+    routes = [route for module in site._PAGES for route in module.router.routes if isinstance(route, APIRoute)]
+    german = {one.id: one.string for one in catalogue.read(catalogue.path_of("de"), "de")}
+    english = {text for text, said in german.items() if isinstance(text, str) and len(text) > 12 and said != text}
+    for path in (route.path for route in routes if "GET" in route.methods):
+        answer = officer.get(
+            re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path), **{"Accept-Language": "de-DE,de;q=0.9"}
+        )
+        if answer.status_code != 200 or not answer.headers["content-type"].startswith("text/html"):
+            continue
+        assert "<html" not in answer.text or '<html lang="de">' in answer.text, path
+        bare = re.sub(r'<(\w+)[^>]* lang="en">.*?</\1>', "", answer.text, flags=re.S)
+        bare = re.sub(r"<(pre|code)\b.*?</\1>", "", bare, flags=re.S)
+        read = html.unescape("\n".join([re.sub(r"<[^>]*>", "\n", bare), *re.findall(r'="([^"]*)"', bare)]))
+        lines = {" ".join(line.split()) for line in read.splitlines()}
+        assert not lines & english, path
 
 
 def test_filters_and_searches(officer: Browser, ids: dict[str, str]) -> None:

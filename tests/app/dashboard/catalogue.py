@@ -1,0 +1,86 @@
+"""The catalogues of the dashboard's texts, written anew: `.venv/bin/python -m tests.app.dashboard.catalogue`.
+
+What templates and modules mark is extracted by Babel; sentences that answers of the API bring with them are added from
+where they are. Translations stay as they are; what has none yet stands empty in its catalogue.
+"""
+
+import datetime
+import importlib.resources
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po, write_po
+
+from app.dashboard.languages import ENGLISH, LANGUAGES
+from lethe.contract import rehearsals
+from lethe.contract.policy import Policy
+from lethe.proof import absence, certificate
+from lethe.proof.guarantees import REFERENCE_PROCESS
+
+ROOM = Path(str(importlib.resources.files("app.dashboard")))
+TEMPLATE = ROOM / "locale" / "dashboard.pot"
+_KEYWORDS: dict[str, Any] = {"_": None, "gettext": None, "ngettext": (1, 2), "marked": None, "count": (2, 3)}
+_METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
+_OPTIONS = {"templates/**.html": {"trimmed": "true", "newstyle_gettext": "true", "silent": "false"}}
+_BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def path_of(language: str) -> Path:
+    return ROOM / "locale" / language / "LC_MESSAGES" / "dashboard.po"
+
+
+def extracted() -> Catalog:
+    """Everything that pages say, as it is in English."""
+    found = Catalog(project="Lethe", version="0", creation_date=_BEGAN, revision_date=_BEGAN, fuzzy=False)
+    found.header_comment = "# Every text of the dashboard, by: .venv/bin/python -m tests.app.dashboard.catalogue"
+    for name, _line, message, comments, context in extract_from_dir(ROOM, _METHODS, _OPTIONS, _KEYWORDS):
+        found.add(message, locations=[(name, 0)], auto_comments=comments, context=context)
+    for message in _from_below():
+        found.add(message, locations=[("lethe", 0)])
+    return found
+
+
+def _from_below() -> Iterator[str]:
+    yield from (*certificate.LIMITS, *absence.LIMITS, rehearsals.LIMITS, *REFERENCE_PROCESS.values())
+    yield from (field.description for field in Policy.model_fields.values() if field.description)
+
+
+def read(path: Path, language: str | None = None) -> Catalog:
+    return read_po(io.BytesIO(path.read_bytes()), locale=language)
+
+
+def written(catalogue: Catalog) -> bytes:
+    """As it is in its file: sorted, so that two changes seldom meet, and without numbers of lines."""
+    found = io.BytesIO()
+    write_po(found, catalogue, width=120, sort_output=True, include_lineno=False, ignore_obsolete=True)
+    return re.sub(
+        rb'^"(?:Generated-By|Report-Msgid-Bugs-To|Last-Translator|Language-Team): .*"\n',
+        b"",
+        found.getvalue(),
+        flags=re.M,
+    )
+
+
+def main() -> None:
+    template = extracted()
+    TEMPLATE.write_bytes(written(template))
+    for language in LANGUAGES:
+        if language == ENGLISH:
+            continue
+        path = path_of(language)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        catalogue = read(path, language) if path.exists() else Catalog(locale=language, project="Lethe", version="0")
+        catalogue.update(template, no_fuzzy_matching=True)
+        catalogue.creation_date = catalogue.revision_date = _BEGAN
+        catalogue.fuzzy = False
+        catalogue.header_comment = f"# The dashboard in {LANGUAGES[language]}."
+        path.write_bytes(written(catalogue))
+
+
+if __name__ == "__main__":
+    main()
