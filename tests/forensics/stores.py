@@ -103,6 +103,7 @@ _NAMES = {
     "rehearsals": "rehearsal_id",
     "users": "user_id",
     "deletion-requests": "request_id",
+    "attachments": "attachment_id",
     "certificate": "certificate_id",
     "runs": "run_id",
     "api-keys": "key_id",

@@ -315,7 +315,7 @@ def _assert_told(residue: Residue) -> None:
     said = {name.split(",")[0] for name in _names(residue)}
     said.discard("explanation of the rejection")  # of a request that has ended, which may have been purged already
     ids = {"external id", "subject request id", "agent request id"}
-    written = {"callback", "reason of the extension", "internal note"}
+    written = {"callback", "reason of the extension", "internal note", "attachment", "name of an attachment"}
     assert said == ids | written | {"key of metadata", "metadata 0", "metadata 1"}
 
 
