@@ -35,7 +35,7 @@ class Weight:
         return ~np.isfinite(numbers) | (numbers < 0) | ((numbers > self.most) & (self.outside == "error"))
 
     def stored(self, numbers: npt.NDArray[np.float64]) -> Integers:
-        """What is stored of numbers that are not `wrong`  # (b,)"""
+        """The numbers that are kept of those that are not `wrong`  # (b,)"""
         return np.rint(np.minimum(numbers, self.most) / self.most * UNIT).astype("<i4")
 
     def to_json(self) -> dict[str, object]:

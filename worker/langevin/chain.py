@@ -84,7 +84,7 @@ def run(
     kept = Kept(mechanism, schedule, features)
     _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
-    with _opened(mechanism, seen, device, threads, window.slots, network) as rows:
+    with _opened(mechanism, features, seen.labels, seen.weights, device, threads, window.slots, network) as rows:
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
@@ -143,7 +143,9 @@ def run(
 
 def _opened(
     mechanism: Mechanism,
-    seen: Shown,
+    features: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.int32] | None,
     device: str,
     threads: int | None,
     slots: Sequence[slice],
@@ -151,7 +153,6 @@ def _opened(
 ) -> gradient.HostRows | DeviceRows | TangentRows:
     """The rows where the device can read them fastest."""
     chosen, loss, num_classes = choose(device), Loss.of(mechanism), mechanism.num_classes
-    features, labels, weights = seen.features, seen.labels, seen.weights
     if mechanism.is_tangent:
         return TangentRows(features, labels, weights, mechanism=mechanism, network=network or b"", device=chosen)
     if chosen.type == "cpu":

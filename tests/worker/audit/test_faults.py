@@ -154,7 +154,7 @@ class Stale:
 
     def mapped(self, patch: pytest.MonkeyPatch) -> None:
         """The whole run reads an old copy."""
-        patch.setattr(isolated, "mapped", lambda memory, num_slots, num_columns: (self._features, self._labels))
+        patch.setattr(isolated, "mapped", lambda memory, *shape: (self._features, self._labels))
 
     def resident(self, patch: pytest.MonkeyPatch) -> None:
         """The steps read an old copy, and all else what there is now."""
