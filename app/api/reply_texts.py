@@ -89,7 +89,7 @@ def in_words(certificate: CertificateOut, wording: Wording) -> str | None:
         return None
     guarantees = [guarantee_of(one) for one in certificate.statement["guarantees"]]
     deletion = next(one for one in guarantees if one.notion == Notion.DELETION)
-    accuracy = at_most(100 * deletion.best_attacker_accuracy, 3)
+    accuracy = _number(100 * deletion.best_attacker_accuracy, wording)
     return wording.certificate.format(id=certificate.id, accuracy=accuracy)
 
 
@@ -101,8 +101,8 @@ def _page(found: CertificatesOut, wording: Wording, day: Day) -> list[str]:
             continue
         guarantees = [guarantee_of(stated) for stated in one.statement["guarantees"]]
         deletion = next(guarantee for guarantee in guarantees if guarantee.notion == Notion.DELETION)
-        epsilon, delta = at_most(deletion.epsilon), at_most(deletion.delta, 3)
-        factor = at_most(math.exp(deletion.epsilon) if deletion.epsilon < _LARGEST_EXPONENT else math.inf, 3)
+        epsilon, delta = _number(deletion.epsilon, wording, digits=4), _number(deletion.delta, wording)
+        factor = _number(math.exp(deletion.epsilon) if deletion.epsilon < _LARGEST_EXPONENT else math.inf, wording)
         records = one.statement["request"]["records"]
         erased = {"records": records, "model": one.model_id, "version": one.version, "issued": day(one.issued_at)}
         lines += [
@@ -123,6 +123,11 @@ def _days(wording: Wording, zone: str) -> Day:
         return wording.day.format(day=there.day, month=wording.months.split()[there.month - 1], year=there.year)
 
     return day
+
+
+def _number(value: float, wording: Wording, digits: int = 3) -> str:
+    """No less than the value, with the signs of the language."""
+    return at_most(value, digits).translate(str.maketrans(",.", wording.signs))
 
 
 def _lines_of(words: str) -> str:

@@ -15,7 +15,8 @@ LANGUAGES: Mapping[ReplyLanguage, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """The sentences of a reply in one language; `{...}` is filled in. `months`: from January on; `day`: a date."""
+    """The sentences of a reply in one language; `{...}` is filled in. `months`: from January on; `day`: a date;
+    `signs`: between thousands, and before decimals."""
 
     subject: str
     greeting: str
@@ -39,6 +40,7 @@ class Wording:
     verifying: str
     months: str
     day: str
+    signs: str
 
 
 WORDINGS: Mapping[ReplyLanguage, Wording] = {
@@ -75,6 +77,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "certificate.",
         months="January February March April May June July August September October November December",
         day="{day} {month} {year}",
+        signs=",.",
     ),
     ReplyLanguage.DE: Wording(
         subject="Ihr Antrag auf Löschung: Vorgang {case}",
@@ -112,6 +115,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "Anfrage; nennen Sie die Kennung der Bescheinigung.",
         months="Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
         day="{day}. {month} {year}",
+        signs=".,",
     ),
     ReplyLanguage.FR: Wording(
         subject="Votre demande d'effacement : dossier {case}",
@@ -150,6 +154,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "indiquez l'identifiant du certificat.",
         months="janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
         day="{day} {month} {year}",
+        signs="\u00a0,",
     ),
     ReplyLanguage.ES: Wording(
         subject="Su solicitud de supresión: expediente {case}",
@@ -187,5 +192,6 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "solicita; indique el identificador del certificado.",
         months="enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
         day="{day} de {month} de {year}",
+        signs="\u00a0,",
     ),
 }
