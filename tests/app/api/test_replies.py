@@ -75,8 +75,8 @@ def test_what_is_said_of_a_forgotten_person(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
     """In each language text and PDF say the same: what was done, under the case number, and on a page of its own what
-    was erased, each certificate by its id with its epsilon and its attacker, in numbers as the language has them, and how
-    anybody verifies it."""
+    was erased, each certificate by its id with epsilon and attacker in numbers of the language, and how anybody
+    verifies it."""
     request_id, wording = world("p1", external_id="Fall Žofie/7"), WORDINGS[language]
     [certificate] = gateway.get(f"{PLACE}/{request_id}/certificate").json()["certificates"]
     text = text_of(gateway, request_id, language=language)
