@@ -28,13 +28,13 @@ def test_a_regression_forgets(service: Service) -> None:
     assert REGRESSED.sub(r"\1 \4", printed) == REGRESSED.sub(r"\1 \4", stated("diabetes"))
 
 
-def test_embeddings_and_several_labels_forget(service: Service) -> None:
-    """Digits by embeddings, and people with several labels, are learned without a warning, to within twenty points of
-    scikit-learn (with so few people epsilon 1 costs ten), and each forgets a person with a certificate that
-    verifies."""
+def test_embeddings_text_and_several_labels_forget(service: Service) -> None:
+    """Digits by embeddings, languages by free text, and people with several labels, are learned without a warning, to
+    within twenty points of scikit-learn (with so few people epsilon 1 costs ten), and each forgets a person with a
+    certificate that verifies."""
     key = (service.data_dir / "keys" / "admin.key").read_text().strip()
     environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
-    for script in ("embeddings/digits.py", "multilabel/conditions.py"):
+    for script in ("embeddings/digits.py", "multilabel/conditions.py", "text/languages.py"):
         command = [sys.executable, str(EXAMPLES / script)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
