@@ -62,6 +62,7 @@ def dataset_infer(
     label: Annotated[str | None, typer.Option(help="The column of classes that is predicted")] = None,
     labels: Annotated[str | None, typer.Option(help="In its place: the column of several labels")] = None,
     target: Annotated[str | None, typer.Option(help="In its place: the column of numbers")] = None,
+    counts: Annotated[str | None, typer.Option(help="In its place: the column of counts, 0, 1, 2, ...")] = None,
     separator: Annotated[str, typer.Option(help="Between several labels")] = ";",
     subject: Annotated[str | None, typer.Option(help="The column that says whose a row is")] = None,
     weight: Annotated[str | None, typer.Option(help="The column that says how much a row counts")] = None,
@@ -90,7 +91,7 @@ def dataset_infer(
         name: {"kind": "categorical", "values": said.split(","), "unknown": "null"}
         for name, said in _pairs("values", names)
     }
-    if (learned := label or labels or target) in stated:
+    if (learned := label or labels or target or counts) in stated:
         stated[str(learned)].pop("kind")
         stated[str(learned)].pop("unknown", None)
     found = infer(
@@ -98,6 +99,7 @@ def dataset_infer(
         label=label,
         labels=labels,
         target=target,
+        counts=counts,
         separator=separator,
         subject=subject,
         weight=weight,

@@ -40,6 +40,7 @@ def infer(
     label: str | None = None,
     labels: str | None = None,
     target: str | None = None,
+    counts: str | None = None,
     separator: str = ";",
     subject: str | None = None,
     weight: str | None = None,
@@ -49,25 +50,27 @@ def infer(
 ) -> dict[str, Any]:
     """A schema for tables like this public sample, as a document to edit.
 
-    Exactly one column is learned: a `label`, several `labels` with the `separator` between them, or a `target`, whose
-    range is that of the sample. Numbers are standardized by their median and a scale from their quartiles, both to two
-    digits; whole numbers and texts of few different values are listed; prose becomes n-grams, other texts are hashed.
-    Columns with one value only, or of a type that no schema takes, are ignored. The bound of a column of weights,
-    `weight_bound`, is stated beside it and never read.
+    Exactly one column is learned: a `label`, several `labels` with the `separator` between them, a `target`, whose
+    range is that of the sample, or `counts`, from 0 to the most of the sample. Numbers are standardized by their median
+    and a scale from their quartiles, both to two digits; whole numbers and texts of few different values are listed;
+    prose becomes n-grams, other texts are hashed. Columns with one value only, or of a type that no schema takes, are
+    ignored. The bound of a column of weights, `weight_bound`, is stated beside it and never read.
 
     `stated`: columns as a schema has them, of which nothing is read. Not `public`: of the table only the names of its
     columns are read, and each must be stated. Raises `InputInvalid` for a column that is none, or not stated.
     """
     columns = columns_of(table)
-    learned = {role: name for role, name in (("label", label), ("labels", labels), ("target", target)) if name}
+    roles = {"label": label, "labels": labels, "target": target, "counts": counts}
+    learned = {role: name for role, name in roles.items() if name}
     if len(learned) != 1:
         raise InputInvalid(
-            "A model learns one column.", [FieldError("label", "expected one of label, labels and target")]
+            "A model learns one column.", [FieldError("label", "expected one of label, labels, target and counts")]
         )
     [(role, name)] = learned.items()
     said = {one: dict(spec) for one, spec in (stated or {}).items()}
     if name in said:
-        said[name] = {"role": role} | said[name] | ({"separator": separator} if labels else {})
+        more = {"separator": separator} if labels else {"counts": True} if counts else {}
+        said[name] = {"role": "target" if counts else role} | said[name] | more
     if subject is not None:
         said[subject] = {"role": "subject"}
     if (weight is None) != (weight_bound is None):
@@ -102,6 +105,14 @@ def _learned(column: Any, role: str, separator: str) -> dict[str, Any]:
         place = 10.0 ** (math.floor(math.log10(high - low)) - 1)
         ends = {"min": _rounded(math.floor(low / place) * place, 10 * place)}
         return {"role": role} | ends | {"max": _rounded(math.ceil(high / place) * place, 10 * place), "outside": "clip"}
+    if role == "counts":
+        numbers = values.numbers(column)
+        most = float(numbers.max(initial=0))
+        if not (0 < most < math.inf and (numbers >= 0).all() and (numbers == np.rint(numbers)).all()):
+            raise InputInvalid("The counts are not whole numbers.", [FieldError("counts", "expected 0, 1, 2, ...")])
+        place = 10 ** max(0, math.floor(math.log10(most)) - 1)
+        bound = math.ceil(most / place) * place
+        return {"role": "target", "min": 0, "max": bound, "counts": True, "outside": "clip"}
     names = _distinct(column)
     if role == "labels":
         names = {one.strip() for text in names for one in text.split(separator)} - {""}

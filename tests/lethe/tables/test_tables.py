@@ -19,6 +19,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from app.rows import ingest
 from lethe.contract.problems import DatasetUnusable, InputInvalid, PreconditionFailed, RowInvalid, SchemaInvalid
 from lethe.encoding.schema import parse_schema
+from lethe.encoding.targets import Target
 from lethe.frames import Frame, to_parquet
 from lethe.proof.losses import Objective
 from lethe.tables import infer, preview
@@ -186,6 +187,16 @@ def test_what_is_learned_is_proposed_too() -> None:
     assert infer(table, target="rent")["columns"]["rent"] == said
     with pytest.raises(InputInvalid, match="not a number in each row"):
         infer(table, target="gap")
+    visits = table.assign(visits=[0, 137] * 10)
+    said = {"role": "target", "min": 0, "max": 140, "counts": True, "outside": "clip"}
+    found = infer(visits, counts="visits")
+    assert found["columns"]["visits"] == said
+    assert parse_schema(found).target == Target(low=0, high=140, outside="clip", counts=True)
+    stated = {"visits": {"min": 0.0, "max": 40.0, "outside": "clip"}}
+    assert infer(visits, counts="visits", stated=stated)["columns"]["visits"] == said | {"max": 40.0}
+    for wrong in ("gap", "rent", "topics"):
+        with pytest.raises(InputInvalid, match="not whole numbers"):
+            infer(table, counts=wrong)
     with pytest.raises(InputInvalid, match="no names"):
         infer(table.assign(topics=None), label="topics")
     for given in ({}, {"label": "x", "target": "rent"}):
