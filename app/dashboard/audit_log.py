@@ -6,28 +6,32 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from app.api import audit_log
-from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.lists import ThePlace
 from app.dashboard.request_context import TheContext
 
 router = pages.new_router()
 
-_PER_PAGE = 100
 _MOST_CHECKPOINTS = 500
 Sought = Annotated[str, Query(max_length=200, pattern="^[^\\x00]*$")]
 
 
 @router.get("/audit-log")
 def list_entries(
-    context: TheContext, object_id: Sought = "", actor: Sought = "", action: Sought = "", cursor: Cursor = None
+    context: TheContext, place: ThePlace, object_id: Sought = "", actor: Sought = "", action: Sought = ""
 ) -> Response:
     """A page of it, newest first."""
     query = {"object_id": object_id.strip(), "actor": actor.strip(), "action": action.strip()}
     query = {name: value for name, value in query.items() if value}
-    found = context.ask(audit_log.list_audit_entries, **query, limit=_PER_PAGE, cursor=cursor)
+    found = context.ask(audit_log.list_audit_entries, **query, limit=place.size, cursor=place.cursor)
     signed = context.ask(audit_log.list_audit_checkpoints, limit=1).items
     return context.page(
-        "audit_log/list.html", found=found, query=query, cursor=cursor, signed=signed[0] if signed else None
+        "audit_log/list.html",
+        found=found,
+        query=query,
+        place=place,
+        extent=place.extent(found, "entry", "entries"),
+        signed=signed[0] if signed else None,
     )
 
 

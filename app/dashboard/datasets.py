@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import FormData, UploadFile
 
 from app.api import additions, datasets, models, problems
-from app.api.calls import Cursor
 from app.dashboard import numbers, pages
 from app.dashboard.languages import gettext
+from app.dashboard.lists import ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -38,11 +38,12 @@ _WRITTEN = ("name", "classes", "target", "network_id", *_BUDGET)
 
 
 @router.get("/datasets")
-def list_datasets(context: TheContext, cursor: Cursor = None) -> Response:
+def list_datasets(context: TheContext, place: ThePlace) -> Response:
     """List the datasets, newest first."""
-    found = context.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
+    found = context.ask(datasets.list_datasets, limit=place.size, cursor=place.cursor)
     may_upload = context.may(datasets.create_dataset)
-    return context.page("datasets/list.html", found=found, cursor=cursor, may_upload=may_upload)
+    extent = place.extent(found, "dataset", "datasets")
+    return context.page("datasets/list.html", found=found, place=place, extent=extent, may_upload=may_upload)
 
 
 @router.get("/datasets/new")

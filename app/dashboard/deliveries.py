@@ -1,26 +1,27 @@
 """Deliveries of webhooks, sent once more if need be; and the secret that signs them."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import Query, Response
 
-from app.api import problems, webhook_deliveries
-from app.api.calls import Cursor
+from app.api import overview, problems, webhook_deliveries
 from app.dashboard import pages
 from app.dashboard.advice import delivery_advice
 from app.dashboard.languages import gettext
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
-from app.dashboard.request_context import Form, TheContext
+from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
 from app.dashboard.wording import state
+from lethe.contract.fields import PageOut
 from lethe.contract.problems import Problem
 from lethe.contract.sets import DeliveryStatus
-from lethe.contract.webhook_deliveries import RedeliveriesIn, SecretRotationIn
+from lethe.contract.webhook_deliveries import DeliveryOut, RedeliveriesIn, SecretRotationIn
 
 router = pages.new_router()
 
-_PER_PAGE = 50
 _AT_ONCE = 1000
 _ENDED = {"undelivered": DeliveryStatus.DEAD} | {
     one.value: one for one in (DeliveryStatus.DEAD, DeliveryStatus.GONE, DeliveryStatus.DELIVERED)
@@ -32,9 +33,9 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
 @router.get("/deliveries")
 def list_deliveries(
     context: TheContext,
+    place: ThePlace,
     status: DeliveryStatus | Literal["", "undelivered"] = "",
     request_id: RequestId = "",
-    cursor: Cursor = None,
     replayed: Annotated[int | None, Query(ge=0)] = None,
     more: bool = False,
 ) -> Response:
@@ -44,8 +45,8 @@ def list_deliveries(
         status=None if status == "undelivered" else status or None,
         undelivered=status == "undelivered",
         request_id=request_id or None,
-        limit=_PER_PAGE,
-        cursor=cursor,
+        limit=place.size,
+        cursor=place.cursor,
     )
     query = {name: value for name, value in {"status": str(status), "request_id": request_id}.items() if value}
     statuses = [
@@ -57,7 +58,8 @@ def list_deliveries(
         "deliveries/list.html",
         found=found,
         query=query,
-        cursor=cursor,
+        place=place,
+        extent=place.extent(found, "delivery", "deliveries", total=_total(context, found, query, place)),
         statuses=statuses,
         may_rotate=context.may(webhook_deliveries.get_webhook_secret),
         may_replay=status in _ENDED and context.may(webhook_deliveries.replay_webhook_deliveries),
@@ -122,6 +124,12 @@ def rotate_secret(context: TheContext, form: Form) -> Response:
 
 
 _SECRET = webhook_deliveries.get_webhook_secret
+
+
+def _total(context: RequestContext, found: PageOut[DeliveryOut], query: Mapping[str, str], place: Place) -> int | None:
+    """Number of deliveries on all pages, where the overview counts them: the undelivered ones."""
+    is_counted = query == {"status": "undelivered"} and not place.has_all(found) and context.may(overview.get_overview)
+    return sum(context.ask(overview.get_overview).undelivered.values()) if is_counted else None
 
 
 def _legible(body: str | None) -> str | None:

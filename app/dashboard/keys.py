@@ -7,9 +7,9 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.api import api_keys, problems
-from app.api.calls import Cursor
 from app.dashboard import numbers, pages
 from app.dashboard.languages import gettext, marked
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -19,7 +19,6 @@ from lethe.contract.sets import Scope
 
 router = pages.new_router()
 
-_PER_PAGE = 100
 _MEANS = {
     Scope.REQUESTS_READ: marked("read deletion requests"),
     Scope.REQUESTS_WRITE: marked("make deletion requests, and cancel them"),
@@ -49,9 +48,9 @@ _OVERLAPS = [
 
 
 @router.get("/keys")
-def list_keys(context: TheContext, cursor: Cursor = None, done: Literal["", "revoked"] = "") -> Response:
+def list_keys(context: TheContext, place: ThePlace, done: Literal["", "revoked"] = "") -> Response:
     """All keys, newest first."""
-    return _list(context, cursor=cursor, done=done)
+    return _list(context, place, done=done)
 
 
 @router.post("/keys")
@@ -60,7 +59,7 @@ def create_key(context: TheContext, form: Form) -> Response:
     try:
         made = context.ask(api_keys.create_api_key, body=_asked(form))
     except Problem as error:
-        return _list(context, error=error, form=form)
+        return _list(context, Place(), error=error, form=form)
     return context.page("keys/made.html", status=201, made=made, replaced=None)
 
 
@@ -138,20 +137,21 @@ def _one(context: RequestContext, key_id: str, error: Problem | None = None) -> 
 
 def _list(
     context: RequestContext,
+    place: Place,
     *,
-    cursor: str | None = None,
     done: str = "",
     error: Problem | None = None,
     form: FormData | None = None,
 ) -> Response:
-    found = context.ask(api_keys.list_api_keys, limit=_PER_PAGE, cursor=cursor)
+    found = context.ask(api_keys.list_api_keys, limit=place.size, cursor=place.cursor)
     now = datetime.datetime.now(datetime.UTC)
     return context.page(
         "keys/list.html",
         status=problems.status_of(type(error)) if error else 200,
         found=found,
         keys=[(key, _status(key, now)) for key in found.items],
-        cursor=cursor,
+        place=place,
+        extent=place.extent(found, "key", "keys"),
         done=done,
         error=error,
         wanted={} if form is None else {name: text(form, name) for name in _FIELDS},

@@ -11,6 +11,7 @@ from fastapi import Depends, Query
 from app.api.calls import Cursor
 from app.dashboard.languages import gettext
 from app.dashboard.wording import count, number
+from lethe.contract.decisions import COUNTED
 from lethe.contract.fields import PageOut
 
 SIZES = ("25", "50", "100", "200")
@@ -40,6 +41,13 @@ class Place:
         """The part of the address that stays from page to page."""
         return {} if self.size == _SIZE else {"size": str(self.size)}
 
+    @property
+    def here(self) -> dict[str, str]:
+        """This page, as an address has it."""
+        if self.cursor is None:
+            return self.settings
+        return self.settings | {"cursor": self.cursor, "page": str(self.number), "back": ".".join(self.back)}
+
     def next(self, cursor: str) -> dict[str, str]:
         back = (*self.back, self.cursor or _FIRST)[-_KEPT:]
         return self.settings | {"cursor": cursor, "page": str(self.number + 1), "back": ".".join(back)}
@@ -54,14 +62,18 @@ class Place:
             return self.settings
         return self.settings | {"cursor": cursor, "page": str(self.number - 1), "back": ".".join(further)}
 
-    def extent(self, found: PageOut[Any], total: int | None, most: int, one: str, many: str | None = None) -> str:
+    def has_all(self, found: PageOut[Any]) -> bool:
+        """Return True if the page that was found is the only one."""
+        return found.next_cursor is None and self.number == 1
+
+    def extent(self, found: PageOut[Any], one: str, many: str, *, total: int | None = None, most: int = COUNTED) -> str:
         """The entries that the page shows, of how many. `total`: as it was counted, up to `most`; None: it was not."""
-        shown, is_whole = len(found.items), found.next_cursor is None
-        if is_whole and self.number == 1:
+        shown = len(found.items)
+        if not shown or self.has_all(found):
             return count(shown, one, many)
         last = self.first + shown - 1
         if total is None or total < last:
-            total = last if is_whole else None
+            total = last if found.next_cursor is None else None
         span = gettext("{first} to {last}").format(first=number(self.first), last=number(last))
         if total is None:
             return span

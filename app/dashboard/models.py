@@ -5,14 +5,17 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import accounting, models, rehearsals
+from app.api import accounting, models, overview, rehearsals
 from app.api.calls import Cursor
 from app.dashboard import pages, what_if
 from app.dashboard.languages import gettext, marked
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.rehearsals import may_rehearse
 from app.dashboard.request_context import RequestContext, TheContext
 from lethe.contract.choices import ModelDanger, ModelOrder
+from lethe.contract.fields import PageOut
+from lethe.contract.models import ModelOut
 from lethe.contract.problems import ModelNotLive, ModelRetired
 from lethe.proof.guarantees import Notion
 
@@ -35,17 +38,18 @@ ASKS: dict[str, str] = {
 @router.get("/models")
 def list_models(
     context: TheContext,
+    place: ThePlace,
     order: ModelOrder = ModelOrder.NEWEST,
     danger: ModelDanger | Literal[""] = "",
-    cursor: Cursor = None,
 ) -> Response:
     """All of them, newest first; or those in service, in most danger first."""
-    found = context.ask(models.list_models, order=order, danger=danger or None, limit=_PER_PAGE, cursor=cursor)
+    found = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
     return context.page(
         "models/list.html",
         found=found,
-        cursor=cursor,
+        place=place,
+        extent=place.extent(found, "model", "models", total=_total(context, found, order, danger, place)),
         query=query,
         may_rank=context.may(accounting.get_account),
         may_make=context.may(models.create_model),
@@ -122,6 +126,32 @@ def verify_ledger(context: TheContext, model_id: str) -> Response:
     """Recompute all of it, now."""
     verdict = context.ask(accounting.verify_ledger, model_id=model_id)
     return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
+
+
+def _total(
+    context: RequestContext,
+    found: PageOut[ModelOut],
+    order: ModelOrder,
+    danger: ModelDanger | Literal[""],
+    place: Place,
+) -> int | None:
+    """Number of models on all pages, where the overview counts them: those in service, and those in danger."""
+    if place.has_all(found) or not context.may(overview.get_overview) or (order, danger) == (ModelOrder.NEWEST, ""):
+        return None
+    counted = context.ask(overview.get_overview).models
+    match danger:
+        case ModelDanger.WAITING:
+            return counted.waiting
+        case ModelDanger.FAILED:
+            return counted.failed
+        case ModelDanger.AUDIT_REFUSED:
+            return counted.audits_refused
+        case ModelDanger.DEGRADED:
+            return counted.degraded
+        case ModelDanger.HELD:
+            return counted.held
+        case "":
+            return counted.total
 
 
 def _standing(context: RequestContext, model_id: str) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
-from lethe.contract.decisions import COUNTED
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
@@ -177,7 +176,7 @@ def _total(
     context: RequestContext, found: PageOut[DeletionRequestOut], query: Mapping[str, str], place: Place
 ) -> int | None:
     """Number of requests on all pages; None where one page has them all."""
-    if found.next_cursor is None and place.number == 1:
+    if place.has_all(found):
         return None
     asked = filters.matching(query, caller=context.caller)
     if query.get("order") == "deadline" and asked["due_before"] is None:
@@ -224,7 +223,7 @@ def _list(
         found=found,
         query=query,
         place=place,
-        extent=place.extent(found, total, COUNTED, "request", "requests") if place else None,
+        extent=place.extent(found, "request", "requests", total=total) if place else None,
         sought=sought,
         told=told,
         statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],

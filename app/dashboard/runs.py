@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import Query, Response
 
 from app.api import overview, runs
-from app.api.calls import Cursor
 from app.dashboard import audits, pages
 from app.dashboard.advice import Advice, advice
 from app.dashboard.languages import gettext, marked
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
@@ -31,7 +31,6 @@ RULES: Mapping[QueueRule, str] = {
     QueueRule.REHEARSAL: marked("A rehearsal was asked for"),
 }
 
-_PER_PAGE = 50
 _MOST_FAILURES = 200
 Wanted: TypeAlias = RunStatus | Literal["", "unresolved"]
 ModelId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
@@ -52,15 +51,15 @@ class Failure:
 
 
 @router.get("/runs")
-def list_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
+def list_runs(context: TheContext, place: ThePlace, status: Wanted = "", model_id: ModelId = "") -> Response:
     """A page of them, and the workers."""
-    return context.page("runs/list.html", **_listed(context, status, model_id, cursor))
+    return context.page("runs/list.html", **_listed(context, place, status, model_id))
 
 
 @router.get("/runs/live")
-def live_runs(context: TheContext, status: Wanted = "", model_id: ModelId = "", cursor: Cursor = None) -> Response:
+def live_runs(context: TheContext, place: ThePlace, status: Wanted = "", model_id: ModelId = "") -> Response:
     """The same, for a page that is open."""
-    return context.page("runs/live.html", **_listed(context, status, model_id, cursor))
+    return context.page("runs/live.html", **_listed(context, place, status, model_id))
 
 
 @router.get("/runs/queue")
@@ -119,7 +118,7 @@ def failures(ended: Iterable[RunOut]) -> list[Failure]:
     return sorted(found, key=lambda failure: failure.last_at, reverse=True)
 
 
-def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str | None) -> dict[str, Any]:
+def _listed(context: RequestContext, place: Place, status: Wanted, model_id: str) -> dict[str, Any]:
     query = {"status": status, "model_id": model_id}
     is_unresolved = status == "unresolved"
     wanted = {
@@ -130,13 +129,17 @@ def _listed(context: RequestContext, status: Wanted, model_id: str, cursor: str 
     ended: list[RunOut] = []
     for ending in (RunStatus.FAILED, RunStatus.ABANDONED):
         ended += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
+    found = context.ask(runs.list_runs, **wanted, limit=place.size, cursor=place.cursor)
+    numbers = context.ask(overview.get_overview) if context.may(overview.get_overview) else None
+    total = sum(numbers.failed_runs.values()) if numbers and is_unresolved and not model_id else None
     return {
-        "found": context.ask(runs.list_runs, **wanted, limit=_PER_PAGE, cursor=cursor),
+        "found": found,
+        "extent": place.extent(found, "run", "runs", total=total),
         "failures": failures(ended),
         "may_see_queue": context.may(runs.get_queue),
-        "numbers": context.ask(overview.get_overview) if context.may(overview.get_overview) else None,
+        "numbers": numbers,
         "query": {name: value for name, value in query.items() if value},
-        "cursor": cursor,
+        "place": place,
         "statuses": [
             ("", gettext("Any")),
             ("unresolved", gettext("Failed, not made good")),

@@ -24,7 +24,14 @@ from lethe.proof.guarantees import REFERENCE_PROCESS
 
 ROOM = Path(str(importlib.resources.files("app.dashboard")))
 TEMPLATE = ROOM / "locale" / "dashboard.pot"
-_KEYWORDS: dict[str, Any] = {"_": None, "gettext": None, "ngettext": (1, 2), "marked": None, "count": (2, 3)}
+_KEYWORDS: dict[str, Any] = {
+    "_": None,
+    "gettext": None,
+    "ngettext": (1, 2),
+    "marked": None,
+    "count": (2, 3),
+    "extent": (2, 3),
+}
 _METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
 _OPTIONS = {"templates/**.html": {"trimmed": "true", "newstyle_gettext": "true", "silent": "false"}}
 _BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
