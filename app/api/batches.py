@@ -7,7 +7,7 @@ off goes on where it was when it is repeated with its Idempotency-Key, and nobod
 import csv
 import datetime
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Annotated, Any
@@ -21,7 +21,7 @@ from app.access import idempotency
 from app.access.idempotency import Answer, Once
 from app.api import problems
 from app.api.calls import Call
-from app.api.deletion_requests import asked, checked_statement, sought_by, view_of
+from app.api.deletion_requests import asked, checked_statement, names_of_assignees, sought_by, view_of
 from app.api.gateway import serves
 from app.audit import access_events
 from app.db.tables import DeletionRequest
@@ -87,9 +87,10 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
         access_events.requests_exported(
             session, sought_by=[name for name in _FILTERS if getattr(sought, name) is not None]
         )
+    columns = _EXPORTED if first.names is None else (*_EXPORTED, *_OF_ASSIGNEES)
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
     return StreamingResponse(
-        _written(chain([first], pages), view), media_type="text/csv; charset=utf-8", headers=headers
+        _written(chain([first], pages), view, columns), media_type="text/csv; charset=utf-8", headers=headers
     )
 
 
@@ -233,13 +234,22 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
     return body | ({"metadata": metadata} if metadata else {})
 
 
-def _pages(call: Call, view: View, sought: Sought) -> Iterator[list[DeletionRequest]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    """Requests to be exported. `names`: of those whom they are assigned to; None: the caller may not know them."""
+
+    requests: list[DeletionRequest]
+    names: Mapping[str, str] | None
+
+
+def _pages(call: Call, view: View, sought: Sought) -> Iterator[_Page]:
     """Each page in a session of its own: a reader that is slow holds up nobody."""
     cursor = None
     while True:
         with call.reading() as session:
             page = search_repository.requests(session, sought, view=view, limit=_PAGE, cursor=cursor)
-        yield page.items
+            names = names_of_assignees(session, call, page.items)
+        yield _Page(requests=page.items, names=names)
         if (cursor := page.next_cursor) is None:
             return
 
@@ -263,22 +273,25 @@ _EXPORTED = (
     "created_at",
     "completed_at",
 )
+_OF_ASSIGNEES = ("assignee", "assignee_name")
+"""Columns for those alone who may know whose case a request is."""
 
 
-def _written(pages: Iterable[list[DeletionRequest]], view: View) -> Iterator[str]:
-    yield ",".join(_EXPORTED) + "\r\n"
-    for requests in pages:
+def _written(pages: Iterable[_Page], view: View, columns: Sequence[str]) -> Iterator[str]:
+    yield ",".join(columns) + "\r\n"
+    for page in pages:
         text = io.StringIO()
-        csv.writer(text).writerows([_row(request, view) for request in requests])
+        csv.writer(text).writerows([_row(request, view, columns, page.names or {}) for request in page.requests])
         yield text.getvalue()
 
 
-def _row(request: DeletionRequest, view: View) -> list[str | None]:
+def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Mapping[str, str]) -> list[str | None]:
     shown = {
         "status": view.status(request),
         "completed_at": view.completed_at(request),
         "outcome": None if view.discreet else request.outcome,
         "external_id": request.particulars.external_id,
+        "assignee_name": names.get(request.assignee) if request.assignee else None,
     }
-    values = (shown[name] if name in shown else getattr(request, name) for name in _EXPORTED)
+    values = (shown[name] if name in shown else getattr(request, name) for name in columns)
     return [one.isoformat() if isinstance(one, datetime.datetime) else one for one in values]

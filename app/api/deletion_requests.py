@@ -147,7 +147,7 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
             session, sought, view=view, by_deadline=by_deadline, limit=query.limit, cursor=query.cursor
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
-        names, horizon = _assigned(session, call, page.items), horizon_of(call)
+        names, horizon = names_of_assignees(session, call, page.items), horizon_of(call)
     items = [to_response(one, owed.get(one.id, ()), view=view, horizon=horizon, names=names) for one in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
@@ -311,11 +311,11 @@ def to_response_of(
     if owed is None:
         owed = repository.request_models(session, request_id=request.id)
     estimate = intake.estimates.of(session, request, owed)
-    names = _assigned(session, call, [request])
+    names = names_of_assignees(session, call, [request])
     return to_response(request, owed, estimate, view=view, horizon=horizon_of(call), names=names)
 
 
-def _assigned(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
+def names_of_assignees(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
     """The names of those whom these requests are assigned to; None for a caller who may not know them."""
     if not call.caller.has(Scope.REQUESTS_REVIEW):
         return None

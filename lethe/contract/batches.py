@@ -91,5 +91,5 @@ EXPORT = _BATCHES.operation(
     query=RequestFilter,
     gives=bytes,
     does="All requests as CSV, or those that satisfy all filters, newest first, in flat memory however many "
-    "there are. The audit log says who got them.",
+    "there are; with `requests:review`, whose case each is. The audit log says who got them.",
 )

@@ -1,5 +1,7 @@
 """Whose case a request is: assigned to people who decide, seen and filtered by those alone."""
 
+import csv
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +82,23 @@ def test_the_filter(gateway: TestClient, forget: Make, get: Get, person: Callabl
     decision = {"decision": "approve", "status": "in_review", "made_before": "2100-01-01T00:00:00Z", "assignee": maria}
     assert gateway.post(f"{PLACE}:decide", json=decision).json()["decided"] == 1
     assert {one["id"] for one in get("/deletion-requests?status=in_review")["items"]} == {ids[0], ids[2]}
+
+
+def test_the_export_says_whose_case_it_is(
+    gateway: TestClient, forget: Make, key_with: Callable[..., dict[str, str]], person: Callable[..., str]
+) -> None:
+    """The CSV has the id and the name of whom a request is assigned to, none where that is nobody, and no such columns
+    for callers who may not know."""
+    ids = [forget(f"p{number}")["id"] for number in range(2)]
+    maria = person("Maria")
+    assert gateway.post(f"{PLACE}/{ids[0]}/assign", json={"assignee": maria}).is_success
+    rows = list(csv.DictReader(io.StringIO(gateway.get(f"{PLACE}.csv").text)))
+    found = {row["id"]: (row["assignee"], row["assignee_name"]) for row in rows}
+    assert found == {ids[0]: (maria, "Maria"), ids[1]: ("", "")}
+    for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
+        text = gateway.get(f"{PLACE}.csv", headers=key_with(*scopes)).text
+        assert {row["id"] for row in csv.DictReader(io.StringIO(text))} == set(ids)
+        assert not any(word in text for word in ("assignee", maria, "Maria"))
 
 
 def test_apps_need_not_know(
