@@ -55,7 +55,7 @@ def measured(settings: Settings, number: int, models: int) -> dict[str, Any]:
             "overview": "/admin",
             "overview, its live part": "/admin/live",
             "requests": "/admin/requests",
-            "requests, next page": f"/admin/requests{onward.replace('&amp;', '&')}",
+            "requests, next page": onward.replace("&amp;", "&"),
             "requests, accepted": "/admin/requests?status=accepted",
             "requests, by deadline": "/admin/requests?order=deadline",
             "requests, due soon": "/admin/requests?due=soon",
