@@ -1,4 +1,4 @@
-/* Local times, live parts, copy buttons, choosing many, and sliders. Everything works without it. */
+/* Local times, live parts, copy buttons, choosing many, filters, and sliders. Everything works without it. */
 "use strict";
 (() => {
   const said = document.getElementById("texts").dataset;
@@ -210,9 +210,22 @@
     const all = event.target.closest("[data-all]");
     if (all) for (const box of document.querySelectorAll(all.dataset.all)) box.checked = all.checked;
     const form = event.target.closest("form[data-now]");
-    if (form) form.requestSubmit();
+    if (form && keyed) form.querySelector("[data-shows]").hidden = false;
+    else if (form) form.requestSubmit();
     counted();
   });
+
+  /* --- filters: what is chosen by pointer is shown at once; arrows and digits pass by what is not meant, so that Enter or the button shows it --- */
+
+  let keyed = false; // whether keys were the last that changed anything
+
+  document.addEventListener("pointerdown", () => { keyed = false; }, true);
+  document.addEventListener("keydown", (event) => {
+    const form = event.target.closest?.("form[data-now]");
+    if (event.key === "Tab" || !form) return;
+    keyed = true;
+    if (event.key === "Enter" && event.target.matches("select")) { event.preventDefault(); form.requestSubmit(); }
+  }, true);
 
   /* --- sliders: each drives the field beside it, by powers of ten --- */
 
@@ -234,6 +247,7 @@
 
   localise(document);
   counted();
+  for (const button of document.querySelectorAll("[data-shows]")) button.hidden = true;
   document.querySelectorAll("[data-drives]").forEach(slid);
   setInterval(refresh, 250);
 })();
