@@ -127,15 +127,15 @@ class Visitor:
 
     def shows(self, name: str | None = None, *, at: str = "body") -> None:
         """The page is as it should be, on every screen; its part `at` becomes the picture `name` of the tour."""
-        faults = self._at_rest(self.faults)
+        faults = self.at_rest(self.faults)
         assert not faults, faults
-        overflows = self._at_rest(self.overflows)
+        overflows = self.at_rest(self.overflows)
         assert not overflows, overflows
         assert self.complaints == []
         if name:
             self.is_pictured(name, at=at)
 
-    def _at_rest(self, examine: Callable[[], list[str]]) -> list[str]:
+    def at_rest(self, examine: Callable[[], list[str]]) -> list[str]:
         """What is found of the page once no click before leads away from it any more."""
         while True:
             self.page.wait_for_load_state()

@@ -22,7 +22,7 @@ from app.db.sealed import Payload
 from app.db.tables import WebhookDelivery, new_id
 from app.installations import Installation
 from app.main import create_app
-from lethe.contract.sets import Scope
+from lethe.contract.sets import DeliveryStatus, Scope
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.app.deletion.attached import PDF
 from tests.app.encoders import nets
@@ -84,8 +84,8 @@ def forty(npz_of: Callable[..., bytes]) -> bytes:
     return npz_of(x=x, y=(x[:, 0] > 0).astype(int), subject=np.array([f"p{row}" for row in range(40)]))
 
 
-def delivered(installation: Installation, request_id: str) -> str:
-    """The id of an event about a request that its receiver has."""
+def delivered(installation: Installation, request_id: str, *, status: DeliveryStatus = DeliveryStatus.DELIVERED) -> str:
+    """The id of an event about a request that its receiver has, or of one of another end."""
     with installation.database.writing() as session:
         delivery = WebhookDelivery(
             id=new_id("whd"),
@@ -95,7 +95,7 @@ def delivered(installation: Installation, request_id: str) -> str:
             receiver_ref="https://app.example/hook",
             host="app.example",
             letter=Payload(url="https://app.example/hook", body="{}"),
-            status="delivered",
+            status=status,
             attempts=1,
             next_attempt_at=now(session),
             created_at=now(session),

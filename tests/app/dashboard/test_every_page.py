@@ -3,86 +3,34 @@
 import html
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from app.dashboard import site
 from app.installations import Installation
-from tests.app.api.test_authorisation import delivered
-from tests.app.dashboard import catalogue
+from tests.app.dashboard import addresses, catalogue
 from tests.app.dashboard.browsing import Browser
-from tests.app.deletion.attached import PDF
-from tests.app.encoders import nets
-
-Make = Callable[..., dict[str, Any]]
-Get = Callable[[str], Any]
-MARIA = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
-ELSEWHERE = {"/admin/": 303, "/admin/session": 204, "/admin/welcome": 410, "/admin/oidc": 404}
-ELSEWHERE |= {"/admin/oidc/return": 404}
-"""What leads on, or is for those who are invited, and with which status."""
 
 
 @pytest.fixture
-def ids(
-    installation: Installation,
-    gateway: TestClient,
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    get: Get,
-    work: Any,
-) -> dict[str, str]:
-    """What the addresses of pages name: a person was forgotten by a model, another waits to be reviewed."""
-    dataset = new_dataset()["id"]
-    model = new_model(dataset)["id"]
-    work()
-    request = forget("p1", external_id="case-1")["id"]
-    work()
-    forget("p2", identity_verified=False)
-    gateway.get(f"/v1/models/{model}/versions/2/weights")
-    rehearsal = gateway.post(f"/v1/models/{model}/rehearsals", json={"people": 10}).json()["id"]
-    work()
-    network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
-    attached = gateway.post(f"/v1/deletion-requests/{request}/attachments", files={"file": ("a.pdf", PDF)})
-    [asked] = get(f"/deletion-requests/{request}")["models"]
-    return {
-        "dataset_id": dataset,
-        "model_id": model,
-        "network_id": network["id"],
-        "rehearsal_id": rehearsal,
-        "request_id": request,
-        "attachment_id": attached.json()["id"],
-        "certificate_id": asked["certificate_id"],
-        "run_id": get("/runs")["items"][0]["id"],
-        "delivery_id": delivered(installation, request),
-        "user_id": gateway.post("/v1/users", json=MARIA).json()["id"],
-        "key_id": get("/api-keys")["items"][0]["id"],
-        "name": "gdp_eps",
-    }
+def ids(installation: Installation, gateway: TestClient, work: Callable[[], int]) -> dict[str, str]:
+    return addresses.happened(installation, gateway, work)
 
 
 def test_every_page_is_shown(officer: Browser, ids: dict[str, str]) -> None:
     """Each address that is read answers with a page or a file."""
-    routes = [route for module in site._PAGES for route in module.router.routes if isinstance(route, APIRoute)]
-    paths = [route.path for route in routes if "GET" in route.methods]
-    assert len(paths) > 30
-    for path in paths:
-        answer = officer.get(re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path))
-        assert answer.status_code == ELSEWHERE.get(path, 200), path
+    assert len(addresses.paths()) > 30
+    for path in addresses.paths():
+        answer = officer.get(addresses.of(path, ids))
+        assert answer.status_code == addresses.ELSEWHERE.get(path, 200), path
 
 
 def test_every_page_in_german(officer: Browser, ids: dict[str, str]) -> None:
     """No page says in English what the catalogue has in German, but for words of the API, which are marked."""
-    routes = [route for module in site._PAGES for route in module.router.routes if isinstance(route, APIRoute)]
     german = {one.id: one.string for one in catalogue.read(catalogue.path_of("de"), "de")}
     english = {text for text, said in german.items() if isinstance(text, str) and len(text) > 12 and said != text}
-    for path in (route.path for route in routes if "GET" in route.methods):
-        answer = officer.get(
-            re.sub(r"\{(\w+)\}", lambda found: ids[found[1]], path), **{"Accept-Language": "de-DE,de;q=0.9"}
-        )
+    for path in addresses.paths():
+        answer = officer.get(addresses.of(path, ids), **{"Accept-Language": "de-DE,de;q=0.9"})
         if answer.status_code != 200 or not answer.headers["content-type"].startswith("text/html"):
             continue
         assert "<html" not in answer.text or '<html lang="de">' in answer.text, path
