@@ -36,6 +36,8 @@ def test_it_follows_the_work(officer: Visitor) -> None:
         made = site.forget("p2")
         expect(page.get_by_role("link", name=re.compile("^1 ?Completed$"))).to_be_visible(timeout=120_000)
         expect(page.get_by_text("days overdue")).to_be_visible()
+        page.reload()  # the calendar is that of when the page was opened
+        expect(page.get_by_role("link", name=re.compile("^1 ?overdue$"))).to_be_visible()
         officer.shows("overview")
         officer.is_pictured("overview-phone", width=SIZES["phone"], height=780)
         assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"
