@@ -67,9 +67,8 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         page="What was erased, and how to check it",
         erased="{records} of your records were erased for the model {model}, and its version {version} was "
         "published without them. The certificate is of {issued}.",
-        odds="Its epsilon is {epsilon}, at a delta of {delta}: whoever sees the published model cannot change "
-        "their odds that your records were ever used by more than a factor of {factor}, except with a probability "
-        "of {delta}.",
+        odds="Its epsilon is {epsilon}, at a delta of {delta}: anything that the published model may show is at "
+        "most {factor} times as probable as it would be if your records had never been used, plus {delta}.",
         absence="That we held nothing about you is signed too, and is checked in the same way.",
         verifying="Anybody can check the signature, and compute every number again, without us and offline: pip "
         "install 'lethe-sdk[cli,verify]', then lethe certificate verify FILE. The file is the signed certificate, "
@@ -105,9 +104,9 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         page="Was gelöscht wurde, und wie es sich prüfen lässt",
         erased="Für das Modell {model} wurden {records} Ihrer Datensätze gelöscht, und seine Version {version} "
         "wurde ohne sie veröffentlicht. Die Bescheinigung ist vom {issued}.",
-        odds="Ihr Epsilon ist {epsilon} bei einem Delta von {delta}: Wer das veröffentlichte Modell sieht, kann "
-        "seine Chancen dafür, dass Ihre Datensätze je verwendet wurden, höchstens um den Faktor {factor} ändern, "
-        "außer mit einer Wahrscheinlichkeit von {delta}.",
+        odds="Ihr Epsilon ist {epsilon} bei einem Delta von {delta}: Was auch immer das veröffentlichte Modell "
+        "zeigt, ist höchstens {factor}-mal so wahrscheinlich, wie wenn Ihre Datensätze nie verwendet worden wären, "
+        "zuzüglich {delta}.",
         absence="Auch dass nichts über Sie gespeichert war, ist signiert und lässt sich ebenso prüfen.",
         verifying="Die Signatur kann jeder ohne uns und ohne Netz prüfen und dabei jede Zahl neu berechnen: pip "
         "install 'lethe-sdk[cli,verify]', dann lethe certificate verify DATEI. Die Datei ist die signierte "
@@ -144,9 +143,8 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         page="Ce qui a été effacé, et comment le vérifier",
         erased="Pour le modèle {model}, {records} de vos enregistrements ont été effacés, et sa version {version} "
         "a été publiée sans eux. Le certificat date du {issued}.",
-        odds="Son epsilon est de {epsilon}, pour un delta de {delta} : quiconque voit le modèle publié ne peut "
-        "modifier sa cote en faveur de l'usage de vos données de plus d'un facteur {factor}, sauf avec une "
-        "probabilité de {delta}.",
+        odds="Son epsilon est de {epsilon}, pour un delta de {delta} : tout ce que le modèle publié peut montrer est "
+        "au plus {factor} fois aussi probable que si vos données n'avaient jamais été utilisées, plus {delta}.",
         absence="Que nous ne détenions rien à votre sujet est également signé, et se vérifie de la même façon.",
         verifying="Chacun peut vérifier la signature et recalculer chaque nombre, sans nous et hors ligne : pip "
         "install 'lethe-sdk[cli,verify]', puis lethe certificate verify FICHIER. Le fichier est le certificat "
@@ -182,9 +180,8 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         page="Qué se suprimió y cómo comprobarlo",
         erased="Para el modelo {model} se suprimieron {records} de sus registros, y su versión {version} se "
         "publicó sin ellos. El certificado es del {issued}.",
-        odds="Su épsilon es {epsilon}, con un delta de {delta}: quien ve el modelo publicado no puede cambiar sus "
-        "probabilidades relativas de que sus registros hayan sido usados alguna vez en más de un factor {factor}, "
-        "salvo con una probabilidad de {delta}.",
+        odds="Su épsilon es {epsilon}, con un delta de {delta}: todo lo que el modelo publicado pueda mostrar es, como "
+        "mucho, {factor} veces tan probable como si sus registros nunca se hubieran usado, más {delta}.",
         absence="También está firmado que no teníamos nada sobre usted, y se comprueba del mismo modo.",
         verifying="Cualquiera puede comprobar la firma y volver a calcular cada número, sin nosotros y sin "
         "conexión: pip install 'lethe-sdk[cli,verify]', y después lethe certificate verify ARCHIVO. El archivo es "

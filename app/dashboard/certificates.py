@@ -68,8 +68,8 @@ def in_words(certificate: CertificateOut) -> CertificateInWords:
         ),
         gettext(
             "Whoever looks at that version can hardly tell it from one learned without everybody who had been "
-            "forgotten by then: it moves nobody's odds by more than a factor of {odds}, but for a probability of "
-            "{chance}. This counts requests that were not chosen by what published versions look like."
+            "forgotten by then: anything that it may show is at most {odds} times as probable as there, plus {chance}. "
+            "This counts requests that were not chosen by what published versions look like."
         ).format(odds=odds, chance=chance),
         gettext(
             "The best attacker, who knows everything but the noise and has to say which of the two was published, is "
