@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from app.api import deletion_requests, forms, reply_pdf, reply_texts
+from app.api import deletion_requests, forms, reply_texts
 from app.api.calls import Call
 from app.api.deletion_requests import TheIntake
 from app.api.gateway import serves
@@ -20,6 +20,8 @@ def get_reply(call: Call, intake: TheIntake, request_id: str, query: ReplyQuery)
     found = deletion_requests.get_certificates(call, request_id)
     reply = reply_texts.reply_to(request, found, query.language, zone=call.caller.policy.time_zone)
     if query.format is ReplyFormat.PDF:
+        from app.api import reply_pdf  # its libraries take longer to import than the gateway's other parts
+
         folder = forms.folder(call.installation.settings)
         content, media_type, end = reply_pdf.as_pdf(reply, folder=folder), "application/pdf", "pdf"
     else:
