@@ -10,6 +10,7 @@ from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Record, RequestEvent, Suppression, Tenant, UsedStatement
 from app.deletion import service as deletion
 from app.deletion.service import Asked, Submitted
+from app.installations import Installation
 from lethe.contract.policy import Policy
 
 OFFICER = Actor(tenant_id=DEFAULT_TENANT, name="officer")
@@ -67,3 +68,15 @@ def later(session: Session, passed: datetime.timedelta) -> None:
             for column in _MOMENTS:
                 if column.class_ is table and getattr(row, column.key) is not None:
                     setattr(row, column.key, getattr(row, column.key) - passed)
+
+
+def kept(installation: Installation, request_id: str) -> str:
+    """How much is still kept of a request."""
+    with installation.database.reading() as session:
+        return session.get_one(DeletionRequest, request_id).kept
+
+
+def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
+    """Let so much time pass."""
+    with installation.database.writing() as session:
+        later(session, passed)

@@ -5,7 +5,7 @@ import datetime
 import pytest
 import sqlalchemy as sa
 
-from app.db.tables import DeletionRequest, RequestAttachment
+from app.db.tables import RequestAttachment
 from app.deletion import attachments, file_kinds, retention
 from app.deletion import attachments_repository as repository
 from app.deletion import service as deletion
@@ -15,7 +15,7 @@ from lethe.contract.policy import Policy
 from lethe.contract.problems import AttachmentUnknown, DetailsErased
 from tests.app.deletion import people
 from tests.app.deletion.attached import NAME, PDF
-from tests.app.deletion.people import OFFICER
+from tests.app.deletion.people import OFFICER, kept, pass_by
 
 DAY = datetime.timedelta(days=1)
 POLICY = Policy(retain_details_days=30, report_seconds=0)
@@ -39,16 +39,6 @@ def stored(installation: Installation) -> list[bytes]:
     with installation.database.reading() as session:
         found = session.execute(sa.text("SELECT name, content FROM request_attachments")).all()
     return [bytes(one) for row in found for one in row]
-
-
-def kept(installation: Installation, request_id: str) -> str:
-    with installation.database.reading() as session:
-        return session.get_one(DeletionRequest, request_id).kept
-
-
-def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
-    with installation.database.writing() as session:
-        people.later(session, passed)
 
 
 def test_a_file_goes_with_the_details(installation: Installation) -> None:

@@ -14,7 +14,7 @@ from app.operations import periodic_jobs
 from lethe.contract.policy import Policy
 from lethe.contract.problems import DetailsErased
 from tests.app.deletion import people
-from tests.app.deletion.people import OFFICER
+from tests.app.deletion.people import OFFICER, kept, pass_by
 
 DAY = datetime.timedelta(days=1)
 POLICY = Policy(retain_details_days=30, report_seconds=0)
@@ -41,16 +41,6 @@ def write(installation: Installation, request_id: str, *, policy: Policy = POLIC
 def left(installation: Installation) -> list[Note]:
     with installation.database.reading() as session:
         return [note.text for note in session.scalars(sa.select(RequestNote))]
-
-
-def kept(installation: Installation, request_id: str) -> str:
-    with installation.database.reading() as session:
-        return session.get_one(DeletionRequest, request_id).kept
-
-
-def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
-    with installation.database.writing() as session:
-        people.later(session, passed)
 
 
 def sealed(installation: Installation) -> list[bytes]:
