@@ -148,14 +148,14 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
             begins = ids.index(query.cursor) + 1
         shown = found[begins : begins + query.limit]
         is_more = begins + query.limit < len(found)
-        items = [_model(session, one.model, one.waiting) for one in shown]
+        items = _to_response(session, call, [one.model for one in shown])
         return PageOut(items=items, next_cursor=shown[-1].model.id if is_more else None)
 
 
 def _is_in(danger: ModelDanger | None, standing: ModelStanding) -> bool:
     match danger:
         case ModelDanger.WAITING:
-            return standing.people > 0
+            return standing.first_due_at is not None
         case ModelDanger.FAILED:
             return standing.has_failed
         case ModelDanger.AUDIT_REFUSED:

@@ -62,13 +62,13 @@ def get_overview(call: Call) -> OverviewOut:
 def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
     return ModelsCountOut(
         total=len(models),
-        waiting=sum(one.people > 0 for one in models),
+        waiting=sum(one.first_due_at is not None for one in models),
         failed=sum(one.has_failed for one in models),
         audits_passed=sum(one.refused is False for one in models),
         audits_refused=sum(one.refused is True for one in models),
         degraded=sum(one.degraded for one in models),
         held=sum(one.held for one in models),
-        first_due_at=min((at for one in models if one.waiting and (at := one.waiting.first_due_at)), default=None),
+        first_due_at=min((at for one in models if (at := one.first_due_at)), default=None),
     )
 
 

@@ -9,7 +9,8 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class days_between(FunctionElement[int]):
-    """The whole days from the first moment to the second, of which fractions of a second are dropped before."""
+    """The whole days from the first moment to the second: each is rounded to milliseconds, and then fractions of a
+    second are dropped."""
 
     inherit_cache = True
     type = sa.Integer()
@@ -17,11 +18,11 @@ class days_between(FunctionElement[int]):
 
 @compiles(days_between, "sqlite")
 def _of_texts(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
-    start, end = (f"unixepoch(substr({compiler.process(one, **named)}, 1, 19))" for one in element.clauses)
+    start, end = (f"unixepoch({compiler.process(one, **named)})" for one in element.clauses)
     return f"(({end} - {start}) / 86400)"
 
 
 @compiles(days_between, "postgresql")
 def _of_seconds(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
-    start, end = (f"floor(extract(epoch FROM {compiler.process(one, **named)}))" for one in element.clauses)
+    start, end = (f"floor(round(extract(epoch FROM {compiler.process(one, **named)}), 3))" for one in element.clauses)
     return f"CAST(trunc(({end} - {start}) / 86400) AS integer)"

@@ -12,7 +12,6 @@ from app.catalogue import repository as catalogue_repository
 from app.db.tables import Model
 from app.deletion import repository as deletion_repository
 from app.unlearning import repository, waiting
-from app.unlearning.waiting import Waiting
 from lethe.contract.sets import ModelStatus
 
 _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
@@ -20,25 +19,20 @@ _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStanding:
-    """`waiting`: for those who asked to be forgotten and are in the live version like everybody else (None: there is no
-    live version); `due_at`: the earliest
-    deadline of a request that waits for the model; `load`: the `unlearning` epsilon of the live version, as it was
-    published, in units of its target; `failed_runs`: that no later one made good; `refused`: whether the last audit
-    refuted its run (None: there was none); `degraded`, `held`: the live version misses its quality gate, and is kept
-    from serving for that."""
+    """`first_due_at`: the earliest deadline of those who asked to be forgotten and are in the live version like
+    everybody else (None: there are none); `due_at`: that of any request that waits for the model; `load`: the
+    `unlearning` epsilon of the live version, as it was published, in units of its target; `failed_runs`: that no later
+    one made good; `refused`: whether the last audit refuted its run (None: there was none); `degraded`, `held`: the
+    live version misses its quality gate, and is kept from serving for that."""
 
     model: Model
-    waiting: Waiting | None
+    first_due_at: datetime.datetime | None
     due_at: datetime.datetime | None
     load: float
     failed_runs: int
     refused: bool | None
     degraded: bool
     held: bool
-
-    @property
-    def people(self) -> int:
-        return self.waiting.people if self.waiting else 0
 
     @property
     def has_failed(self) -> bool:
@@ -52,7 +46,7 @@ class ModelStanding:
 def of_models(session: Session) -> list[ModelStanding]:
     """Every model in service of the session's tenant, those in most danger first."""
     models = catalogue_repository.models_in_service(session)
-    waits = waiting.for_models(session, models)
+    waits = waiting.first_due(session, models)
     owed = deletion_repository.first_deadlines(session)
     epsilons = {
         model_id: ledger.epsilon_of(entry) for model_id, entry in accounting_repository.last_entries(session).items()
@@ -64,13 +58,12 @@ def of_models(session: Session) -> list[ModelStanding]:
         failed[model_id] += count
     found = []
     for model in models:
-        waiting_for = waits.get(model.id)
-        first_due_at = waiting_for.first_due_at if waiting_for else None
+        first_due_at = waits.get(model.id)
         deadlines = [at for at in (first_due_at, owed.get(model.id)) if at is not None]
         found.append(
             ModelStanding(
                 model=model,
-                waiting=waiting_for,
+                first_due_at=first_due_at,
                 due_at=min(deadlines, default=None),
                 load=epsilons.get(model.id, 0.0) / model.epsilon,
                 failed_runs=failed[model.id],

@@ -36,33 +36,47 @@ class Waiting:
 NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
+def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
+    """By the id of each of these models of one tenant that has a live version for which anybody waits: the first
+    deadline of those who do."""
+    live = [model for model in models if model.live_version is not None]
+    found = _unclaimed(session, live, at=now(session))
+    return {model.id: found[model.dataset_id].first_due_at for model in live if model.dataset_id in found}
+
+
 def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
     """By the id of each of these models of one tenant that has a live version: who waits for it."""
     live = [model for model in models if model.live_version is not None]
-    if not live:
-        return {}
-    dataset_ids = {model.dataset_id for model in live}
-    at = now(session)
-    found = waiting_repository.unclaimed(session, tenant_id=live[0].tenant_id, dataset_ids=dataset_ids, at=at)
-    if not found:
-        return {model.id: NOBODY for model in live}
-    busy = waiting_repository.datasets_with_a_run(session, dataset_ids=dataset_ids)
-    datasets = waiting_repository.datasets(session, dataset_ids=found.keys())
     waiting = {model.id: NOBODY for model in live}
+    at = now(session)
+    found = _unclaimed(session, live, at=at)
+    if not found:
+        return waiting
+    people = waiting_repository.people(session, tenant_id=live[0].tenant_id, dataset_ids=found.keys())
+    busy = waiting_repository.datasets_with_a_run(session, dataset_ids=found.keys())
+    datasets = waiting_repository.datasets(session, dataset_ids=found.keys())
     for model in live:
         if of_it := found.get(model.dataset_id):
             dataset = datasets[model.dataset_id]
             reason, until = _reason(dataset, model, of_it, is_busy=dataset.id in busy, at=at)
-            waiting[model.id] = _waiting(of_it, Wait(reason=reason, requests=of_it.ready, until=until))
+            ready = Wait(reason=reason, requests=of_it.ready, until=until)
+            waiting[model.id] = _waiting(of_it, ready, people=people[dataset.id])
     return waiting
 
 
-def _waiting(found: Unclaimed, ready: Wait) -> Waiting:
+def _unclaimed(session: Session, live: Sequence[Model], *, at: datetime.datetime) -> dict[str, Unclaimed]:
+    if not live:
+        return {}
+    dataset_ids = {model.dataset_id for model in live}
+    return waiting_repository.unclaimed(session, tenant_id=live[0].tenant_id, dataset_ids=dataset_ids, at=at)
+
+
+def _waiting(found: Unclaimed, ready: Wait, *, people: int) -> Waiting:
     in_grace = Wait(reason=WaitReason.GRACE, requests=found.in_grace, until=found.grace_until)
     in_review = Wait(reason=WaitReason.IN_REVIEW, requests=found.in_review, until=None)
     reasons = sorted((ready, in_grace, in_review), key=lambda one: one.requests, reverse=True)
     return Waiting(
-        people=found.people,
+        people=people,
         requests=sum(one.requests for one in reasons),
         first_due_at=found.first_due_at,
         reasons=tuple(one for one in reasons if one.requests),

@@ -15,11 +15,10 @@ from lethe.contract.sets import RequestStatus, RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unclaimed:
-    """Requests about rows of one dataset that nobody has claimed: how many people and of which deadlines, and how many
-    a worker may take (`ready`, of which the first could be at `oldest_at`), are in their grace time, or in review."""
+    """Requests about rows of one dataset that nobody has claimed: how many a worker may take (`ready`, of which the
+    first could be at `oldest_at`), are in their grace time, or in review."""
 
     dataset_id: str
-    people: int
     first_due_at: datetime.datetime
     ready: int
     oldest_at: datetime.datetime | None
@@ -32,38 +31,37 @@ class Unclaimed:
 _THESE: sa.BindParameter[Collection[str]] = sa.bindparam("these", expanding=True)
 _TENANT: sa.BindParameter[str] = sa.bindparam("tenant_id")
 _AT = sa.bindparam("at", type_=Erasure.ready_at.type)
-_REQUEST = (DeletionRequest.id, DeletionRequest.subject_ref, DeletionRequest.deadline)
+_MINE = DeletionRequest.tenant_id == _TENANT
 _IN_REVIEW = DeletionRequest.status.in_((RequestStatus.RECEIVED, RequestStatus.IN_REVIEW))
 _ASKS_FOR = sa.or_(
     DeletionRequest.dataset_ids.is_(None),
     sa.cast(DeletionRequest.dataset_ids, sa.String).contains('"' + Record.dataset_id + '"'),
 )
 """A condition on requests and records: it names the dataset, or none."""
+_ACCEPTED = sa.and_(Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
 
 
-def _unclaimed() -> sa.Select[Any]:
+def _in_review() -> sa.CompoundSelect[Any]:
     """A request in review has asked for nothing yet: its rows are looked for by whose they are."""
-    mine = DeletionRequest.tenant_id == _TENANT
-    accepted = (
-        sa.select(Erasure.dataset_id, *_REQUEST, Erasure.ready_at)
-        .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
-        .where(usually(mine), Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
-    )
-    not_yet = sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
-    theirs = sa.and_(mine, Record.dataset_id.in_(_THESE), usually(Record.erasure_id.is_(None)), _IN_REVIEW, _ASKS_FOR)
-    in_review = sa.select(Record.dataset_id, *_REQUEST, not_yet)
-    by_name = in_review.join(Record, Record.subject_ref == DeletionRequest.subject_ref).where(theirs)
+    theirs = sa.and_(_MINE, Record.dataset_id.in_(_THESE), usually(Record.erasure_id.is_(None)), _IN_REVIEW, _ASKS_FOR)
+    found = sa.select(Record.dataset_id, DeletionRequest.id, DeletionRequest.subject_ref, DeletionRequest.deadline)
+    by_name = found.join(Record, Record.subject_ref == DeletionRequest.subject_ref).where(theirs)
     by_alias = (
-        in_review.join(RequestAlias, RequestAlias.request_id == DeletionRequest.id)
+        found.join(RequestAlias, RequestAlias.request_id == DeletionRequest.id)
         .join(Record, Record.subject_ref == RequestAlias.subject_ref)
         .where(theirs)
     )
-    once = sa.union(by_name, by_alias).subquery()
-    found = sa.union_all(accepted, sa.select(once)).subquery()
+    return sa.union(by_name, by_alias)
+
+
+def _unclaimed() -> sa.Select[Any]:
+    """Of what is accepted an index tells all of this, without the requests."""
+    accepted = sa.select(Erasure.dataset_id, Erasure.deadline, Erasure.ready_at).where(_ACCEPTED)
+    once, never = _in_review().subquery(), sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
+    found = sa.union_all(accepted, sa.select(once.c.dataset_id, once.c.deadline, never)).subquery()
     ready, in_grace = found.c.ready_at <= _AT, found.c.ready_at > _AT
     return sa.select(
         found.c.dataset_id,
-        sa.func.count(found.c.subject_ref.distinct()).label("people"),
         sa.func.min(found.c.deadline).label("first_due_at"),
         sa.func.count().filter(ready).label("ready"),
         sa.func.min(found.c.ready_at).label("oldest_at"),
@@ -74,7 +72,18 @@ def _unclaimed() -> sa.Select[Any]:
     ).group_by(found.c.dataset_id)
 
 
-_UNCLAIMED = _unclaimed()
+def _people() -> sa.Select[Any]:
+    accepted = (
+        sa.select(Erasure.dataset_id, DeletionRequest.subject_ref)
+        .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
+        .where(_ACCEPTED, usually(_MINE))
+    )
+    once = _in_review().subquery()
+    found = sa.union_all(accepted, sa.select(once.c.dataset_id, once.c.subject_ref)).subquery()
+    return sa.select(found.c.dataset_id, sa.func.count(found.c.subject_ref.distinct())).group_by(found.c.dataset_id)
+
+
+_UNCLAIMED, _PEOPLE = _unclaimed(), _people()
 """Made once: making a statement anew takes longer than running it."""
 
 
@@ -84,6 +93,12 @@ def unclaimed(
     """By the id of each of these datasets of a tenant about which anybody waits."""
     found = session.execute(_UNCLAIMED, {"tenant_id": tenant_id, "these": list(dataset_ids), "at": at}).mappings()
     return {row["dataset_id"]: Unclaimed(**row) for row in found}
+
+
+def people(session: Session, *, tenant_id: str, dataset_ids: Collection[str]) -> dict[str, int]:
+    """By the id of each of these datasets of a tenant about which anybody waits: how many do. It reads each request."""
+    found = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
+    return {dataset_id: count for dataset_id, count in found}  # noqa: C416  rows are no pairs
 
 
 def datasets(session: Session, *, dataset_ids: Collection[str]) -> dict[str, Dataset]:

@@ -118,8 +118,10 @@ def _week(day: datetime.date) -> datetime.date:
 
 
 def _days(start: datetime.datetime, end: datetime.datetime) -> int:
-    """Whole days, to the second; somebody's clock may have been ahead."""
-    return int((math.floor(end.timestamp()) - math.floor(start.timestamp())) / 86400)
+    """Whole days between whole seconds of moments that are known to the millisecond; somebody's clock may have been
+    ahead."""
+    begun, ended = (math.floor(round(moment.timestamp(), 3)) for moment in (start, end))
+    return int((ended - begun) / 86400)
 
 
 @pytest.mark.parametrize("discreet", [False, True])
