@@ -41,7 +41,8 @@ from app.installations import Installation
 from app.key_checks import Identity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.rows import repository as rows_repository
-from app.rows.manifest import BLOCK_ROWS
+from app.rows.blocks import mapped
+from app.rows.manifest import BLOCK_ROWS, Shape
 from app.unlearning import retirement
 from app.unlearning import service as unlearning
 from app.vault.files import sync_folder
@@ -219,15 +220,15 @@ def _write_rows(installation: Installation, pieces: Pieces, *, progress: Progres
 
 def _write(installation: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
     """The root of what was written."""
-    shape = json.loads(next(of_it).content)
-    num_columns = int(shape["num_columns"])
+    shape = Shape(**json.loads(next(of_it).content))
     installation.rows.delete(rows_id)  # what an earlier try left
-    with installation.rows.writing(rows_id, num_columns) as writer:
+    with installation.rows.writing(rows_id, shape.num_columns) as writer:
         for block, piece in enumerate(of_it):
-            num_rows = len(piece.content) // (4 * num_columns + 4)
-            size = 4 * num_rows * num_columns
-            features = np.frombuffer(piece.content[:size], dtype="<f4").reshape(num_rows, num_columns).copy()
-            labels = np.frombuffer(piece.content[size:], dtype="<i4").copy()
+            num_rows = shape.rows_in(block)
+            if len(piece.content) != num_rows * shape.row_bytes:
+                raise BackupDamaged("The archive holds rows that are not of the shape that it states.")
+            found = mapped(piece.content, num_rows, shape.num_columns, shape.has_weights)
+            features, labels = found[0].copy(), found[1].copy()
             here = claimed[claimed // BLOCK_ROWS == block] % BLOCK_ROWS
             features[here], labels[here] = 0, 0
             writer.write(features, labels)

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
@@ -177,7 +177,7 @@ def _held(installation: Installation, wanted: Iterable[str]) -> Iterator[dict[st
 def _rows(installation: Installation, rows_id: str, root: str) -> Iterator[bytes]:
     """The shape, then the blocks. Raises `DatasetDamaged`."""
     shape = installation.rows.shape(rows_id, root)
-    yield json.dumps({"num_slots": shape.num_slots, "num_columns": shape.num_columns}).encode()
+    yield json.dumps(asdict(shape)).encode()
     for block in installation.rows.read(rows_id, root):
         yield block.content()
 

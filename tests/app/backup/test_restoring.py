@@ -1,5 +1,6 @@
 """Restoring: the same as before, but for everybody who asked to be forgotten since."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from app.backup import restoring, tombstones
 from app.backup.restoring import Restored
 from app.backup.service import Backup
 from app.config import Settings
-from app.db.tables import AuditEntry, Dataset, DeletionRequest, Version
+from app.db.tables import AuditEntry, Dataset, DeletionRequest, Model, Version
 from app.errors import BackupRefused, RestoreUnfinished
 from app.installations import Installation
 from app.main import create_app
@@ -81,6 +82,47 @@ def test_whoever_was_forgotten_since_is_forgotten_again(
             refused = client.post("/v1/datasets", data=FORM, files={"file": ("x.npz", people("p3", "p4"))})
             assert refused.json()["code"] == "subject_suppressed"
         assert_all_done_once(again)
+
+
+def test_weights_of_rows_come_back(
+    gateway: TestClient,
+    installation: Installation,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore: Callable[[], Restored],
+    other: Settings,
+) -> None:
+    """Rows with weights are restored with them, but for those of somebody who was forgotten since, and are learned
+    from again with the bound of the weights in the mechanism."""
+    columns = {
+        "person": {"role": "subject"},
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "ill": {"role": "label", "values": ["no", "yes"]},
+        "times": {"role": "weight", "max": 4},
+    }
+    lines = [f"p{n},{n},{'yes' if n > 25 else 'no'},{n % 17 / 4}" for n in range(1, 61)]
+    data = {"name": "people", "schema": json.dumps({"columns": columns})}
+    content = "\n".join(["person,age,ill,times", *lines]).encode()
+    dataset = gateway.post("/v1/datasets", data=data, files={"file": ("people.csv", content)}).json()
+    new_model(dataset["id"])
+    assert work() == 1
+    [slot] = slots_of(installation, dataset["id"], "p33")
+    wanted = rows_of(installation, dataset["id"]).labels
+    assert wanted[slot].all()
+    back_up()
+    forget("p33")
+    assert work() == 1
+
+    restore()
+    wanted[slot] = 0
+    with installations.opened(other) as again:
+        np.testing.assert_array_equal(rows_of(again, dataset["id"]).labels, wanted)
+        assert work_at(again) == 1
+        with again.database.reading() as session:
+            [model] = session.scalars(sa.select(Model))
+            assert (model.live_version, model.mechanism["weight_bound"]) == (2, 4)
 
 
 def test_what_else_happened_since_happens_again(
