@@ -36,6 +36,8 @@ _ARRAYS = {
     "y": "(n,) integers, each the place of its class in classes, or (n,) numbers in the range of the target",
     "subject": f"(n,) strings of at most {LONGEST_NAME} characters",
 }
+_WEIGHTS = ("weight", "weights", "sample_weight")
+_NEEDS_A_SCHEMA = 'is an array of weights, whose bound a schema states: send one, with {"role": "weight", "max": 10}'
 
 
 def read_vectors(file: io.RawIOBase, folder: Path, max_bytes: int, learned: Target | int) -> Iterator[Batch]:
@@ -137,8 +139,10 @@ def _check_members(names: Sequence[str], what: Mapping[str, str]) -> None:
     for name in found:
         if name not in what:
             shown = is_name(name) and len(name) <= LONGEST_SHOWN
-            said = expected(missing or what, found=name)
-            faults.append(FieldError(name if shown else "file", f"is no array of an npz file of rows: {said}"))
+            said = f"is no array of an npz file of rows: {expected(missing or what, found=name)}"
+            if what is _ARRAYS and name in _WEIGHTS:
+                said = _NEEDS_A_SCHEMA
+            faults.append(FieldError(name if shown else "file", said))
     if not faults and sorted(names) != sorted(f"{name}.npy" for name in what):
         faults = [FieldError("file", f"expected each of the arrays {', '.join(what)} once")]
     refuse(InputInvalid, faults)

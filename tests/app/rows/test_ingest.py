@@ -234,6 +234,16 @@ def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
     refused(npz_file(tmp_path, more=np.ones(2)), "npz", InputInvalid, None)
 
 
+@pytest.mark.parametrize("name", ["weight", "sample_weight"])
+def test_weights_beside_vectors_want_a_schema(tmp_path: Path, name: str) -> None:
+    """An npz file without a schema that has weights is refused, never read without them, and told what states their
+    bound."""
+    with pytest.raises(InputInvalid) as weighted:
+        [*read(npz_file(tmp_path, **{name: np.ones(2)}), "npz", None)]
+    [fault] = weighted.value.errors
+    assert (fault.path, '{"role": "weight", "max": 10}' in fault.message) == (name, True)
+
+
 def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
     """A file that unpacks to more than it may is refused by what it declares, and so is one that lies about it."""
     bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
