@@ -8,25 +8,15 @@ that was started without them starts itself once more, as the same process.
 import ctypes
 import gc
 import os
-import resource
 import sys
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from app import telemetry
+from lethe.hardening import OVERWRITING, harden
 
-OVERWRITING = {
-    "PYTHONMALLOC": "malloc_debug",  # glibc leaves a small chunk's last eight bytes, where a float has its number
-    "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",  # what is in a thread's cache is not
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # nor does Arrow's
-}
-"""The environment of a program that overwrites what it frees."""
-_PR_SET_DUMPABLE = 4
-_CAP_IPC_LOCK = 14
 _MLOCK_ONFAULT = 1
-_MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 _SMALL, _KEPT = 1024, 7
 """numpy keeps the memory of arrays of fewer bytes when they are freed, seven of each size, for the next such arrays."""
 _NOT_OVERWRITTEN = "People's data may stay in memory that was freed: this takes Linux with glibc as the allocator."
@@ -45,26 +35,6 @@ def ensure() -> None:
         telemetry.logger().warning("memory.freed_not_overwritten", advice=_NOT_OVERWRITTEN)
     if not harden():
         telemetry.logger().warning("memory.not_locked", advice=_NOT_LOCKED)
-
-
-def bare_environment() -> dict[str, str]:
-    """The environment for a process that runs what others made: the allocator's settings and where programs are, and
-    none of the passwords that may be in the rest."""
-    names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *OVERWRITING)
-    return {name: os.environ[name] for name in names if name in os.environ}
-
-
-def harden() -> bool:
-    """No core dumps; on Linux no debugger of another process, and nothing in swap. Whether that last is so.
-
-    For children too: of all this they inherit only how memory is allocated.
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform != "linux":
-        return False
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_DUMPABLE, 0)
-    return _may_lock_all() and libc.mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
 
 
 class _Room(ctypes.Structure):
@@ -98,17 +68,6 @@ def overwrites_freed_memory() -> bool:
     places = [(id(value), sys.getsizeof(value)) for value in freed]
     freed.clear()
     return not any(needle in ctypes.string_at(place, size) for place, size in places)
-
-
-def _may_lock_all() -> bool:
-    """Without a limit: up to one it would fail later, in the middle of something."""
-    _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if hard == resource.RLIM_INFINITY:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard, hard))
-        return True
-    status = Path("/proc/self/status").read_text()
-    effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:"))
-    return bool(int(effective, 16) >> _CAP_IPC_LOCK & 1)
 
 
 def _missing() -> dict[str, str]:

@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import NoReturn, Self
 
-from app import hardening
+from lethe import hardening
 
 _GONE_WITHIN = 10.0
 """Seconds to wait for a killed child to be gone, and for the server to say so."""

@@ -15,6 +15,7 @@ from app.encoders import service as encoders
 from lethe.contract import networks as contract
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.networks import NetworkOut
+from lethe.encoders.examining import examine
 
 router = APIRouter(route_class=forms.SpooledRoute)
 
@@ -41,16 +42,12 @@ def create_network(
         ),
     ] = None,
 ) -> JSONResponse:
-    settings = call.installation.settings
     once = uploads.with_file(call.installation, once, file=file, parts=(name, licence, provenance, dp_ledger or ""))
     with call.reading() as session:
         if answer := idempotency.replay(session, once):
             return respond(answer)
-    examined = encoders.examine(
-        file.file.read(settings.max_network_bytes + 1),
-        limits=encoders.limits_of(settings),
-        most_bytes=settings.max_network_bytes,
-    )
+    limits = encoders.limits_of(call.installation.settings)
+    examined = examine(file.file.read(limits.file_bytes + 1), limits)
 
     def register(session: Session) -> Answer:
         row = encoders.register(

@@ -14,7 +14,6 @@ from app.catalogue.prediction import label_probabilities, probabilities, scores
 from app.db.tables import Dataset, Model, Version
 from app.encoders import running
 from app.errors import WeightsUnreadable
-from app.rows.batches import NOT_FINITE
 from app.vault import weights
 from lethe.contract import models as contract
 from lethe.contract.models import (
@@ -25,6 +24,7 @@ from lethe.contract.models import (
     ValueOut,
 )
 from lethe.contract.problems import FieldError, InputInvalid, TangentServedElsewhere, WeightsDestroyed
+from lethe.encoders.rows import NOT_FINITE
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import checked_vectors, unit_rows
 from lethe.encoding.targets import y_of_scores

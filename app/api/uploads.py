@@ -22,7 +22,8 @@ from app.rows import batches
 from app.rows.batches import FeaturesOf
 from app.rows.uploads import Suppressed, Upload
 from app.vault.spool import Spool
-from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.encoders.rows import check_fit, numbers_of
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import Target
 
@@ -82,15 +83,15 @@ def network_of(call: Call, network_id: str | None, *, schema: Schema | None) -> 
         return
     with call.reading() as session:
         network = running.opened(session, call.installation.settings, network_id)
-    expected = f"expected {network.input_size} numbers of a row, which the network takes"
-    if schema is not None and (schema.random is not None or schema.num_features != network.input_size):
-        raise SchemaInvalid("The schema does not fit the network.", [FieldError("schema", expected)])
+    if schema is not None:
+        check_fit(schema, network.input_size)
 
     with network.started() as encoder:
 
         def features_of(raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
             if raw.shape[1] != network.input_size:
-                raise InputInvalid("The vectors do not fit the network.", [FieldError("x", expected)])
+                fault = FieldError("x", numbers_of(network.input_size))
+                raise InputInvalid("The vectors do not fit the network.", [fault])
             return encoder.encode(raw)
 
         yield features_of

@@ -1,1 +1,1 @@
-"""Public networks: ONNX files that make features of records, checked when they come and run in a process apart."""
+"""Public networks on record: taken once they were examined (`lethe.encoders`), found, opened to run, and let go of."""

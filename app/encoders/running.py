@@ -7,8 +7,10 @@ from sqlalchemy.orm import Session
 
 from app.config import Settings
 from app.db.tables import Network
-from app.encoders import process, service
-from app.encoders.process import Encoder, Limits
+from app.encoders import service
+from lethe.encoders import process
+from lethe.encoders.limits import Limits
+from lethe.encoders.process import Encoder
 
 
 class Opened:

@@ -6,8 +6,6 @@ each time it is opened.
 """
 
 import hashlib
-from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -16,60 +14,26 @@ from app.config import Settings
 from app.db import actor, now
 from app.db.paging import Page
 from app.db.tables import Network, new_id
-from app.encoders import process, repository
-from app.encoders.process import Limits
+from app.encoders import repository
 from lethe.contract.problems import (
     DatabaseDamaged,
-    FieldError,
     NetworkExists,
     NetworkInUse,
     NetworkInvalid,
     NetworkUnknown,
-    UploadTooLarge,
 )
+from lethe.encoders.examining import Examined
+from lethe.encoders.limits import Limits
 from lethe.proof.errors import PrivacyError
 from lethe.proof.network import PublicNetwork
 
-_ZIP, _PICKLE = b"PK", b"\x80"
-_ONNX = b"\x08"
-"""The first byte of a file: the tag of its version, which is field 1 and comes first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """A file that may be taken, and what it is; not yet known to anybody."""
-
-    content: bytes
-    sha256: str
-    facts: dict[str, Any]
-
 
 def limits_of(settings: Settings) -> Limits:
-    return Limits(memory_bytes=settings.network_memory_bytes, seconds=settings.network_seconds)
-
-
-def examine(content: bytes, *, limits: Limits, most_bytes: int) -> Examined:
-    """Look at a file in a process apart, and run it twice.
-
-    Raises `NetworkInvalid`, `NetworkFailed`, `UploadTooLarge`.
-    """
-    if len(content) > most_bytes:
-        raise UploadTooLarge(
-            f"The network has more than {most_bytes} bytes; send a smaller one, or raise LETHE_MAX_NETWORK_BYTES."
-        )
-    if content.startswith((_ZIP, _PICKLE)):
-        raise NetworkInvalid(
-            "The file is a pickle or a zip (.pt, .pth, .pkl), which may hold code that runs when it is opened; export"
-            " the network to ONNX (torch.onnx.export).",
-            [FieldError("file", "expected an ONNX file")],
-        )
-    if not content.startswith(_ONNX):  # needs no process to be seen
-        raise NetworkInvalid(
-            "The file is no ONNX file; export the network to ONNX again.", [FieldError("file", "expected an ONNX file")]
-        )
-    with process.examined(content, limits) as encoder:
-        facts = encoder.facts
-    return Examined(content=content, sha256=hashlib.sha256(content).hexdigest(), facts=facts)
+    return Limits(
+        memory_bytes=settings.network_memory_bytes,
+        seconds=settings.network_seconds,
+        file_bytes=settings.max_network_bytes,
+    )
 
 
 def register(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.contract.problems import FieldError, InputInvalid, Problem, UploadTooLarge
-from lethe.encoding.faults import Faults
+from lethe.encoders.rows import check_finite
 from lethe.encoding.rows import Features, Labelled, Labels, unit_rows
 from lethe.encoding.spread import Spread
 
@@ -18,7 +18,6 @@ Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 FeaturesOf: TypeAlias = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating[Any]]]
 """A public network: (b, d) numbers of b rows in, (b, k) features of them out, each row's of that row alone."""
 
-NOT_FINITE = "expected features that are finite numbers, once the network has computed them"
 BATCH_ROWS = 8192
 BATCH_VALUES = 2**21  # features, or fields of a csv file; fewer rows make a batch when they are wide
 MAX_BYTES = 4 * 2**30  # that a file unpacks to; and that its rows take, encoded
@@ -66,9 +65,7 @@ def through(batch: Batch, features_of: FeaturesOf) -> Batch:
     """The batch with features that a network makes of its raw ones, each row scaled as any other. Raises `RowInvalid`
     for rows of which it makes a number that is not finite."""
     features = np.asarray(features_of(batch.raw), np.float64)
-    faults = Faults.in_file(batch.lines)
-    faults.mark("", ~np.isfinite(features).all(axis=1), NOT_FINITE)
-    faults.refuse()
+    check_finite(features, batch.lines)
     return replace(batch, features=unit_rows(features), spread=Spread.of(features))
 
 

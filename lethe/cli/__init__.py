@@ -14,6 +14,7 @@ _EXTRAS = {
     "scipy": "verify",
     "pyarrow": "tables",
     "onnx": "onnx",
+    "onnxruntime": "onnx",
     "safetensors": "onnx",
 }
 """The extra of the distribution that each optional module is in."""

@@ -1,6 +1,5 @@
 """`lethe model plan`: accuracy against epsilon against passes, of a file on this machine or of a dataset's models."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +9,18 @@ from rich.table import Column, Table
 from lethe.cli.derived import GROUPS
 from lethe.cli.gateway import Key, Url, connect
 from lethe.cli.output import console, show
+from lethe.cli.tables import (
+    LIMITS,
+    NetworkBytes,
+    NetworkFile,
+    NetworkMemory,
+    NetworkSeconds,
+    NetworkSha256,
+    tried_out,
+)
 from lethe.contract.plans import PlanOut
-from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.encoders.limits import Limits
 
 _WIDTH = 12
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -33,6 +42,11 @@ def model_plan(
         list[float] | None, typer.Option(help="Regularisation to try; with FILE it may be given again")
     ] = None,
     second_moment: Annotated[float | None, typer.Option(help="With FILE: the bound that models state, up to 1")] = None,
+    network: NetworkFile = None,
+    network_sha256: NetworkSha256 = None,
+    network_seconds: NetworkSeconds = LIMITS.seconds,
+    network_memory_bytes: NetworkMemory = LIMITS.memory_bytes,
+    max_network_bytes: NetworkBytes = LIMITS.file_bytes,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
     url: Url = None,
     key: Key = None,
@@ -44,36 +58,33 @@ def model_plan(
     evaluation data, and its rows are not read. Noise and passes follow from public numbers alone.
     """
     if file is not None and schema is not None and dataset is None:
-        tried = _tried(file, schema, epsilon, l2, second_moment)
+        from lethe.theorems import costs
+
+        found = tried_out(
+            file,
+            schema,
+            epsilons=epsilon or costs.EPSILONS,
+            l2=l2,
+            second_moment=second_moment,
+            network=network,
+            network_sha256=network_sha256,
+            limits=Limits(seconds=network_seconds, memory_bytes=network_memory_bytes, file_bytes=max_network_bytes),
+        ).to_json()
+        tried = {name: found[name] for name in ("metric", "plans")}
         show(tried) if as_json else _print_tried(tried["plans"], tried["metric"].replace("_", " "))
     elif dataset is not None and file is None and schema is None:
-        if epsilon or second_moment or len(l2 or []) > 1:
+        if epsilon or second_moment or network or len(l2 or []) > 1:
             raise InputInvalid(
-                "Targets are tried with FILE alone, and one l2 with a dataset.",
+                "Targets and networks are tried with FILE alone, and one l2 with a dataset.",
                 [FieldError("epsilon", "expected FILE")],
             )
         with connect(url, key) as client:
-            found = client.accounting.plan(dataset, l2=l2[0] if l2 else None)
-        show(found) if as_json else _print_plan(found)
+            plan = client.accounting.plan(dataset, l2=l2[0] if l2 else None)
+        show(plan) if as_json else _print_plan(plan)
     else:
         raise InputInvalid(
             "Name a FILE and its --schema, or a --dataset.", [FieldError("file", "expected one of them")]
         )
-
-
-def _tried(
-    file: Path, schema: Path, epsilon: list[float] | None, l2: list[float] | None, second_moment: float | None
-) -> dict[str, Any]:
-    from lethe.tables import preview
-    from lethe.theorems import costs
-
-    try:
-        document = json.loads(schema.read_text())
-    except ValueError:
-        raise SchemaInvalid(f"{schema} is not JSON.") from None
-    with console.status("Fitting models"):
-        found = preview(file, schema=document, epsilons=epsilon or costs.EPSILONS, l2=l2, second_moment=second_moment)
-    return {name: found.to_json()[name] for name in ("metric", "plans")}
 
 
 def _print_tried(plans: list[dict[str, Any]], metric: str) -> None:

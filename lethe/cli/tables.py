@@ -9,14 +9,24 @@ import typer
 from rich.table import Table
 
 from lethe.cli.derived import GROUPS
-from lethe.cli.output import console, show
+from lethe.cli.output import bar, console, show
 from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
+from lethe.encoders.limits import Limits
 
 if TYPE_CHECKING:
     from lethe.tables import Preview
 
 _MOST_SHOWN = 12
 """Features of the row that is shown."""
+LIMITS = Limits()
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option(help="The ONNX file of a public network whose features of these numbers are the rows"),
+]
+NetworkSha256 = Annotated[str | None, typer.Option(help="The SHA-256 that this file must have")]
+NetworkSeconds = Annotated[float, typer.Option(envvar="LETHE_NETWORK_SECONDS", hidden=True)]
+NetworkMemory = Annotated[int, typer.Option(envvar="LETHE_NETWORK_MEMORY_BYTES", hidden=True)]
+NetworkBytes = Annotated[int, typer.Option(envvar="LETHE_MAX_NETWORK_BYTES", hidden=True)]
 Here = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Rows: .csv, .parquet or .npz")]
 
 
@@ -28,32 +38,46 @@ def dataset_preview(
     epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try; may be given again")] = None,
     l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; may be given again")] = None,
     second_moment: Annotated[float | None, typer.Option(help="The bound that models state, up to 1")] = None,
+    network: NetworkFile = None,
+    network_sha256: NetworkSha256 = None,
+    network_seconds: NetworkSeconds = LIMITS.seconds,
+    network_memory_bytes: NetworkMemory = LIMITS.memory_bytes,
+    max_network_bytes: NetworkBytes = LIMITS.file_bytes,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON")] = False,
 ) -> None:
     """Try a table out on this machine: how its rows look once encoded, and what accuracy and forgetting would cost.
 
     Nothing is sent. What is printed is about the people in the table: do not publish it.
     """
-    from lethe.tables import preview
     from lethe.tables.preview import EPSILONS
+
+    found = tried_out(
+        file,
+        schema,
+        objective=objective,
+        epsilons=epsilon or EPSILONS,
+        l2=l2,
+        second_moment=second_moment,
+        network=network,
+        network_sha256=network_sha256,
+        limits=Limits(seconds=network_seconds, memory_bytes=network_memory_bytes, file_bytes=max_network_bytes),
+    )
+    if as_json:
+        show(found.to_json())
+    else:
+        _print(found)
+
+
+def tried_out(file: Path, schema: Path, **asked: Any) -> "Preview":
+    """The preview of a file by a schema, with a progress bar."""
+    from lethe.tables import preview
 
     try:
         document = json.loads(schema.read_text())
     except ValueError:
         raise SchemaInvalid(f"{schema} is not JSON.") from None
-    with console.status("Fitting models"):
-        found = preview(
-            file,
-            schema=document,
-            objective=objective,
-            epsilons=epsilon or EPSILONS,
-            l2=l2,
-            second_moment=second_moment,
-        )
-    if as_json:
-        show(found.to_json())
-    else:
-        _print(found)
+    with bar() as progress:
+        return preview(file, schema=document, progress=progress, **asked)
 
 
 @GROUPS["datasets"].app.command("infer")
@@ -141,6 +165,9 @@ def _print(found: "Preview") -> None:
         f"{found.num_rows} rows, {found.num_features} features; of {found.held_out} rows held out: to say the same of "
         f"all has the {metric} {found.majority:.1%}"
     )
+    if found.network is not None:
+        walls = "" if found.network.shut_in else "; on this system its process was held to its memory alone"
+        console.print(f"features of the network of SHA-256 {found.network.sha256}{walls}")
     columns = Table("column", "kind", "features", "unknown", "clipped")
     for one in found.columns:
         columns.add_row(one.name, one.kind, str(one.num_features), f"{one.unknown:.1%}", f"{one.clipped:.1%}")

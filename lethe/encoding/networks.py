@@ -1,4 +1,4 @@
-"""The public network of a model on features, run by onnxruntime as the gateway runs it (`app.encoders.child`).
+"""The public network of a model on features, run by onnxruntime as the gateway runs it (`lethe.encoders.child`).
 
 Rows go through it in batches of one size, padded with zeros, on one thread of the CPU: the features of a row are those
 that it has in the gateway, whatever else is in its batch.

@@ -5,7 +5,7 @@ where learning ends. It is measured on the other part. Every number is about the
 a document that others see.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,25 @@ import numpy as np
 
 from lethe.contract.problems import DatasetUnusable, FieldError, PreconditionFailed, SchemaInvalid
 from lethe.contract.spelling import expected
+from lethe.encoders.limits import Limits
 from lethe.encoding.faults import refuse
-from lethe.encoding.rows import Schema
+from lethe.encoding.rows import Schema, unit_rows
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.encoding.weights import as_factors, labels_in, weights_in
 from lethe.frames import Frame
 from lethe.proof.losses import Objective
+from lethe.tables import networks
 from lethe.tables.fitting import Floats, Learned, Plan, Problem
+from lethe.tables.networks import NetworkSeen
 from lethe.tables.reading import columns_of
 from lethe.tables.rivals import scikit_learn
 from lethe.theorems import costs
+from lethe.waiting import Progress
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 HELD_OUT = 0.25
+_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +53,8 @@ class Preview:
     hundred. `row`: one of middle length, encoded, as column, place in the column and number, of what is not 0; the bias
     last. `second_moment`: the largest eigenvalue of the second moment of any batch, of batches drawn at random.
     `majority`: the accuracy of saying the same of every row. `scikit_learn`: that of its tuned `scikit_learn_model` on
-    the same features; None where it is not installed."""
+    the same features; None where it is not installed. `network`: the one whose features the rows are, if there is one:
+    then lengths, row and warnings are about these."""
 
     num_rows: int
     num_features: int
@@ -64,6 +70,7 @@ class Preview:
     scikit_learn_model: str | None
     scikit_learn: float | None
     plans: tuple[Plan, ...]
+    network: NetworkSeen | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,17 +86,25 @@ def preview(
     delta: float | None = None,
     second_moment: float | None = None,
     seed: int = 0,
+    network: str | Path | None = None,
+    network_sha256: str | None = None,
+    limits: Limits = _LIMITS,
+    progress: Progress = lambda status, done, total: None,
 ) -> Preview:
-    """Encode a table by the schema, and fit and measure models of it, all in this process.
+    """Encode a table by the schema, and fit and measure models of it, all on this machine.
 
     `objective`: the default for what the schema learns, or another that learns it; `l2`: the default for so many rows,
     a quarter of it and four times it, unless others are asked for; `delta`: 1 / n^1.1 as by default; `second_moment`:
-    the bound that the models state. `seed`: of the split and the noise.
+    the bound that the models state. `seed`: of the split and the noise. `network`: the ONNX file of the public network
+    whose features of these numbers are the rows, run within `limits` in a process apart as the gateway runs it (extra
+    `onnx`); `network_sha256`: that it must have. `progress`: told how many rows are encoded, and models fitted.
 
-    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable` and `PreconditionFailed` as the gateway would.
+    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `NetworkInvalid`, `NetworkFailed` and `PreconditionFailed`
+    as the gateway would; `InputInvalid` for a file that is not there.
     """
     parsed = parse_schema(schema)
     chosen = _objective(parsed, objective)
+    opened = None if network is None else networks.opened(network, parsed, sha256=network_sha256, limits=limits)
     columns = columns_of(table)
     missing = [name for name in parsed.used if name not in columns]
     refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
@@ -98,38 +113,41 @@ def preview(
         raise DatasetUnusable("There are no rows.")
     found = parsed.encode_labelled(columns, range(1, num_rows + 1))
     parsed.check_known(found.num_unknown, num_rows)
+    raw = opened.features(found.raw, progress) if opened else found.raw
+    rows = (unit_rows(raw) if opened else found.features).astype(np.float64)
+    places = {"network": slice(0, raw.shape[1])} if opened else parsed.places
     random = np.random.default_rng(seed)
     order = random.permutation(num_rows)
     cut = max(1, round(num_rows * HELD_OUT))
     test, train = order[:cut], order[cut:]
-    raw = found.raw
     lengths = np.hypot(np.linalg.norm(raw, axis=1), 1.0)
     low, middle, high = np.quantile(lengths, [0.05, 0.5, 0.95]).tolist()
     learned = Learned.of(chosen, labels_in(found.labels), 1 if parsed.target else len(parsed.classes))
-    rows = found.features.astype(np.float64)
     weights = weights_in(found.labels)
     factors = None if weights is None else as_factors(weights).astype(np.float64)
     problem = Problem(rows, learned, train, test, factors)
     rival = scikit_learn(raw, learned, train, test, factors)
+    settings = [(epsilon, one) for epsilon in epsilons for one in l2 or costs.around(len(train), epsilon, chosen)]
+    plans: list[Plan] = []
+    for epsilon, one in settings:
+        progress("fitting", len(plans), len(settings))
+        plans.append(problem.plan(epsilon, one, delta or float(len(train) ** -1.1), second_moment, random))
     return Preview(
         num_rows=num_rows,
-        num_features=parsed.num_features,
+        num_features=raw.shape[1],
         held_out=len(test),
         objective=chosen,
         metric=learned.metric,
         columns=tuple(_seen(parsed, columns, found.num_unknown.tolist(), num_rows)),
         lengths=(low, middle, high),
-        row=_named(parsed, rows[np.argsort(lengths)[num_rows // 2]]),
+        row=_named(places, rows[np.argsort(lengths)[num_rows // 2]]),
         second_moment=problem.second_moment(),
-        warnings=tuple(Spread.of(raw).warnings(parsed.places)),
+        warnings=tuple(Spread.of(raw).warnings(places)),
         majority=learned.at(test).majority(),
         scikit_learn_model=rival[0] if rival else None,
         scikit_learn=rival[1] if rival else None,
-        plans=tuple(
-            problem.plan(epsilon, one, delta or float(len(train) ** -1.1), second_moment, random)
-            for epsilon in epsilons
-            for one in l2 or costs.around(len(train), epsilon, chosen)
-        ),
+        plans=tuple(plans),
+        network=opened.seen if opened else None,
     )
 
 
@@ -153,10 +171,10 @@ def _objective(schema: Schema, asked: str | None) -> Objective:
     return Objective(asked)
 
 
-def _named(schema: Schema, row: Floats) -> tuple[tuple[str, int, float], ...]:
+def _named(features: Mapping[str, slice], row: Floats) -> tuple[tuple[str, int, float], ...]:
     named = [
         (name, at, number)
-        for name, places in schema.places.items()
+        for name, places in features.items()
         for at, number in enumerate(row[places].tolist())
         if number
     ]

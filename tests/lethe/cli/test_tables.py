@@ -1,10 +1,14 @@
 """Commands about tables on this machine, of which nothing is sent anywhere."""
 
+import hashlib
+import json
 from pathlib import Path
 
 from sklearn.datasets import load_wine
 
+from tests.app.encoders import nets
 from tests.command_line import Lethe, refused
+from tests.lethe.tables.encoded import SCHEMA, table
 
 
 def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path) -> None:
@@ -60,3 +64,21 @@ def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) ->
     (tmp_path / "schema.json").write_text("{")
     tried = ("dataset", "preview", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "schema.json"))
     refused(lethe(*tried), "schema_invalid")
+
+
+def test_a_file_is_tried_out_on_the_command_line(lethe: Lethe, tmp_path: Path) -> None:
+    """`lethe dataset preview` and `lethe model plan` take a network's file, within the limits that a gateway's
+    environment would set; an id is no file."""
+    network = tmp_path / "net.onnx"
+    network.write_bytes(nets.linear())
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    asked = (tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--epsilon", "4", "--l2", "0.01")
+    shown = lethe("dataset", "preview", *asked, "--network", network)
+    assert (shown.code, shown.err) == (0, "")
+    assert f"features of the network of SHA-256 {hashlib.sha256(nets.linear()).hexdigest()}\n" in shown.out
+    [plan] = lethe("model", "plan", *asked, "--network", network, "--json").json["plans"]
+    assert plan["accuracy_without_noise"] > 0.85
+    refused(lethe("dataset", "preview", *asked, "--network", "net_5c1e"), "input_invalid")
+    refused(lethe("model", "plan", *asked, "--network", network, "--network-sha256", "0"), "network_invalid")
+    refused(lethe("model", "plan", "--dataset", "ds_1", "--network", network), "input_invalid")

@@ -15,9 +15,9 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from app import hardening
-from app.encoders import graph, sandbox
-from app.encoders.graph import Graph, Refused
+from lethe import hardening
+from lethe.encoders import graph, sandbox
+from lethe.encoders.graph import Graph, Refused
 
 BATCH_ROWS = 32
 """Rows of a batch, where the runtime computes each of them bit by bit as if it were alone; else 1."""

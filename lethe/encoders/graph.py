@@ -1,6 +1,6 @@
 """The graph of an ONNX file: refused unless it is a function of one row that can be named, and nothing else.
 
-A file is hostile until read, and it is read only in the process apart (`app.encoders.child`). The operators that are
+A file is hostile until read, and it is read only in the process apart (`lethe.encoders.child`). The operators that are
 taken compute the same from the same numbers: none draws at random, branches, loops, or comes from another domain.
 """
 

@@ -1,32 +1,24 @@
-"""A network at work: a process that was started for it (`app.encoders.child`), asked for features batch by batch."""
+"""A network at work: a process that was started for it (`lethe.encoders.child`), asked for features batch by batch."""
 
 import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app import hardening
+from lethe import hardening
 from lethe.contract.problems import FieldError, NetworkFailed, NetworkInvalid
+from lethe.encoders.limits import Limits
 
 _STARTS_WITHIN = 60.0  # seconds, before the time of the network begins
 _BATCH_ROWS = 32
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The most memory (bytes) that the process of a network may take, and seconds for each batch."""
-
-    memory_bytes: int
-    seconds: float
 
 
 class Encoder:
@@ -38,8 +30,11 @@ class Encoder:
         self._limits = limits
         self._input_size = input_size
 
-    def encode(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-        """The features (n, k) of rows (n, input_size), as the network computes them: they may be NaN.
+    def encode(
+        self, rows: NDArray[np.floating[Any]], *, told: Callable[[int], object] = lambda num_rows: None
+    ) -> NDArray[np.float32]:
+        """The features (n, k) of rows (n, input_size), as the network computes them: they may be NaN. `told`: after
+        each batch, how many of them there are.
 
         Raises `NetworkFailed` where it takes too long or too much memory, and ends.
         """
@@ -51,6 +46,7 @@ class Encoder:
             _send(self._connection, batch.tobytes())
             _answer(self._connection, self._limits.seconds, self._limits)
             found.append(np.frombuffer(_received(self._connection, self._limits), np.float32).reshape(len(batch), -1))
+            told(start + len(batch))
         return np.concatenate(found) if found else np.empty((0, 0), np.float32)
 
 
@@ -73,10 +69,10 @@ def started(content: bytes, *, input_size: int, batch_size: int, limits: Limits)
 @contextmanager
 def _process(limits: Limits) -> Iterator[Connection]:
     mine, theirs = socket.socketpair()
-    program = f"from app.encoders import child; child.main({theirs.fileno()}, {limits.memory_bytes})"
+    program = f"from lethe.encoders import child; child.main({theirs.fileno()}, {limits.memory_bytes})"
     with theirs:
         process = subprocess.Popen(  # noqa: S603  our own interpreter
-            [sys.executable, "-c", program],
+            [sys.executable, "-P", "-c", program],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
