@@ -32,7 +32,7 @@ from lethe.contract.sets import Scope
 
 _KINDS = ("weights", "blocks")
 """The kinds of sealed content: versions, and the rows of datasets."""
-_FOLDERS = ("blocks", "cache", "datasets", "keys", "tmp", "vault", "weights", "workers")
+_FOLDERS = ("blocks", "cache", "datasets", "encoding", "keys", "tmp", "vault", "weights", "workers")
 """The folders of a data folder; in a folder of rows and weights, some of them."""
 _PATIENCE_SECONDS = 30.0
 """Longest time that setting up waits for a database server that may be starting too."""

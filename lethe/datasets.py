@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from lethe.arguments import Upload
-from lethe.contract import additions, datasets
+from lethe.contract import additions, datasets, encodings
 from lethe.contract.fields import Positive
 from lethe.methods import H, Resource, call, pages, upload, upload_one
 
@@ -72,3 +72,4 @@ class Datasets(Resource[H]):
     add = upload_one(additions.ADD, MoreRows)
     addition = call(additions.ADDITION)
     additions = pages(additions.ADDITIONS)
+    encodings = call(encodings.LIST)

@@ -51,7 +51,7 @@ def add_records(
     if answer:
         return respond(answer)
     schema = schemas.stored(dataset.schema) if dataset.schema else None
-    with uploads.network_of(call, dataset.network_id, schema=schema) as features_of:
+    with uploads.network_of(call, dataset.network_id, schema=schema, file=file, name=dataset_id) as features_of:
         staged = additions.stage(
             call.installation.rows,
             dataset,

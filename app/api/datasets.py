@@ -101,7 +101,7 @@ def create_dataset(
         began = now(session)
     if answer:
         return respond(answer)
-    with uploads.network_of(call, network_id, schema=parsed) as features_of:
+    with uploads.network_of(call, network_id, schema=parsed, file=file, name=name) as features_of:
         encoded = datasets.encode(
             call.installation.rows,
             uploads.upload(

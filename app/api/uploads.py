@@ -16,7 +16,7 @@ from app.access.idempotency import Once
 from app.api.calls import Call
 from app.api.forms import folder
 from app.deletion import suppression
-from app.encoders import running
+from app.encoders import running, under_way
 from app.installations import Installation
 from app.rows import batches
 from app.rows.batches import FeaturesOf
@@ -72,8 +72,11 @@ def upload(
 
 
 @contextmanager
-def network_of(call: Call, network_id: str | None, *, schema: Schema | None) -> Iterator[FeaturesOf | None]:
-    """The network of a dataset at work until the block ends, if it has one.
+def network_of(
+    call: Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
+) -> Iterator[FeaturesOf | None]:
+    """The network of a dataset at work on this file until the block ends, if it has one; it is shown how far that is.
+    `name`: of the upload.
 
     Raises `NetworkUnknown`, `SchemaInvalid` where the schema makes other numbers than the network takes; what it is
     given raises `InputInvalid` where the vectors of a file are of another length, and `NetworkFailed`.
@@ -86,13 +89,20 @@ def network_of(call: Call, network_id: str | None, *, schema: Schema | None) -> 
     if schema is not None:
         check_fit(schema, network.input_size)
 
-    with network.started() as encoder:
+    settings, num_encoded = call.installation.settings, 0
+    shown = under_way.metered(
+        settings, tenant_id=call.caller.tenant_id, name=name, network_id=network_id, num_bytes=file.size or 0
+    )
+    with shown as meter, network.started() as encoder:
 
-        def features_of(raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
+        def features_of(raw: NDArray[np.float64], num_in_file: int | None) -> NDArray[np.floating[Any]]:
+            nonlocal num_encoded
             if raw.shape[1] != network.input_size:
                 fault = FieldError("x", numbers_of(network.input_size))
                 raise InputInvalid("The vectors do not fit the network.", [fault])
-            return encoder.encode(raw)
+            before = num_encoded
+            num_encoded += len(raw)
+            return encoder.encode(raw, told=lambda done: meter.advance(before + done, num_in_file))
 
         yield features_of
 

@@ -15,8 +15,9 @@ from lethe.encoding.spread import Spread
 
 Kind: TypeAlias = Literal["csv", "parquet", "npz"]
 
-FeaturesOf: TypeAlias = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.floating[Any]]]
-"""A public network: (b, d) numbers of b rows in, (b, k) features of them out, each row's of that row alone."""
+FeaturesOf: TypeAlias = Callable[[npt.NDArray[np.float64], int | None], npt.NDArray[np.floating[Any]]]
+"""A public network: (b, d) numbers of b rows in, (b, k) features of them out, each row's of that row alone. It is told
+how many rows the file has, where that is known."""
 
 BATCH_ROWS = 8192
 BATCH_VALUES = 2**21  # features, or fields of a csv file; fewer rows make a batch when they are wide
@@ -28,8 +29,8 @@ LONGEST_SHOWN = 60  # characters of a column's name
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Encoded rows, their labels and whose they are. `num_unknown`: in how many of them each feature column of the
-    schema is missing or unknown; `spread`: of their features before each was scaled, which are `raw`; `lines`: where
-    they stand in the file."""
+    schema is missing or unknown; `num_in_file`: rows of the whole file, where that is known; `spread`: of their
+    features before each was scaled, which are `raw`; `lines`: where they stand in the file."""
 
     features: Features  # (b, d + 1)
     labels: Labels  # (b,), or (b, 2) with weights
@@ -38,6 +39,7 @@ class Batch:
     raw: npt.NDArray[np.float64]  # (b, d)
     lines: Sequence[int]
     num_unknown: npt.NDArray[np.int64] | None = None
+    num_in_file: int | None = None
 
 
 def encoded_bytes(num_rows: int, num_features: int) -> int:
@@ -49,7 +51,7 @@ def batch_rows(num_values: int) -> int:
     return max(1, min(BATCH_ROWS, BATCH_VALUES // num_values))
 
 
-def of_schema(rows: Labelled, lines: Sequence[int]) -> Batch:
+def of_schema(rows: Labelled, lines: Sequence[int], *, num_in_file: int | None) -> Batch:
     return Batch(
         features=rows.features,
         labels=rows.labels,
@@ -58,13 +60,14 @@ def of_schema(rows: Labelled, lines: Sequence[int]) -> Batch:
         raw=rows.raw,
         lines=lines,
         num_unknown=rows.num_unknown,
+        num_in_file=num_in_file,
     )
 
 
 def through(batch: Batch, features_of: FeaturesOf) -> Batch:
     """The batch with features that a network makes of its raw ones, each row scaled as any other. Raises `RowInvalid`
     for rows of which it makes a number that is not finite."""
-    features = np.asarray(features_of(batch.raw), np.float64)
+    features = np.asarray(features_of(batch.raw, batch.num_in_file), np.float64)
     check_finite(features, batch.lines)
     return replace(batch, features=unit_rows(features), spread=Spread.of(features))
 

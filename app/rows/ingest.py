@@ -73,10 +73,12 @@ def read(
     target: Target | None = None,
     folder: Path,
     max_bytes: int = MAX_BYTES,
+    counted: bool = False,
 ) -> Iterator[Batch]:
     """Batches of at most 8192 rows; the file is closed after the last. Only what was read without an error to the very
     end may be kept. `classes`: what the labels of an npz file without a schema stand for, 0 for the first; `target`: of
-    one whose y are numbers; `folder`: where an array that is stored column by column is spooled.
+    one whose y are numbers; `folder`: where an array that is stored column by column is spooled; `counted`: read a csv
+    file twice, to know how many rows it has before the first batch.
 
     Raises `UploadTooLarge` when the file unpacks to more than `max_bytes`, or its encoded rows would take more.
     """
@@ -86,7 +88,7 @@ def read(
         return _bounded(npz.read_vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
     match kind:
         case "csv":
-            return _bounded(_read_csv(file, schema), max_bytes)
+            return _bounded(_read_csv(file, schema, counted=counted), max_bytes)
         case "parquet":
             return _bounded(_read_parquet(file, schema, max_bytes), max_bytes)
         case "npz":
@@ -143,7 +145,19 @@ def _undeclared(name: str, missing: Sequence[str]) -> str:
 # --- csv -------------------------------------------------------------------------------------------------------------
 
 
-def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
+def _count_csv(file: io.RawIOBase) -> int:
+    """The records of a csv file, which is at its beginning again. Raises `RowInvalid`."""
+    pieces = io.BufferedReader(file, _PIECE)
+    stream = io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    num_records = sum(1 for _ in _records(_Lines(stream)))
+    stream.detach()
+    pieces.detach()
+    file.seek(0)
+    return num_records
+
+
+def _read_csv(file: io.RawIOBase, schema: Schema, *, counted: bool) -> Iterator[Batch]:
+    num_rows = _count_csv(file) - 1 if counted else None
     pieces = io.BufferedReader(file, _PIECE)
     with io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         lines_read = _Lines(stream)
@@ -157,7 +171,7 @@ def _read_csv(file: io.RawIOBase, schema: Schema) -> Iterator[Batch]:
             faults.mark("", [len(fields) != len(header) for _, fields in rows], f"expected {len(header)} fields")
             faults.refuse()
             columns = dict(zip(header, zip(*(fields for _, fields in rows), strict=True), strict=True))
-            yield of_schema(schema.encode_labelled(columns, lines), lines)
+            yield of_schema(schema.encode_labelled(columns, lines), lines, num_in_file=num_rows)
 
 
 def _some(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
@@ -227,7 +241,8 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
                 batch.validate(full=True)
                 columns = {name: batch.column(name) for name in schema.used}
             lines = range(line, line + batch.num_rows)
-            yield of_schema(schema.encode_labelled(columns, lines), lines)
+            encoded = schema.encode_labelled(columns, lines)
+            yield of_schema(encoded, lines, num_in_file=metadata.num_rows)
             line += batch.num_rows
 
 

@@ -4,6 +4,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def read_vectors(file: io.RawIOBase, folder: Path, max_bytes: int, learned: Targ
         check_size(encoded_bytes(num_rows, num_features), max_bytes)
         for first_line, (features, labels, names) in _pieces(archive, (x, y, subject), folder, num_features):
             subjects: list[str | None] = [str(name) for name in names]
-            yield _encoded(features, labels, subjects, first_line=first_line, learned=learned)
+            batch = _encoded(features, labels, subjects, first_line=first_line, learned=learned)
+            yield replace(batch, num_in_file=num_rows)
 
 
 def read_table(file: io.RawIOBase, schema: Schema, folder: Path, max_bytes: int) -> Iterator[Batch]:
@@ -69,7 +71,7 @@ def read_table(file: io.RawIOBase, schema: Schema, folder: Path, max_bytes: int)
         for first_line, values in _pieces(archive, used, folder, len(used) + schema.num_held):
             columns = dict(zip(schema.used, values, strict=True))
             lines = range(first_line, first_line + len(values[0]))
-            yield of_schema(schema.encode_labelled(columns, lines), lines)
+            yield of_schema(schema.encode_labelled(columns, lines), lines, num_in_file=num_rows[0])
 
 
 def _of_array(vector: Vector | None) -> str:

@@ -153,6 +153,7 @@ def _read(upload: Upload) -> Iterator[Batch]:
         target=upload.target,
         folder=upload.folder,
         max_bytes=upload.max_bytes,
+        counted=upload.features_of is not None,
     )
     if upload.features_of is None:
         return read

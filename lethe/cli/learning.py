@@ -1,6 +1,9 @@
 """Commands about datasets, models and runs that are more than a call and its answer."""
 
 import dataclasses
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +13,19 @@ from lethe.cli.derived import GROUPS, Asked, derive, made
 from lethe.cli.gateway import Key, Url, connect
 from lethe.cli.options import Shape
 from lethe.cli.output import bar, console, in_words, show
+from lethe.client import Client
 from lethe.contract import additions, datasets, networks
 from lethe.contract.models import ModelOut
+from lethe.contract.problems import Problem
 from lethe.contract.sets import RunStatus
 from lethe.deletion_requests import DeletionRequests
 from lethe.methods import makes
 from lethe.models import SERVED, Models
 from lethe.reading import to_json
+from lethe.waiting import Progress
 
 Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
+_POLL_SECONDS = 1.0  # seconds, while an upload is encoded
 Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
 Repeatable = Annotated[
     str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
@@ -51,7 +58,7 @@ def dataset_create(
     key: Key = None,
 ) -> None:
     """Upload rows."""
-    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+    with connect(url, key) as client, _uploading(client, file, encoded=network is not None):
         created = client.datasets.upload(
             file,
             name=name,
@@ -65,6 +72,39 @@ def dataset_create(
             idempotency_key=idempotency_key,
         )
     show(created)
+
+
+@contextmanager
+def _uploading(client: Client, file: Path, *, encoded: bool) -> Iterator[None]:
+    """Show that a file is on its way, and where its rows go through a network, how many have."""
+    if not encoded:
+        with console.status(f"Uploading {file.name}"):
+            yield
+        return
+    ended = threading.Event()
+    with bar() as progress:
+        progress("uploading", 0, None)
+        watcher = threading.Thread(target=_watch, args=(client, file.stat().st_size, progress, ended))
+        watcher.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watcher.join()
+
+
+def _watch(client: Client, num_bytes: int, progress: Progress, ended: threading.Event) -> None:
+    """Tell how far the latest upload of so many bytes is, until it has ended, or the gateway does not say."""
+    with suppress(Problem):
+        while not ended.wait(_POLL_SECONDS):
+            for one in [one for one in client.datasets.encodings().items if one.num_bytes == num_bytes][:1]:
+                progress("encoding", one.num_encoded, one.num_rows)
+
+
+def _has_network(client: Client, dataset_id: str) -> bool:
+    with suppress(Problem):  # a key may add rows and see none
+        return client.datasets.get(dataset_id).network_id is not None
+    return False
 
 
 @GROUPS["networks"].app.command("create")
@@ -125,7 +165,7 @@ def dataset_add(
     key: Key = None,
 ) -> None:
     """Add rows for slots of forgotten people; the models of the dataset learn again."""
-    with connect(url, key) as client, console.status(f"Uploading {file.name}"):
+    with connect(url, key) as client, _uploading(client, file, encoded=_has_network(client, dataset_id)):
         added = client.datasets.add(
             dataset_id, file, suppressed="skip" if skip_suppressed else "refuse", idempotency_key=idempotency_key
         )

@@ -142,7 +142,7 @@ def preview(
         lengths=(low, middle, high),
         row=_named(places, rows[np.argsort(lengths)[num_rows // 2]]),
         second_moment=problem.second_moment(),
-        warnings=tuple(Spread.of(raw).warnings(places)),
+        warnings=tuple(Spread.of(raw).warnings(_each(raw) if opened else places)),
         majority=learned.at(test).majority(),
         scikit_learn_model=rival[0] if rival else None,
         scikit_learn=rival[1] if rival else None,
@@ -169,6 +169,11 @@ def _objective(schema: Schema, asked: str | None) -> Objective:
             [FieldError("objective", expected(allowed, found=asked))],
         )
     return Objective(asked)
+
+
+def _each(features: Floats) -> dict[str, slice]:
+    """Each feature of a network by its place, as the gateway names it."""
+    return {f"feature[{place}]": slice(place, place + 1) for place in range(features.shape[1])}
 
 
 def _named(features: Mapping[str, slice], row: Floats) -> tuple[tuple[str, int, float], ...]:

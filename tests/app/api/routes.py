@@ -6,6 +6,7 @@ NEEDS = {
     "GET /metrics": Scope.METRICS_READ,
     "GET /v1/datasets": Scope.MODELS_READ,
     "POST /v1/datasets": Scope.MODELS_WRITE,
+    "GET /v1/datasets:encodings": Scope.MODELS_READ,
     "GET /v1/datasets/{dataset_id}": Scope.MODELS_READ,
     "POST /v1/datasets/{dataset_id}/recheck": Scope.ADMIN,
     "GET /v1/datasets/{dataset_id}/subjects/{subject_id}": Scope.ADMIN,
