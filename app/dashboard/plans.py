@@ -49,6 +49,7 @@ def show_plan(context: TheContext, model_id: str) -> Response:
         dataset_id=model.dataset_id,
         objective=model.objective,
         loss_width=model.mechanism.loss_width,
+        metric=model.quality.metric if model.quality else None,
         l2=None,
     )
     return context.page("models/plan.html", model=model, drawing=drawn(plan, model))
@@ -63,6 +64,7 @@ def of_new(context: RequestContext, asked: ModelIn) -> Drawing | None:
         dataset_id=asked.dataset_id,
         objective=asked.objective,
         loss_width=asked.loss_width,
+        metric=asked.quality.metric if asked.quality else None,
         l2=asked.l2,
     )
     return drawn(plan)

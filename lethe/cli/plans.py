@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.table import Column, Table
 
 from lethe.cli.derived import GROUPS
@@ -11,15 +12,19 @@ from lethe.cli.gateway import Key, Url, connect
 from lethe.cli.output import console, show
 from lethe.cli.tables import (
     LIMITS,
+    MetricOption,
     NetworkBytes,
     NetworkFile,
     NetworkMemory,
     NetworkSeconds,
     NetworkSha256,
+    shown_as,
     tried_out,
 )
+from lethe.contract.models import Objective
 from lethe.contract.plans import PlanOut
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import Metric
 from lethe.encoders.limits import Limits
 
 _WIDTH = 12
@@ -37,6 +42,8 @@ def model_plan(
         Path | None, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON) of FILE")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="In place of FILE: the id of a dataset of the gateway")] = None,
+    objective: Annotated[Objective | None, typer.Option(help="Default: that of a model of such a dataset")] = None,
+    metric: MetricOption = None,
     epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try with FILE; may be given again")] = None,
     l2: Annotated[
         list[float] | None, typer.Option(help="Regularisation to try; with FILE it may be given again")
@@ -63,6 +70,8 @@ def model_plan(
         found = tried_out(
             file,
             schema,
+            objective=objective,
+            metric=metric,
             epsilons=epsilon or costs.EPSILONS,
             l2=l2,
             second_moment=second_moment,
@@ -71,7 +80,7 @@ def model_plan(
             limits=Limits(seconds=network_seconds, memory_bytes=network_memory_bytes, file_bytes=max_network_bytes),
         ).to_json()
         tried = {name: found[name] for name in ("metric", "plans")}
-        show(tried) if as_json else _print_tried(tried["plans"], tried["metric"].replace("_", " "))
+        show(tried) if as_json else _print_tried(tried["plans"], Metric(tried["metric"]))
     elif dataset is not None and file is None and schema is None:
         if epsilon or second_moment or network or len(l2 or []) > 1:
             raise InputInvalid(
@@ -79,7 +88,7 @@ def model_plan(
                 [FieldError("epsilon", "expected FILE")],
             )
         with connect(url, key) as client:
-            plan = client.accounting.plan(dataset, l2=l2[0] if l2 else None)
+            plan = client.accounting.plan(dataset, objective=objective, metric=metric, l2=l2[0] if l2 else None)
         show(plan) if as_json else _print_plan(plan)
     else:
         raise InputInvalid(
@@ -87,22 +96,24 @@ def model_plan(
         )
 
 
-def _print_tried(plans: list[dict[str, Any]], metric: str) -> None:
-    table = Table("epsilon", "l2", metric, Column(no_wrap=True), "no noise", "noise", "learn", "request")
+def _print_tried(plans: list[dict[str, Any]], metric: Metric) -> None:
+    names = ("epsilon", "l2", metric.replace("_", " "), Column(no_wrap=True), "no noise", "noise", "learn", "request")
+    table = Table(*names, box=box.SIMPLE_HEAD)
     low, high = _ends([plan["accuracy"] for plan in plans])
     for plan in plans:
         table.add_row(
             f"{plan['epsilon']:g}",
             f"{plan['l2']:.2g}",
-            f"{plan['accuracy']:.2%}",
+            shown_as(metric, plan["accuracy"]),
             bar_of(plan["accuracy"], low, high),
-            f"{plan['accuracy_without_noise']:.2%}",
+            shown_as(metric, plan["accuracy_without_noise"]),
             f"{plan['noise']:.2f}",
             f"{plan['learn_passes']:.1f}",
             _passes(plan["request_passes"]),
         )
     console.print(table)
-    console.print(f"Bars are from {low:.1%} to {high:.1%}. {_UNITS}")
+    better = ": less is better" if metric.less_is_better else ""
+    console.print(f"Bars are from {shown_as(metric, low)} to {shown_as(metric, high)}{better}. {_UNITS}")
 
 
 def _print_plan(plan: PlanOut) -> None:
@@ -120,7 +131,9 @@ def _print_plan(plan: PlanOut) -> None:
     if not plan.measured:
         console.print("No model of this dataset has been measured on evaluation data: accuracy is not known.")
         return
-    reached = Table("model", "version", "epsilon", "l2", "passes", plan.measured[0].metric, Column(no_wrap=True))
+    reached = Table(
+        "model", "version", "epsilon", "l2", "passes", plan.measured[0].metric.replace("_", " "), Column(no_wrap=True)
+    )
     low, high = _ends([one.value for one in plan.measured])
     for one in sorted(plan.measured, key=lambda one: (one.epsilon, one.model_id, one.version)):
         reached.add_row(
@@ -129,7 +142,7 @@ def _print_plan(plan: PlanOut) -> None:
             f"{one.epsilon:g}",
             f"{one.l2:.2g}",
             f"{one.passes:.1f}",
-            f"{one.value:.2%}",
+            shown_as(one.metric, one.value),
             bar_of(one.value, low, high),
         )
     console.print(reached)
@@ -143,9 +156,10 @@ def bar_of(value: float, low: float, high: float) -> str:
 
 
 def _ends(values: list[float]) -> tuple[float, float]:
-    """The ends of bars: the highest value, and below the lowest a tenth of what is between."""
+    """The ends of bars: the highest value, and below the lowest a tenth of what is between; not below 0 unless a value
+    is."""
     low, high = min(values), max(values)
-    return max(0.0, low - (high - low) / 10), high
+    return max(min(low, 0.0), low - (high - low) / 10), high
 
 
 def _passes(found: float | None) -> str:

@@ -11,14 +11,17 @@ from rich.table import Table
 from lethe.cli.derived import GROUPS
 from lethe.cli.output import bar, console, show
 from lethe.contract.problems import FieldError, InputInvalid, SchemaInvalid
+from lethe.contract.sets import Metric
 from lethe.encoders.limits import Limits
 
 if TYPE_CHECKING:
     from lethe.tables import Preview
 
+_SHARES = (Metric.ACCURACY, Metric.AUC, Metric.LABEL_ACCURACY, Metric.EXACT_MATCH)
 _MOST_SHOWN = 12
 """Features of the row that is shown."""
 LIMITS = Limits()
+MetricOption = Annotated[Metric | None, typer.Option(help="Default: accuracy, label_accuracy or r_squared")]
 NetworkFile = Annotated[
     Path | None,
     typer.Option(help="The ONNX file of a public network whose features of these numbers are the rows"),
@@ -35,6 +38,7 @@ def dataset_preview(
     file: Here,
     schema: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The public schema (JSON)")],
     objective: Annotated[str | None, typer.Option(help="Default: that of a model of such a dataset")] = None,
+    metric: MetricOption = None,
     epsilon: Annotated[list[float] | None, typer.Option(help="Targets to try; may be given again")] = None,
     l2: Annotated[list[float] | None, typer.Option(help="Regularisation to try; may be given again")] = None,
     second_moment: Annotated[float | None, typer.Option(help="The bound that models state, up to 1")] = None,
@@ -55,6 +59,7 @@ def dataset_preview(
         file,
         schema,
         objective=objective,
+        metric=metric,
         epsilons=epsilon or EPSILONS,
         l2=l2,
         second_moment=second_moment,
@@ -159,11 +164,16 @@ def _range(name: str, said: str) -> dict[str, Any]:
     )
 
 
+def shown_as(metric: str, value: float) -> str:
+    """A value of a metric: shares of rows in percent, all others as they are."""
+    return f"{value:.2%}" if metric in _SHARES else f"{value:.4g}"
+
+
 def _print(found: "Preview") -> None:
     metric = found.metric.replace("_", " ")
     console.print(
         f"{found.num_rows} rows, {found.num_features} features; of {found.held_out} rows held out: to say the same of "
-        f"all has the {metric} {found.majority:.1%}"
+        f"all has the {metric} {shown_as(found.metric, found.majority)}"
     )
     if found.network is not None:
         walls = "" if found.network.shut_in else "; on this system its process was held to its memory alone"
@@ -186,15 +196,15 @@ def _print(found: "Preview") -> None:
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     if found.scikit_learn is not None:
-        console.print(f"scikit-learn, {found.scikit_learn_model}: {found.scikit_learn:.2%}")
+        console.print(f"scikit-learn, {found.scikit_learn_model}: {shown_as(found.metric, found.scikit_learn)}")
     plans = Table("l2", "epsilon", metric, "without noise", "passes to learn", "passes of a request")
     for plan in found.plans:
         passes = "out of reach" if plan.request_passes is None else f"{plan.request_passes:.1f}"
         plans.add_row(
             f"{plan.l2:.2g}",
             f"{plan.epsilon:g}",
-            f"{plan.accuracy:.2%}",
-            f"{plan.accuracy_without_noise:.2%}",
+            shown_as(found.metric, plan.accuracy),
+            shown_as(found.metric, plan.accuracy_without_noise),
             f"{plan.learn_passes:.1f}",
             passes,
         )

@@ -8,7 +8,7 @@ from lethe.contract.fields import Answer, Positive, Query
 from lethe.contract.models import Objective
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import DatasetUnknown, PreconditionFailed
-from lethe.contract.sets import RunKind, Scope
+from lethe.contract.sets import Metric, RunKind, Scope
 
 
 class CostOut(Answer):
@@ -38,7 +38,7 @@ class MeasuredVersionOut(Answer):
     epsilon: float = Field(description="The target of its model")
     l2: float
     passes: float = Field(description="Passes over the rows that its run took.")
-    metric: str = Field(description="accuracy, label_accuracy or r_squared")
+    metric: Metric
     value: float
     published_at: datetime.datetime
 
@@ -55,6 +55,11 @@ class PlanOut(Answer):
 class PlanQuery(Query):
     objective: Objective | None = Field(default=None, description="Default: as a model of the dataset has by default.")
     loss_width: Positive | None = None
+    metric: Metric | None = Field(
+        default=None,
+        description="What versions are measured by; those of which it is not known are left out. "
+        "Default: accuracy, label_accuracy or r_squared.",
+    )
     l2: Positive | None = Field(
         default=None, description="Default: a quarter of the default, the default, and four times the default."
     )

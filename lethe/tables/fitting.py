@@ -1,14 +1,15 @@
 """Models of a part of a table's rows, learned as the gateway would learn them, and measured on the other part."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import entr, expit, log_softmax, softmax, xlogy
 
 from lethe.contract.problems import PreconditionFailed
+from lethe.contract.sets import Metric
 from lethe.encoding.targets import UNIT, y_of_scores
 from lethe.proof.errors import PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
@@ -40,56 +41,100 @@ class Plan:
     request_passes: float | None
 
 
+_LEAST_RATE = 1e-9
+"""A rate that is said to be less, as a line may say it, is taken for this share of the bound."""
+
+
+def metrics_of(objective: Objective) -> tuple[Metric, ...]:
+    """The metrics by which models of an objective are measured here, the default first."""
+    match objective:
+        case Objective.LOGISTIC_REGRESSION:
+            return Metric.ACCURACY, Metric.LOG_LOSS
+        case Objective.SMOOTHED_HINGE:
+            return (Metric.ACCURACY,)
+        case Objective.MULTILABEL_LOGISTIC_REGRESSION:
+            return Metric.LABEL_ACCURACY, Metric.EXACT_MATCH, Metric.LOG_LOSS
+        case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES:
+            return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR
+        case Objective.POISSON_REGRESSION:
+            return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, Metric.MEAN_POISSON_DEVIANCE
+
+
 @dataclass(frozen=True, slots=True)
 class Learned:
     """The values that rows are to be given: the class of each (n, 1), the labels that it has (n, C), or its target from
-    -1 to 1 (n, 1); and how models of them are measured."""
+    -1 to 1 (n, 1), which is `half_range` of its units away from 0 there; and the metric of models of them, as the
+    gateway measures it (`worker.langevin.evaluate`)."""
 
     objective: Objective
     num_classes: int
     values: Floats
+    metric: Metric
+    half_range: float = 1.0
 
     @classmethod
-    def of(cls, objective: Objective, labels: Labels, num_classes: int) -> "Learned":
-        """Read labels as a dataset stores them."""
+    def of(
+        cls,
+        objective: Objective,
+        labels: Labels,
+        num_classes: int,
+        *,
+        metric: Metric | None = None,
+        half_range: float = 1.0,
+    ) -> "Learned":
+        """Read labels as a dataset stores them; by default the first of `metrics_of`."""
         found = labels[:, np.newaxis].astype(np.int64)
+        metric = metric or metrics_of(objective)[0]
         if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
-            return cls(objective, num_classes, (found >> np.arange(num_classes) & 1).astype(np.float64))
-        return cls(objective, num_classes, found / (UNIT if objective.is_regression else 1.0))
-
-    @property
-    def metric(self) -> str:
-        """The name that the gateway has for it."""
-        if self.objective.is_regression:
-            return "r_squared"
-        several = self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
-        return "label_accuracy" if several else "accuracy"
+            return cls(objective, num_classes, (found >> np.arange(num_classes) & 1).astype(np.float64), metric)
+        return cls(objective, num_classes, found / (UNIT if objective.is_regression else 1.0), metric, half_range)
 
     def at(self, places: Places) -> "Learned":
-        return Learned(self.objective, self.num_classes, self.values[places])
+        return replace(self, values=self.values[places])
 
     def share(self, guessed: Floats) -> float:
-        """The metric of guesses that are of the same shape as the values."""
-        if self.objective.is_regression:
-            apart = float(np.square(self.values - self.values.mean()).sum())
-            return 1 - float(np.square(np.clip(guessed, -1, 1) - self.values).sum()) / apart if apart else 0.0
-        return float((guessed == self.values).mean())
+        """The metric of guesses that are of the same shape as the values. The log loss is of scores alone."""
+        match self.metric:
+            case Metric.R_SQUARED:
+                apart = float(np.square(self.values - self.values.mean()).sum())
+                return 1 - float(np.square(np.clip(guessed, -1, 1) - self.values).sum()) / apart if apart else 0.0
+            case Metric.MEAN_ABSOLUTE_ERROR:
+                return self.half_range * float(np.abs(np.clip(guessed, -1, 1) - self.values).mean())
+            case Metric.MEAN_POISSON_DEVIANCE:
+                counts = np.rint(self.half_range * (self.values + 1))
+                rates = self.half_range * np.maximum(np.clip(guessed, -1, 1) + 1, _LEAST_RATE)
+                return float(2 * (xlogy(counts, counts / rates) - counts + rates).mean())
+            case Metric.EXACT_MATCH:
+                return float(np.mean(np.all(guessed == self.values, axis=1)))
+            case _:
+                return float((guessed == self.values).mean())
 
     def share_of_scores(self, scores: Floats, width: float) -> float:
+        if self.metric is Metric.LOG_LOSS:
+            return self.loss(scores, width) / len(self.values[0])
         if self.objective.is_regression:
             return self.share(y_of_scores(scores, objective=self.objective, loss_width=width))
-        if scores.shape[1] > 1 and self.metric == "accuracy":
+        if scores.shape[1] > 1 and self.metric is Metric.ACCURACY:
             return self.share(scores.argmax(axis=1)[:, np.newaxis].astype(np.float64))
         return self.share((scores > 0).astype(np.float64))
 
     def majority(self) -> float:
-        """The metric of saying the same of every row, with these known."""
-        if self.objective.is_regression:
-            return self.share(np.full_like(self.values, self.values.mean()))
-        if self.metric == "label_accuracy":
-            has = self.values.mean(axis=0)
-            return float(np.maximum(has, 1 - has).mean())
-        return float(np.bincount(self.values[:, 0].astype(np.int64)).max() / len(self.values))
+        """The best that the metric can be of saying the same of every row, with these known."""
+        match self.metric:
+            case Metric.R_SQUARED | Metric.MEAN_POISSON_DEVIANCE:
+                return self.share(np.full_like(self.values, self.values.mean()))
+            case Metric.MEAN_ABSOLUTE_ERROR:
+                return self.share(np.full_like(self.values, np.median(self.values)))
+            case Metric.LABEL_ACCURACY:
+                has = self.values.mean(axis=0)
+                return float(np.maximum(has, 1 - has).mean())
+            case Metric.LOG_LOSS if self.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+                has = self.values.mean(axis=0)
+                return float((entr(has) + entr(1 - has)).mean())
+            case Metric.LOG_LOSS:
+                return float(entr(np.bincount(self.values[:, 0].astype(np.int64)) / len(self.values)).sum())
+            case _:
+                return float(np.unique(self.values, axis=0, return_counts=True)[1].max() / len(self.values))
 
     def loss(self, scores: Floats, width: float, factors: Floats | float = 1.0) -> float:
         """The mean loss of rows of these scores (n, 1) or (n, C), each times its factor (n, 1), if they differ"""

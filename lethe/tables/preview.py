@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from lethe.contract.problems import DatasetUnusable, FieldError, PreconditionFailed, SchemaInvalid
+from lethe.contract.sets import Metric
 from lethe.contract.spelling import expected
 from lethe.encoders.limits import Limits
 from lethe.encoding.faults import refuse
@@ -23,7 +24,7 @@ from lethe.encoding.weights import as_factors, labels_in, weights_in
 from lethe.frames import Frame
 from lethe.proof.losses import Objective
 from lethe.tables import networks
-from lethe.tables.fitting import Floats, Learned, Plan, Problem
+from lethe.tables.fitting import Floats, Learned, Plan, Problem, metrics_of
 from lethe.tables.networks import NetworkSeen
 from lethe.tables.reading import columns_of
 from lethe.tables.rivals import scikit_learn
@@ -49,12 +50,12 @@ class ColumnSeen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """`metric`: that all accuracies are of, by the name that the gateway has for it: `accuracy`, `label_accuracy`, or
-    the `r_squared` of a target. `lengths`: of the rows before each is scaled to norm 1, the 5th, 50th and 95th of a
-    hundred. `row`: one of middle length, encoded, as column, place in the column and number, of what is not 0; the bias
-    last. `second_moment`: the largest eigenvalue of the second moment of any batch, of batches drawn at random.
-    `majority`: the accuracy of saying the same of every row. `scikit_learn`: that of its tuned `scikit_learn_model` on
-    the same features; None where it is not installed. `network`: the one whose features the rows are, if there is one:
-    then lengths, row and warnings are about these."""
+    the `r_squared` of a target, unless another was asked for. `lengths`: of the rows before each is scaled to norm 1,
+    the 5th, 50th and 95th of a hundred. `row`: one of middle length, encoded, as column, place in the column and
+    number, of what is not 0; the bias last. `second_moment`: the largest eigenvalue of the second moment of any batch,
+    of batches drawn at random. `majority`: the accuracy of saying the same of every row. `scikit_learn`: that of its
+    tuned `scikit_learn_model` on the same features; None where it is not installed, and of the log loss. `network`: the
+    one whose features the rows are, if there is one: then lengths, row and warnings are about these."""
 
     num_rows: int
     num_features: int
@@ -81,6 +82,7 @@ def preview(
     *,
     schema: dict[str, Any],
     objective: str | None = None,
+    metric: str | None = None,
     epsilons: Sequence[float] = EPSILONS,
     l2: Sequence[float] | None = None,
     delta: float | None = None,
@@ -93,7 +95,9 @@ def preview(
 ) -> Preview:
     """Encode a table by the schema, and fit and measure models of it, all on this machine.
 
-    `objective`: the default for what the schema learns, or another that learns it; `l2`: the default for so many rows,
+    `objective`: the default for what the schema learns, or another that learns it; `metric`: as in `Preview`, or
+    `log_loss` (of the classes, or the mean of all labels), `exact_match` of several labels, `mean_absolute_error` of a
+    target in its units, `mean_poisson_deviance` of counts; `l2`: the default for so many rows,
     a quarter of it and four times it, unless others are asked for; `delta`: 1 / n^1.1 as by default; `second_moment`:
     the bound that the models state. `seed`: of the split and the noise. `network`: the ONNX file of the public network
     whose features of these numbers are the rows, run within `limits` in a process apart as the gateway runs it (extra
@@ -104,6 +108,7 @@ def preview(
     """
     parsed = parse_schema(schema)
     chosen = _objective(parsed, objective)
+    measured = _metric(chosen, metric)
     opened = None if network is None else networks.opened(network, parsed, sha256=network_sha256, limits=limits)
     columns = columns_of(table)
     missing = [name for name in parsed.used if name not in columns]
@@ -122,7 +127,13 @@ def preview(
     test, train = order[:cut], order[cut:]
     lengths = np.hypot(np.linalg.norm(raw, axis=1), 1.0)
     low, middle, high = np.quantile(lengths, [0.05, 0.5, 0.95]).tolist()
-    learned = Learned.of(chosen, labels_in(found.labels), 1 if parsed.target else len(parsed.classes))
+    learned = Learned.of(
+        chosen,
+        labels_in(found.labels),
+        1 if parsed.target else len(parsed.classes),
+        metric=measured,
+        half_range=(parsed.target.high - parsed.target.low) / 2 if parsed.target else 1.0,
+    )
     weights = weights_in(found.labels)
     factors = None if weights is None else as_factors(weights).astype(np.float64)
     problem = Problem(rows, learned, train, test, factors)
@@ -169,6 +180,18 @@ def _objective(schema: Schema, asked: str | None) -> Objective:
             [FieldError("objective", expected(allowed, found=asked))],
         )
     return Objective(asked)
+
+
+def _metric(objective: Objective, asked: str | None) -> Metric:
+    """Raises `PreconditionFailed` for one that is not measured of the objective here."""
+    known = metrics_of(objective)
+    if asked is None:
+        return known[0]
+    if asked not in known:
+        raise PreconditionFailed(
+            f"{objective} is not measured so here.", [FieldError("metric", expected(known, found=asked))]
+        )
+    return Metric(asked)
 
 
 def _each(features: Floats) -> dict[str, slice]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lethe.contract.sets import Metric
 from lethe.proof.losses import Objective
 from lethe.tables.fitting import Floats, Learned, Places
 
@@ -16,12 +17,14 @@ def scikit_learn(
     features: Floats, learned: Learned, train: Places, test: Places, factors: Floats | None = None
 ) -> tuple[str, float] | None:
     """The tuned model that suits what is learned, and its metric on the test rows; None where scikit-learn is not
-    installed, or there is nothing to tell apart.
+    installed, or there is nothing to tell apart, and of the log loss.
 
     Of a target, ridge or Huber regression, of counts Poisson regression too, whichever is better in cross-validation on
     the train rows; of several labels, a logistic regression for each; else one. `factors`: of the losses of rows.
     """
-    if importlib.util.find_spec("sklearn") is None or np.ptp(learned.values[train], axis=0).max() == 0:
+    if learned.metric is Metric.LOG_LOSS or importlib.util.find_spec("sklearn") is None:
+        return None
+    if np.ptp(learned.values[train], axis=0).max() == 0:
         return None
     from sklearn.exceptions import ConvergenceWarning
 

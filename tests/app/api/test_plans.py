@@ -35,7 +35,8 @@ def test_a_plan_says_what_a_model_then_costs(
 def test_a_plan_has_what_versions_reached(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, forget: Make
 ) -> None:
-    """Every version that was measured is in the plan, with its model's target and the passes that its run took."""
+    """Every version that was measured is in the plan, with its model's target and the passes that its run took; by
+    another metric, if that is asked for."""
     dataset = new_dataset(rows=200)["id"]
     other = npz(rows=60, first=500, seed=3)
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", other)})
@@ -50,6 +51,9 @@ def test_a_plan_has_what_versions_reached(
         (2, True, "unlearn"),
         (1, False, "learn"),
     ]
+    measured = get(f"/accounting/datasets/{dataset}/plan?metric=log_loss")["measured"]
+    assert [one["value"] for one in measured] == [version["metrics"]["log_loss"] for version in versions]
+    assert get(f"/accounting/datasets/{dataset}/plan?metric=r_squared")["measured"] == []
     mechanism = model["mechanism"]
     assert before["passes"] == mechanism["learn_steps"] / mechanism["num_batches"] > now["passes"] > 0
 

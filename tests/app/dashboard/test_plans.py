@@ -17,8 +17,8 @@ Work = Callable[[], int]
 def test_a_plan_is_drawn(
     officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """The page of a model draws the passes of the API's plan by epsilon and the metric of its versions; that of a new
-    model draws the former, at the l2 that is typed."""
+    """The page of a model draws the passes of the API's plan by epsilon and the metric of its versions (that of its
+    quality gate, if it has one); that of a new model draws the former, at the l2 that is typed."""
     dataset = new_dataset(rows=200)["id"]
     [costs] = plots(officer.post("/admin/models/new/preview", dataset_id=dataset, l2="0.05").text)
     plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
@@ -33,3 +33,7 @@ def test_a_plan_is_drawn(
     assert len(costs["columns"]) == 5
     [version] = get(f"/models/{model['id']}/versions")["items"]
     assert lived["rows"] == [[1, version["metrics"]["accuracy"]]]
+    gate = {"metric": "log_loss", "threshold": 9, "on_breach": "publish_degraded"}
+    assert gateway.patch(f"/v1/models/{model['id']}", json={"quality": gate}).status_code == 200
+    _, lived = plots(officer.get(f"/admin/models/{model['id']}/plan").text)
+    assert lived["rows"] == [[1, version["metrics"]["log_loss"]]]

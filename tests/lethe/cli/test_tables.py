@@ -32,6 +32,10 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
     assert (planned.code, planned.err) == (0, "")
     assert "Bars are from" in planned.out
     assert "█" * 12 in planned.out
+    lost = lethe("model", "plan", str(path), *tried[3:], "--metric", "log_loss")
+    assert "log loss" in " ".join(lost.out.split())
+    assert ": less is better." in lost.out
+    refused(lethe("model", "plan", str(path), *tried[3:], "--metric", "r_squared"), "precondition_failed")
     refused(lethe("model", "plan", str(path), *tried[3:], "--second-moment", "2"), "precondition_failed")
     refused(lethe("model", "plan", str(path)), "input_invalid")
     refused(lethe("model", "plan", "--dataset", "ds_1", "--epsilon", "1"), "input_invalid")
