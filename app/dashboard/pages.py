@@ -1,5 +1,6 @@
 """Making of pages: templates, the headers browsers obey, and a designed page for everything that goes wrong."""
 
+import datetime
 import functools
 import gzip
 import hashlib
@@ -138,6 +139,7 @@ def rendered(request: Request, template: str, /, *, status: int = 200, **shown: 
             again=_address(request) if request.method == "GET" and status == 200 else ROOT,
             fragment=is_fragment(request),
             typed=typed,
+            as_of=datetime.datetime.now(datetime.UTC),
             page_language=languages.spoken(),
             page_languages=languages.LANGUAGES,
             terms=terms.translated(),

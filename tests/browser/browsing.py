@@ -18,6 +18,8 @@ from tests.faults import processes
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TOUR = Path(__file__).parents[2] / "docs" / "tour"
 SIZES = {"phone": 390, "laptop": 1280, "wide": 1920}
+A4 = 680
+"""How wide the paper is between the margins of our pages."""
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
 

@@ -9,7 +9,7 @@ from app.installations import Installation
 from lethe.contract.sets import DeliveryStatus
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard import addresses
-from tests.browser.browsing import SIZES, Site, Visitor
+from tests.browser.browsing import A4, SIZES, Site, Visitor
 
 
 @pytest.fixture
@@ -61,4 +61,28 @@ def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
         officer.page.set_viewport_size({"width": SIZES["phone"], "height": 900})
         found += [f"{address}: German: {fault}" for fault in officer.at_rest(officer.faults)]
         found += [f"{address}: German: {fault}" for fault in officer.at_rest(officer.overflows)]
+    assert not found, "\n".join(found)
+
+
+_BEYOND_THE_PAPER = """() => [...document.querySelectorAll('main *, .paper *')]
+    .filter(one => one.checkVisibility() && !one.closest('.curves, .unseen') && one.getBoundingClientRect().width)
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .slice(0, 3).map(one => one.outerHTML.slice(0, 120))"""
+_LEFT_ON_PAPER = """() =>
+    [...document.querySelectorAll('.bar, .skip, main button:not(.explained), main form.form[method=post]')]
+    .filter(one => one.checkVisibility()).map(one => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.soak
+def test_every_page_fits_the_paper(officer: Visitor, seen: list[str]) -> None:
+    """On A4, in German, nothing of any page is beyond the edge, and nothing is there that only a screen can use."""
+    page, found = officer.page, []
+    officer.opens("/admin")
+    page.get_by_role("button", name="Deutsch").click()
+    expect(page.locator("html[lang=de]")).to_be_attached()
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": A4, "height": 900})
+    for address in pages(officer, seen):
+        for fault in (_BEYOND_THE_PAPER, _LEFT_ON_PAPER):
+            found += [f"{address}: {one}" for one in page.evaluate(fault)]
     assert not found, "\n".join(found)

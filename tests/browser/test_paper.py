@@ -1,9 +1,12 @@
 """The story of whoever prints a page: everything fits the paper, and is light on it."""
 
+import io
+import unicodedata
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+from pypdf import PdfReader
 
 from tests.browser.browsing import SIZES, Visitor
 from tests.faults.processes import Child
@@ -96,3 +99,76 @@ def test_the_curve_of_a_theorem(officer: Visitor) -> None:
     officer.opens("/admin/calculator/gdp_eps?delta=1e-5&plot-over=mu&plot-low=0.1&plot-high=10")
     expect(officer.page.locator(".plot canvas")).to_have_count(1)
     prints_its_plots(officer)
+
+
+def sheets(page: Page) -> list[str]:
+    """What is read on each sheet of A4, with one space between words, and no ligatures."""
+    printed = PdfReader(io.BytesIO(page.pdf(format="A4")))
+    return [" ".join(unicodedata.normalize("NFKC", sheet.extract_text()).split()) for sheet in printed.pages]
+
+
+@pytest.mark.soak
+def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
+    """On paper a case has its ids whole, whose it is and of when; and nothing that only a screen can use. So has the
+    page on which a certificate was verified."""
+    site, page = officer.site, officer.page
+    site.live_model()
+    person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
+    site.api.post("/v1/users", json=person).raise_for_status()
+    made = site.forget("p1", external_id="case-1")
+    case = site.until(f"/v1/deletion-requests/{made}", lambda one: one if one["status"] == "completed" else None)
+    note = {"text": "Called back at noon."}
+    site.api.post(f"/v1/deletion-requests/{made}/notes", json=note).raise_for_status()
+    (done,) = case["models"]
+    officer.opens(f"/admin/requests/{made}")
+    expect(page.get_by_role("button", name="Add the note")).to_be_visible()
+    read = " ".join(sheets(page))
+    ids = (made, case["subject_ref"], done["model_id"], done["run_id"], done["certificate_id"])
+    for there in (*ids, "default", "As of", "case-1", "Called back at noon.", "What it does not prove", "1 / "):
+        assert there in read, there
+    for gone in (
+        "Log out",
+        "Skip to",
+        "Menu",
+        "Next step",
+        "Add the note",
+        "Attach",
+        "Assign",
+        "Read the reply",
+        "Copy",
+    ):
+        assert gone not in read, gone
+    plain = page.context.browser.new_context(java_script_enabled=False)  # type: ignore[union-attr]  # it has one
+    plain.add_cookies(page.context.cookies())  # type: ignore[arg-type]  # as it gave them
+    verified = plain.new_page()
+    verified.goto(f"{site.url}/admin/requests/{made}")
+    verified.get_by_role("button", name="Verify now").click()
+    (read,) = sheets(verified)
+    assert all(there in read for there in ("default", "As of", done["certificate_id"], "It holds."))
+    assert "Log out" not in read
+    plain.close()
+
+
+@pytest.mark.soak
+def test_a_model(printer: Visitor) -> None:
+    """On paper a model has its id whole, and no button of what can be done with it."""
+    printer.opens(printer.page.url.removeprefix(printer.site.url))
+    read = " ".join(sheets(printer.page))
+    for there in (printer.page.url.rpartition("/")[2], "default", "As of", "churn", "Residual influence"):
+        assert there in read, there
+    for gone in ("Log out", "Canary test …", "Retire", "Verify now", "Compare two versions", "All rehearsals"):
+        assert gone not in read, gone
+
+
+@pytest.mark.soak
+def test_a_long_table(officer: Visitor) -> None:
+    """On every sheet that it goes on to, its head stands again, and no row is cut in two."""
+    cases = [officer.site.forget(f"p{n}", external_id=f"case-{n:03}", identity_verified=False) for n in range(70)]
+    officer.opens("/admin/requests?size=100")
+    expect(officer.page.get_by_role("link", name="case-000")).to_be_visible()
+    read = sheets(officer.page)
+    assert len(read) > 1
+    for sheet in read:
+        assert ("case-" in sheet) == ("Models done" in sheet), sheet
+    for number, case in enumerate(cases):
+        assert [f"case-{number:03}" in sheet for sheet in read] == [case in sheet for sheet in read]
