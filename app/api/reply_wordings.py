@@ -60,15 +60,16 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         paused="Before that we have to establish who you are; until then the time limit is paused.",
         withdrawn="It was withdrawn, and nothing was erased on account of it.",
         proof="What was done can be checked by anybody, from these signed certificates alone:",
-        certificate="Certificate {id}: an attacker who sees the published model and knows everything but its random "
-        "noise can tell whether your records were ever used in at most {accuracy} % of all cases. A coin is right in "
-        "50 %.",
+        certificate="Certificate {id}: were it as likely as not beforehand that your records were ever used, an "
+        "attacker who sees the published model and knows everything but its random noise would say rightly which it "
+        "was in at most {accuracy} % of all cases. A coin is right in 50 %.",
         closing="Yours faithfully,",
         page="What was erased, and how to check it",
-        erased="{records} of your records were erased for the model {model}, and its version {version} was "
+        erased="Records of yours that were erased for the model {model}: {records}. Its version {version} was "
         "published without them. The certificate is of {issued}.",
         odds="Its epsilon is {epsilon}, at a delta of {delta}: anything that the published model may show is at "
-        "most {factor} times as probable as it would be if your records had never been used, plus {delta}.",
+        "most {factor} times as probable as it would be if your records had never been used, plus a probability of "
+        "{delta}.",
         absence="That we held nothing about you is signed too, and is checked in the same way.",
         verifying="Anybody can check the signature, and compute every number again, without us and offline: pip "
         "install 'lethe-sdk[cli,verify]', then lethe certificate verify FILE. The file is the signed certificate, "
@@ -79,7 +80,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         signs=",.",
     ),
     ReplyLanguage.DE: Wording(
-        subject="Ihr Antrag auf Löschung: Vorgang {case}",
+        subject="Ihr Antrag auf Löschung: Aktenzeichen {case}",
         greeting="Sehr geehrte Damen und Herren,",
         received="Ihr Antrag ist am {received} bei uns eingegangen.",
         forgotten="Wir haben ihn am {completed} abgeschlossen. Ihre Datensätze wurden gelöscht, und jedes Modell des "
@@ -90,23 +91,23 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "Vergessen nennen würden; sie ist unten angegeben.",
         nothing_held="Wir haben ihn am {completed} abgeschlossen. Über Sie waren keine Datensätze gespeichert.",
         rejected="Wir kommen ihm aus folgendem Grund nicht nach: {explanation}",
-        complaint="Sie können bei einer Aufsichtsbehörde Beschwerde einlegen und einen gerichtlichen Rechtsbehelf "
-        "einlegen.",
+        complaint="Sie können Beschwerde bei einer Aufsichtsbehörde und einen gerichtlichen Rechtsbehelf einlegen.",
         extended="Wir brauchen mehr Zeit und antworten Ihnen bis zum {due}, aus folgendem Grund: {explanation}",
-        acknowledged="Wir antworten Ihnen bis zum {due}. Ihre Vorgangsnummer ist {case}.",
+        acknowledged="Wir antworten Ihnen bis zum {due}. Ihr Aktenzeichen ist {case}.",
         paused="Zuvor müssen wir feststellen, wer Sie sind; bis dahin ruht die Frist.",
-        withdrawn="Er wurde zurückgenommen; seinetwegen wurde nichts gelöscht.",
+        withdrawn="Er wurde zurückgezogen; seinetwegen wurde nichts gelöscht.",
         proof="Was geschehen ist, lässt sich allein anhand dieser signierten Bescheinigungen nachprüfen:",
-        certificate="Bescheinigung {id}: Wer das veröffentlichte Modell sieht und alles außer dem zufälligen Rauschen "
-        "kennt, kann in höchstens {accuracy} % aller Fälle sagen, ob Ihre Datensätze je verwendet wurden. Ein "
-        "Münzwurf trifft in 50 % zu.",
+        certificate="Bescheinigung {id}: Wäre vorab gleich wahrscheinlich, dass Ihre Datensätze je verwendet wurden "
+        "oder nicht, so läge ein Angreifer, der das veröffentlichte Modell sieht und alles außer dem zufälligen "
+        "Rauschen kennt, mit seinem Urteil darüber in höchstens {accuracy} % aller Fälle richtig. Ein Münzwurf liegt "
+        "in 50 % richtig.",
         closing="Mit freundlichen Grüßen",
         page="Was gelöscht wurde, und wie es sich prüfen lässt",
-        erased="Für das Modell {model} wurden {records} Ihrer Datensätze gelöscht, und seine Version {version} "
-        "wurde ohne sie veröffentlicht. Die Bescheinigung ist vom {issued}.",
-        odds="Ihr Epsilon ist {epsilon} bei einem Delta von {delta}: Was auch immer das veröffentlichte Modell "
-        "zeigt, ist höchstens {factor}-mal so wahrscheinlich, wie wenn Ihre Datensätze nie verwendet worden wären, "
-        "zuzüglich {delta}.",
+        erased="Ihre für das Modell {model} gelöschten Datensätze: {records}. Seine Version {version} wurde ohne sie "
+        "veröffentlicht. Die Bescheinigung ist vom {issued}.",
+        odds="Das Epsilon der Bescheinigung ist {epsilon}, bei einem Delta von {delta}: Was auch immer das "
+        "veröffentlichte Modell zeigt, ist höchstens {factor}-mal so wahrscheinlich, wie wenn Ihre Datensätze nie "
+        "verwendet worden wären, zuzüglich einer Wahrscheinlichkeit von {delta}.",
         absence="Auch dass nichts über Sie gespeichert war, ist signiert und lässt sich ebenso prüfen.",
         verifying="Die Signatur kann jeder ohne uns und ohne Netz prüfen und dabei jede Zahl neu berechnen: pip "
         "install 'lethe-sdk[cli,verify]', dann lethe certificate verify DATEI. Die Datei ist die signierte "
@@ -136,15 +137,16 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         paused="Auparavant nous devons établir votre identité ; jusque-là le délai est suspendu.",
         withdrawn="Elle a été retirée ; rien n'a été effacé en conséquence.",
         proof="Chacun peut vérifier ce qui a été fait, à partir de ces seuls certificats signés :",
-        certificate="Certificat {id} : quiconque voit le modèle publié et connaît tout sauf son bruit aléatoire peut "
-        "dire si vos données ont un jour été utilisées dans {accuracy} % des cas au plus. Une pièce de monnaie a "
-        "raison dans 50 % des cas.",
+        certificate="Certificat {id} : s'il était a priori aussi probable que vos données aient un jour été utilisées "
+        "que non, quiconque voit le modèle publié et connaît tout sauf son bruit aléatoire en jugerait correctement "
+        "dans {accuracy} % des cas au plus. Une pièce de monnaie a raison dans 50 % des cas.",
         closing="Veuillez agréer, Madame, Monsieur, nos salutations distinguées.",
         page="Ce qui a été effacé, et comment le vérifier",
-        erased="Pour le modèle {model}, {records} de vos enregistrements ont été effacés, et sa version {version} "
-        "a été publiée sans eux. Le certificat date du {issued}.",
+        erased="Vos enregistrements effacés pour le modèle {model} : {records}. Sa version {version} a été publiée "
+        "sans eux. Le certificat date du {issued}.",
         odds="Son epsilon est de {epsilon}, pour un delta de {delta} : tout ce que le modèle publié peut montrer est "
-        "au plus {factor} fois aussi probable que si vos données n'avaient jamais été utilisées, plus {delta}.",
+        "au plus {factor} fois aussi probable que si vos données n'avaient jamais été utilisées, plus une "
+        "probabilité de {delta}.",
         absence="Que nous ne détenions rien à votre sujet est également signé, et se vérifie de la même façon.",
         verifying="Chacun peut vérifier la signature et recalculer chaque nombre, sans nous et hors ligne : pip "
         "install 'lethe-sdk[cli,verify]', puis lethe certificate verify FICHIER. Le fichier est le certificat "
@@ -173,15 +175,16 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         paused="Antes debemos comprobar quién es usted; hasta entonces el plazo queda suspendido.",
         withdrawn="Fue retirada, y nada se suprimió a causa de ella.",
         proof="Cualquiera puede comprobar lo que se hizo a partir de estos certificados firmados:",
-        certificate="Certificado {id}: quien ve el modelo publicado y conoce todo salvo su ruido aleatorio puede "
-        "decir si sus registros fueron usados alguna vez en el {accuracy} % de los casos como máximo. Una moneda "
-        "acierta en el 50 %.",
+        certificate="Certificado {id}: si de antemano fuera igual de probable que sus registros se hubieran usado "
+        "alguna vez o no, quien viera el modelo publicado y conociera todo salvo su ruido aleatorio acertaría cuál de "
+        "las dos cosas ocurrió en el {accuracy} % de los casos como máximo. Una moneda acierta en el 50 %.",
         closing="Atentamente,",
         page="Qué se suprimió y cómo comprobarlo",
-        erased="Para el modelo {model} se suprimieron {records} de sus registros, y su versión {version} se "
-        "publicó sin ellos. El certificado es del {issued}.",
-        odds="Su épsilon es {epsilon}, con un delta de {delta}: todo lo que el modelo publicado pueda mostrar es, como "
-        "mucho, {factor} veces tan probable como si sus registros nunca se hubieran usado, más {delta}.",
+        erased="Registros suyos suprimidos para el modelo {model}: {records}. Su versión {version} se publicó sin "
+        "ellos. El certificado es del {issued}.",
+        odds="El épsilon del certificado es {epsilon}, con un delta de {delta}: todo lo que el modelo publicado "
+        "pueda mostrar es, como mucho, {factor} veces tan probable como si sus registros nunca se hubieran usado, más "
+        "una probabilidad de {delta}.",
         absence="También está firmado que no teníamos nada sobre usted, y se comprueba del mismo modo.",
         verifying="Cualquiera puede comprobar la firma y volver a calcular cada número, sin nosotros y sin "
         "conexión: pip install 'lethe-sdk[cli,verify]', y después lethe certificate verify ARCHIVO. El archivo es "

@@ -166,7 +166,7 @@ def run_kind(name: str) -> str:
 
 def regulation(name: str) -> str:
     """As lawyers write it."""
-    return {"gdpr": "GDPR", "ccpa": "CCPA"}.get(name, words(name))
+    return {"gdpr": gettext("GDPR"), "ccpa": "CCPA"}.get(name, words(name))
 
 
 def sentence(text: str) -> str:
