@@ -5,6 +5,7 @@ from starlette.datastructures import UploadFile
 
 from app.api import request_attachments
 from app.dashboard import decisions, pages
+from app.dashboard.languages import gettext
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, TheContext
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
@@ -41,5 +42,5 @@ def delete_attachment(context: TheContext, request_id: str, attachment_id: str) 
 
 def _file(found: object) -> UploadFile:
     if not isinstance(found, UploadFile) or not found.filename:
-        raise InputInvalid("No file was chosen.", [FieldError("file", "expected a file")])
+        raise InputInvalid(gettext("No file was chosen."), [FieldError("file", gettext("expected a file"))])
     return found

@@ -24,6 +24,18 @@ _REFUTES = {
     "schedule": marked("Batches were not read in their turn, or steps were not as many or as long as they should be."),
 }
 
+_FINDINGS = {
+    "guarantee": marked("its guarantee"),
+    "noise": marked("its noise"),
+    "forgetting": marked("its forgetting"),
+    "schedule": marked("its schedule"),
+}
+
+
+def findings(audit: AuditOut) -> str:
+    """What refuted a run, in a few words."""
+    return ", ".join(gettext(_FINDINGS.get(one, one)) for one in audit.findings)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditInWords:

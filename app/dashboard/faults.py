@@ -7,7 +7,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from app.dashboard.languages import gettext, marked
-from app.dashboard.wording import sentence, words
+from app.dashboard.wording import message, sentence, words
 from lethe.contract.problems import FieldError, Problem
 
 _SENTENCES: Mapping[str, str] = {
@@ -54,7 +54,7 @@ def in_words(error: ValidationError | RequestValidationError) -> list[FieldError
 def fault_of(error: Problem | None, field: str) -> str | None:
     """The words to stand beside a field of a form, if anything is wrong there, or in what it holds."""
     found = (one.message for one in error.errors if field in one.path.split(".")) if error else ()
-    return next(map(sentence, found), None)
+    return next((message(one, capital=True) for one in found), None)
 
 
 def place_of(fault: FieldError) -> str:

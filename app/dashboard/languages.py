@@ -82,13 +82,22 @@ def _catalogue(language: str) -> catalogues.NullTranslations:
     return catalogues.GNUTranslations(compiled)
 
 
+class Said(str):
+    """A text of the catalogues, in the reader's language; so is what it is after its places are filled."""
+
+    __slots__ = ()
+
+    def format(self, *values: object, **named: object) -> "Said":
+        return Said(super().format(*values, **named))
+
+
 def marked(text: str) -> str:
     """The text itself: it goes into the catalogues, and is translated by `gettext` where it is shown."""
     return text
 
 
 def gettext(text: str) -> str:
-    return _catalogue(spoken()).gettext(text)
+    return Said(_catalogue(spoken()).gettext(text))
 
 
 def ngettext(one: str, many: str, number: int) -> str:

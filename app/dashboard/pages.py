@@ -61,6 +61,7 @@ def environment() -> Environment:
     for shown in (
         wording.at_least,
         wording.at_most,
+        wording.damage,
         wording.duration,
         wording.given,
         wording.happened,

@@ -95,7 +95,8 @@ _PAGES = (
 
 def install(served: APIRouter) -> None:
     """Serve the pages below /admin."""
-    pages.environment().globals |= {"menu_of": menu_of, "is_at": is_at, "between": audits.between}
+    pages.environment().globals |= {"menu_of": menu_of, "is_at": is_at}
+    pages.environment().globals |= {"between": audits.between, "findings": audits.findings}
     served.mount(f"{ROOT}/static", pages.Assets())
     for module in _PAGES:
         served.include_router(module.router)

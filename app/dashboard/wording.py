@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from app.api import rounding
-from app.dashboard.languages import ENGLISH, gettext, inside, localised, marked, ngettext, spoken
+from app.dashboard.languages import ENGLISH, Said, gettext, inside, localised, marked, ngettext, spoken
 from app.dashboard.languages import day as day_of
 from lethe.contract.deletion_requests import ClockOut, RequestEventOut
 from lethe.contract.guarantees import GuaranteeOut
 from lethe.contract.models import WaitingOut, WaitOut
-from lethe.contract.sets import ClockState, EventKind, RejectionGround, WaitReason
+from lethe.contract.sets import ClockState, DamageKind, EventKind, RejectionGround, WaitReason
 
 _NUMBERS = re.compile(r"\b\d+\b")
 
@@ -130,6 +130,18 @@ WAITS: Mapping[WaitReason, str] = {
 }
 
 
+DAMAGES: Mapping[DamageKind, str] = {
+    DamageKind.MANIFEST: marked("manifest"),
+    DamageKind.MANIFEST_MISSING: marked("manifest missing"),
+    DamageKind.BLOCK: marked("block"),
+    DamageKind.BLOCK_MISSING: marked("block missing"),
+    DamageKind.KEY: marked("key of a block"),
+    DamageKind.KEY_MISSING: marked("key of a block missing"),
+    DamageKind.FIRST_LAYOUT: marked("rows of the first layout"),
+    DamageKind.RECORD: marked("record of whose rows they are"),
+}
+
+
 EVENTS: Mapping[EventKind, str] = {
     EventKind.RECEIVED: marked("The request was received"),
     EventKind.IN_REVIEW: marked("It waits for a decision"),
@@ -164,6 +176,10 @@ def run_kind(name: str) -> str:
     return gettext(RUN_KINDS[name]) if name in RUN_KINDS else words(name)
 
 
+def damage(kind: DamageKind) -> str:
+    return gettext(DAMAGES[kind])
+
+
 def regulation(name: str) -> str:
     """As lawyers write it."""
     return {"gdpr": gettext("GDPR"), "ccpa": "CCPA"}.get(name, words(name))
@@ -176,8 +192,8 @@ def sentence(text: str) -> str:
 
 def message(text: str, *, capital: bool = False) -> str:
     """Words of the API, in the reader's language where the catalogue has them, whatever their numbers; else in English,
-    and marked as that."""
-    if spoken() == ENGLISH:
+    and marked as that. Words of the pages themselves stay as they are."""
+    if spoken() == ENGLISH or isinstance(text, Said):
         return sentence(text) if capital else text
     said = gettext(text)
     if said == text:

@@ -16,8 +16,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
+from app.config import Settings
 from app.dashboard.languages import ENGLISH, LANGUAGES
-from lethe.contract import rehearsals
+from lethe.contract import problems, rehearsals
 from lethe.contract.policy import Policy
 from lethe.proof import absence, certificate
 from lethe.proof.guarantees import REFERENCE_PROCESS
@@ -54,7 +55,9 @@ def extracted() -> Catalog:
 
 def _from_below() -> Iterator[str]:
     yield from (*certificate.LIMITS, *absence.LIMITS, rehearsals.LIMITS, *REFERENCE_PROCESS.values())
-    yield from (field.description for field in Policy.model_fields.values() if field.description)
+    for fields in (Policy.model_fields, Settings.model_fields):
+        yield from (field.description for field in fields.values() if field.description)
+    yield from (one.title for name in problems.__all__ if hasattr(one := getattr(problems, name), "title"))
 
 
 def read(path: Path, language: str | None = None) -> Catalog:

@@ -8,7 +8,8 @@ import pytest
 from jinja2 import nodes
 from markupsafe import Markup
 
-from app.dashboard import advice, languages, pages, wording
+from app.dashboard import advice, faults, languages, pages, wording
+from lethe.contract.problems import FieldError, InputInvalid
 from tests.app.dashboard import catalogue
 from tests.app.dashboard.browsing import Browser
 
@@ -169,6 +170,34 @@ def test_words_of_the_api_are_english_where_nobody_translated_them() -> None:
             "wenigste Schritte bis zum Ziel; neu zu lernen braucht 50"
         )
     assert wording.message("no such thing", capital=True) == "No such thing"
+
+
+def test_words_of_the_pages_are_not_taken_for_english() -> None:
+    """What a page says in the reader's language, with its values, is shown as it is, and not marked as English."""
+    with languages.speaking("de"):
+        said = languages.gettext("Write at most {max_length} characters.").format(max_length=5)
+        assert wording.message(said, capital=True) == "Schreiben Sie höchstens 5 Zeichen."
+        fault = FieldError("name", said)
+        assert faults.fault_of(InputInvalid("", [fault]), "name") == said
+        english = faults.fault_of(InputInvalid("", [FieldError("name", "no such thing")]), "name")
+        assert english == Markup('<span lang="en">No such thing</span>')
+
+
+def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None:
+    """What the API refuses has its title, and its words as far as known, in German; so have settings what they mean."""
+    officer.post("/admin/language", language="de", next="/admin")
+    somebody = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
+    assert officer.post("/admin/people", **somebody).status_code == 201
+    page = officer.post("/admin/people", **somebody).text
+    assert "Eine Person mit dieser E-Mail-Adresse gibt es schon." in page
+    assert "laden Sie diese Person stattdessen erneut ein." in page
+    assert 'lang="en">' not in page.split('<main id="main"')[1]
+    empty = officer.post("/admin/people", **(somebody | {"name": ""})).text
+    assert "Füllen Sie dies aus." in empty
+    assert 'lang="en">' not in empty.split('<main id="main"')[1]
+    settings = officer.get("/admin/settings").text
+    assert "Niedrigste Stufe, die protokolliert wird." in settings
+    assert 'lang="en">' not in settings.split('<main id="main"')[1]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
