@@ -18,7 +18,7 @@ router = APIRouter()
 def get_reply(call: Call, intake: TheIntake, request_id: str, query: ReplyQuery) -> Response:
     request = deletion_requests.get_deletion_request(call, intake, request_id)
     found = deletion_requests.get_certificates(call, request_id)
-    reply = reply_texts.reply_to(request, found, query.language, zone=call.caller.policy.time_zone)
+    reply = reply_texts.reply_to(request, found, query.language, policy=call.caller.policy)
     if query.format is ReplyFormat.PDF:
         from app.api import reply_pdf  # its libraries take longer to import than the gateway's other parts
 

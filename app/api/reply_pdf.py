@@ -45,9 +45,11 @@ def as_pdf(reply: Reply, *, folder: Path) -> bytes:
         made.set_lang(reply.language.value)
         made.set_title(reply.subject)
         made.add_page()
+        for line in reply.head:
+            _put(made, line)
         _put(made, reply.subject, size=13, style="B")
         proofs = [wording.proof, *(f"• {one}" for one in reply.proofs)] if reply.proofs else []
-        for line in (wording.greeting, *reply.paragraphs, *proofs, wording.closing):
+        for line in (wording.greeting, *reply.paragraphs, *proofs, *reply.closing):
             _put(made, line)
         if reply.page:
             made.add_page()
@@ -65,8 +67,8 @@ def _put(made: fpdf.FPDF, line: str, *, size: int = 11, style: str = "") -> None
 
 def _lines(reply: Reply) -> Iterator[str]:
     wording = reply.wording
-    yield from (reply.subject, wording.greeting, wording.proof, wording.closing, wording.page, "•")
-    yield from (*reply.paragraphs, *reply.proofs, *reply.page)
+    yield from (reply.subject, wording.greeting, wording.proof, wording.page, "•")
+    yield from (*reply.head, *reply.paragraphs, *reply.proofs, *reply.closing, *reply.page)
 
 
 @functools.cache

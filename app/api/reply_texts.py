@@ -12,6 +12,7 @@ from app.api.reply_wordings import WORDINGS, Wording
 from app.api.rounding import at_most
 from lethe.contract.certificates import CertificateOut, CertificatesOut
 from lethe.contract.deletion_requests import DeletionRequestOut
+from lethe.contract.policy import Policy
 from lethe.contract.sets import ClockState, Outcome, ReplyLanguage, RequestStatus
 from lethe.proof.certificate import FORMAT
 from lethe.proof.guarantees import Notion
@@ -22,27 +23,36 @@ Day = Callable[[datetime.datetime | None], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Everything that a person is told. `proofs`: each certificate in a sentence; `page`: the paragraphs of the page on
-    what was erased, none where nothing is signed."""
+    """Everything that a person is told. `head`: who answers, if the policy says so; `proofs`: each certificate in a
+    sentence; `closing`: with who signs, and how to reach them; `page`: the paragraphs of the page on what was erased,
+    none where nothing is signed."""
 
     language: ReplyLanguage
     wording: Wording
+    head: Sequence[str]
     subject: str
     paragraphs: Sequence[str]
     proofs: Sequence[str]
+    closing: Sequence[str]
     page: Sequence[str]
 
 
-def reply_to(request: DeletionRequestOut, found: CertificatesOut, language: ReplyLanguage, *, zone: str) -> Reply:
-    """The reply as the request stands now. Dates are those of `zone`."""
-    wording, day = WORDINGS[language], _days(WORDINGS[language], zone)
+def reply_to(request: DeletionRequestOut, found: CertificatesOut, language: ReplyLanguage, *, policy: Policy) -> Reply:
+    """The reply as the request stands now, with the dates and from the controller of the policy."""
+    wording, zone = WORDINGS[language], policy.time_zone
+    controller, contact = policy.controller, policy.contact
     return Reply(
         language=language,
         wording=wording,
+        head=[wording.controller.format(controller=controller)] if controller else [],
         subject=wording.subject.format(case=_case(request)),
         paragraphs=written(request, language, zone=zone),
         proofs=[line for one in found.certificates if (line := in_words(one, wording))],
-        page=_page(found, wording, day),
+        closing=[
+            "\n".join([wording.closing, *([controller] if controller else [])]),
+            *([wording.contact.format(contact=contact)] if contact else []),
+        ],
+        page=_page(found, wording, _days(wording, zone)),
     )
 
 
@@ -51,7 +61,7 @@ def as_text(reply: Reply) -> str:
     wording = reply.wording
     proofs = [wording.proof, *(f"- {one}" for one in reply.proofs)] if reply.proofs else []
     page = [wording.page.upper(), *reply.page] if reply.page else []
-    lines = [reply.subject, wording.greeting, *reply.paragraphs, *proofs, wording.closing, *page]
+    lines = [*reply.head, reply.subject, wording.greeting, *reply.paragraphs, *proofs, *reply.closing, *page]
     return "\n\n".join(lines) + "\n"
 
 

@@ -18,6 +18,7 @@ class Wording:
     """The sentences of a reply in one language; `{...}` is filled in. `months`: from January on; `day`: a date;
     `signs`: between thousands, and before decimals."""
 
+    controller: str
     subject: str
     greeting: str
     received: str
@@ -33,6 +34,7 @@ class Wording:
     proof: str
     certificate: str
     closing: str
+    contact: str
     page: str
     erased: str
     odds: str
@@ -45,6 +47,7 @@ class Wording:
 
 WORDINGS: Mapping[ReplyLanguage, Wording] = {
     ReplyLanguage.EN: Wording(
+        controller="Controller: {controller}",
         subject="Your request to be forgotten: case {case}",
         greeting="Dear Sir or Madam,",
         received="we received your request on {received}.",
@@ -64,6 +67,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "attacker who sees the published model and knows everything but its random noise would say rightly which it "
         "was in at most {accuracy} % of all cases. A coin is right in 50 %.",
         closing="Yours faithfully,",
+        contact="Data protection officer: {contact}",
         page="What was erased, and how to check it",
         erased="Records of yours that were erased for the model {model}: {records}. Its version {version} was "
         "published without them. The certificate is of {issued}.",
@@ -80,6 +84,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         signs=",.",
     ),
     ReplyLanguage.DE: Wording(
+        controller="Verantwortlicher: {controller}",
         subject="Ihr Antrag auf Löschung: Aktenzeichen {case}",
         greeting="Sehr geehrte Damen und Herren,",
         received="Ihr Antrag ist am {received} bei uns eingegangen.",
@@ -102,6 +107,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "Rauschen kennt, mit seinem Urteil darüber in höchstens {accuracy} % aller Fälle richtig. Ein Münzwurf liegt "
         "in 50 % richtig.",
         closing="Mit freundlichen Grüßen",
+        contact="Datenschutzbeauftragte oder -beauftragter: {contact}",
         page="Was gelöscht wurde, und wie es sich prüfen lässt",
         erased="Ihre für das Modell {model} gelöschten Datensätze: {records}. Seine Version {version} wurde ohne sie "
         "veröffentlicht. Die Bescheinigung ist vom {issued}.",
@@ -118,6 +124,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         signs=".,",
     ),
     ReplyLanguage.FR: Wording(
+        controller="Responsable du traitement : {controller}",
         subject="Votre demande d'effacement : dossier {case}",
         greeting="Madame, Monsieur,",
         received="nous avons reçu votre demande le {received}.",
@@ -141,6 +148,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "que non, quiconque voit le modèle publié et connaît tout sauf son bruit aléatoire en jugerait correctement "
         "dans {accuracy} % des cas au plus. Une pièce de monnaie a raison dans 50 % des cas.",
         closing="Veuillez agréer, Madame, Monsieur, nos salutations distinguées.",
+        contact="Délégué à la protection des données : {contact}",
         page="Ce qui a été effacé, et comment le vérifier",
         erased="Vos enregistrements effacés pour le modèle {model} : {records}. Sa version {version} a été publiée "
         "sans eux. Le certificat date du {issued}.",
@@ -157,6 +165,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         signs="\u00a0,",
     ),
     ReplyLanguage.ES: Wording(
+        controller="Responsable del tratamiento: {controller}",
         subject="Su solicitud de supresión: expediente {case}",
         greeting="Estimado señor o estimada señora:",
         received="Recibimos su solicitud el {received}.",
@@ -179,6 +188,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         "alguna vez o no, quien viera el modelo publicado y conociera todo salvo su ruido aleatorio acertaría cuál de "
         "las dos cosas ocurrió en el {accuracy} % de los casos como máximo. Una moneda acierta en el 50 %.",
         closing="Atentamente,",
+        contact="Delegado de protección de datos: {contact}",
         page="Qué se suprimió y cómo comprobarlo",
         erased="Registros suyos suprimidos para el modelo {model}: {records}. Su versión {version} se publicó sin "
         "ellos. El certificado es del {issued}.",

@@ -28,7 +28,8 @@ _DURATIONS = ("grace_seconds", "report_seconds")
 _DAYS = ("retain_details_days", "retain_requests_days")
 _NUMBERS = ("max_epsilon", "max_delta")
 _CHOSEN = ("identity", "subject_rule", "drp_claim", "time_zone")
-_MAY_BE_ABSENT = ("retain_requests_days", "max_delta", "drp_business_id", "drp_verification_url")
+_TEXTS = ("drp_business_id", "drp_verification_url", "controller", "contact")
+_MAY_BE_ABSENT = ("retain_requests_days", "max_delta", *_TEXTS)
 _EMPTY_ROWS = 2
 _MOST_ROWS = 50
 
@@ -76,7 +77,7 @@ def asked(form: FormData, *, known: int) -> dict[str, Any]:
     found: dict[str, Any] = {name: text(form, name) for name in _CHOSEN}
     found["auto_accept"] = text(form, "auto_accept") == "yes"
     found["opendsr_identities"] = [one for one in form.getlist("opendsr_identities") if isinstance(one, str)]
-    for name in (*_DURATIONS, *_DAYS, *_NUMBERS, "drp_business_id", "drp_verification_url"):
+    for name in (*_DURATIONS, *_DAYS, *_NUMBERS, *_TEXTS):
         written = text(form, name)
         found[name] = _whole(written) if name in (*_DURATIONS, *_DAYS) else written
         if name in _DURATIONS and isinstance(found[name], int):

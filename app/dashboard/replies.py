@@ -18,16 +18,13 @@ def show_reply(context: TheContext, request_id: str, language: ReplyLanguage = R
     """Show the reply, to be copied, printed or saved."""
     found = context.ask(deletion_requests.get_certificates, request_id=request_id)
     request = context.ask(deletion_requests.get_deletion_request, request_id=request_id)
-    reply = reply_to(request, found, language, zone=context.caller.policy.time_zone)
+    reply = reply_to(request, found, language, policy=context.caller.policy)
     return context.page(
         "requests/reply.html",
         request=request,
         language=language.value,
         languages=LANGUAGES,
-        wording=reply.wording,
-        subject=reply.subject,
-        paragraphs=reply.paragraphs,
-        proofs=reply.proofs,
+        reply=reply,
         may_save=context.may(replying.get_reply),
     )
 

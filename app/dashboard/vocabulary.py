@@ -61,6 +61,8 @@ NAMES = (
     marked("Drp business id"),
     marked("Drp claim"),
     marked("Drp verification url"),
+    marked("Controller"),
+    marked("Contact"),
     marked("Subject id"),
     marked("Aliases"),
     marked("External id"),

@@ -16,6 +16,12 @@ def _zone(name: str) -> str:
     return name
 
 
+_Line = Annotated[
+    str, Field(min_length=1, max_length=300, pattern=r"^[^\s<>][^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>]*$")
+]
+"""A line of text: no end of a line, nothing that turns the direction of writing, no tag."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -90,4 +96,13 @@ class Policy(_Frozen):
     )
     drp_verification_url: Annotated[str, Field(pattern="^https://[^?#]+$", max_length=500)] | None = Field(
         default=None, description="Data Rights Protocol: where people whom the agent has not verified say who they are."
+    )
+    controller: _Line | None = Field(
+        default=None,
+        description="The controller, as replies to people name it in their head and sign with it; null: they name "
+        "none.",
+    )
+    contact: _Line | None = Field(
+        default=None,
+        description="How people reach the data protection officer, as replies end with it; null: they name nobody.",
     )

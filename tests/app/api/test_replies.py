@@ -124,6 +124,35 @@ def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., st
     assert wording.absence in absent
 
 
+@pytest.mark.parametrize("language", ReplyLanguage)
+def test_who_answers(gateway: TestClient, world: Callable[..., str], language: ReplyLanguage) -> None:
+    """The controller of the policy heads the reply and signs it, and the contact ends it, as text and as a PDF; without
+    them the reply has nothing in their place."""
+    request_id, wording = world("stranger"), WORDINGS[language]
+    before = text_of(gateway, request_id, language=language)
+    assert before.startswith(wording.subject.partition("{")[0])
+    named = {"controller": "Grüne Wiese GmbH & Co. KG", "contact": "datenschutz@wiese.example, Weg 1"}
+    gateway.patch("/v1/tenant", json={"policy": named}).raise_for_status()
+    head, contact = wording.controller.format(**named), wording.contact.format(**named)
+    text = text_of(gateway, request_id, language=language)
+    assert text.startswith(f"{head}\n\n{wording.subject.partition('{')[0]}")
+    assert f"{wording.closing}\n{named['controller']}\n\n{contact}\n" in text
+    for one in (f"{head}\n\n", f"\n{named['controller']}", f"\n\n{contact}"):
+        text = text.replace(one, "", 1)
+    assert text == before
+    first, _ = pages_of(gateway, request_id, language=language)
+    assert first.startswith(head)
+    assert first.endswith(f"{wording.closing} {named['controller']} {contact}")
+
+
+@pytest.mark.parametrize("value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "a\x00", "a" * 301])
+@pytest.mark.parametrize("field", ["controller", "contact"])
+def test_who_answers_is_a_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
+    """Neither has an end of a line, a tag or a sign that nobody sees, and both are short."""
+    refused(gateway.patch("/v1/tenant", json={"policy": {field: value}}), 422, "input_invalid")
+    assert gateway.get("/v1/tenant").json()["policy"][field] is None
+
+
 def test_what_the_font_does_not_have(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
     """A reply with characters that the PDF would lack is refused by name, without them; as text it is there."""
     request_id = world("stranger", external_id="案件 7")

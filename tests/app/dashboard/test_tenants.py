@@ -60,6 +60,25 @@ def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
     assert 'name="days_1" value="15"' in nameless.text
 
 
+def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
+    """Controller and contact are shown before they are saved, stand in the history, and in the reply on its page;
+    emptied, they are gone from it."""
+    request_id = forget("p1")["id"]
+    names = {"controller": "Acme & Sons Ltd", "contact": "privacy@example.com, Somewhere 1"}
+    sent = _filled(officer.get("/admin/tenant").text) | names
+    review = officer.post("/admin/tenant/policy", **sent).text
+    assert re.search(r">Controller</th><td>none</td><td>Acme &amp; Sons Ltd<", review)
+    assert officer.post("/admin/tenant/policy", **sent, confirmed="yes").status_code == 303
+    assert {name: get("/tenant")["policy"][name] for name in names} == names
+    assert "Contact: privacy@example.com, Somewhere 1" in officer.get("/admin/tenant").text
+    reply = officer.get(f"/admin/requests/{request_id}/reply?language=fr").text
+    assert "Responsable du traitement : Acme &amp; Sons Ltd" in reply
+    assert "privacy@example.com, Somewhere 1" in reply
+    emptied = _filled(officer.get("/admin/tenant").text) | dict.fromkeys(names, "")
+    assert officer.post("/admin/tenant/policy", **emptied, confirmed="yes").status_code == 303
+    assert "Acme" not in officer.get(f"/admin/requests/{request_id}/reply").text
+
+
 def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
     """A form that changes nothing leaves nothing in the audit log."""
     before = get("/tenant")
@@ -77,6 +96,8 @@ def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
         ("time_zone", "Atlantis"),
         ("regulations", "LGPD!"),
         ("drp_verification_url", "http://plain.example"),
+        ("controller", "<b>Acme</b>"),
+        ("contact", "privacy@example.com\nSomewhere 1"),
     ],
 )
 def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: str) -> None:
