@@ -3,8 +3,8 @@
 from fastapi import Response
 
 from app.api import accounting, datasets, models
-from app.api.calls import Cursor
 from app.dashboard import pages
+from app.dashboard.lists import ThePlace
 from app.dashboard.numbers import Above, Chance
 from app.dashboard.request_context import RequestContext, TheContext
 
@@ -15,12 +15,12 @@ _PER_PAGE = 10
 
 
 @router.get("/accounting")
-def list_accounts(context: TheContext, epsilon: Above = None, delta: Chance = None, cursor: Cursor = None) -> Response:
+def list_accounts(context: TheContext, place: ThePlace, epsilon: Above = None, delta: Chance = None) -> Response:
     """Datasets, each with its account; `epsilon` and `delta`: of the budget that they are held against."""
     found = None
     if context.may(datasets.list_datasets):
-        found = context.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=cursor)
-    return context.page("accounting/list.html", found=found, cursor=cursor, query=_query(epsilon, delta))
+        found = context.ask(datasets.list_datasets, limit=_PER_PAGE, cursor=place.cursor)
+    return context.page("accounting/list.html", found=found, place=place, query=_query(epsilon, delta))
 
 
 @router.get("/accounting/datasets/{dataset_id}")

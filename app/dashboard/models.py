@@ -6,7 +6,6 @@ from typing import Any, Literal
 from fastapi import Response
 
 from app.api import accounting, models, overview, rehearsals
-from app.api.calls import Cursor
 from app.dashboard import pages, what_if
 from app.dashboard.languages import gettext, marked
 from app.dashboard.lists import Place, ThePlace
@@ -21,7 +20,6 @@ from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
 
-_PER_PAGE = 50
 _NEWEST = 5
 """Versions and copies that a model's own page names; the others are a click away."""
 
@@ -99,26 +97,29 @@ def retire_model(context: TheContext, model_id: str) -> Response:
 
 
 @router.get("/models/{model_id}/versions")
-def list_versions(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+def list_versions(context: TheContext, model_id: str, place: ThePlace) -> Response:
     """Every version there was, destroyed ones among them."""
     model = context.ask(models.get_model, model_id=model_id)
-    found = context.ask(models.list_versions, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
-    return context.page("models/versions.html", model=model, versions=found, cursor=cursor)
+    found = context.ask(models.list_versions, model_id=model_id, limit=place.size, cursor=place.cursor)
+    extent = place.extent(found, "version", "versions")
+    return context.page("models/versions.html", model=model, versions=found, place=place, extent=extent)
 
 
 @router.get("/models/{model_id}/exports")
-def list_exports(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+def list_exports(context: TheContext, model_id: str, place: ThePlace) -> Response:
     """Every copy that was handed out."""
     model = context.ask(models.get_model, model_id=model_id)
-    found = context.ask(models.list_exports, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
-    return context.page("models/exports.html", model=model, exports=found, cursor=cursor)
+    found = context.ask(models.list_exports, model_id=model_id, limit=place.size, cursor=place.cursor)
+    extent = place.extent(found, "copy", "copies")
+    return context.page("models/exports.html", model=model, exports=found, place=place, extent=extent)
 
 
 @router.get("/models/{model_id}/ledger")
-def show_ledger(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+def show_ledger(context: TheContext, model_id: str, place: ThePlace) -> Response:
     """The entries that every number of a model follows from, oldest first."""
-    found = context.ask(accounting.get_ledger, model_id=model_id, limit=_PER_PAGE, cursor=cursor)
-    return context.page("models/ledger.html", model_id=model_id, ledger=found, cursor=cursor)
+    found = context.ask(accounting.get_ledger, model_id=model_id, limit=place.size, cursor=place.cursor)
+    extent = place.extent(found, "entry", "entries")
+    return context.page("models/ledger.html", model_id=model_id, ledger=found, place=place, extent=extent)
 
 
 @router.post("/models/{model_id}/ledger/verify")

@@ -7,9 +7,9 @@ from fastapi import Response
 from starlette.datastructures import UploadFile
 
 from app.api import networks, problems
-from app.api.calls import Cursor
 from app.dashboard import pages
 from app.dashboard.languages import gettext
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import text
@@ -17,15 +17,14 @@ from lethe.contract.problems import FieldError, InputInvalid, Problem
 
 router = pages.new_router()
 
-_PER_PAGE = 50
 _WRITTEN = ("name", "licence", "provenance", "dp_ledger")
 Done = Literal["", "made"]
 
 
 @router.get("/networks")
-def list_networks(context: TheContext, cursor: Cursor = None) -> Response:
+def list_networks(context: TheContext, place: ThePlace) -> Response:
     """List the networks, newest first, and the form for another."""
-    return _listed(context, cursor=cursor, written=dict.fromkeys(_WRITTEN, ""))
+    return _listed(context, place=place, written=dict.fromkeys(_WRITTEN, ""))
 
 
 @router.post("/networks")
@@ -45,7 +44,7 @@ def upload_network(context: TheContext, form: Form) -> Response:
             **written | {"dp_ledger": written["dp_ledger"] or None},
         )
     except Problem as error:
-        return _listed(context, cursor=None, written=written, error=error)
+        return _listed(context, place=Place(), written=written, error=error)
     return pages.see(f"{ROOT}/networks/{json.loads(bytes(answer.body))['id']}", done="made")
 
 
@@ -66,13 +65,15 @@ def delete_network(context: TheContext, network_id: str) -> Response:
 
 
 def _listed(
-    context: RequestContext, *, cursor: str | None, written: dict[str, str], error: Problem | None = None
+    context: RequestContext, *, place: Place, written: dict[str, str], error: Problem | None = None
 ) -> Response:
+    found = context.ask(networks.list_networks, limit=place.size, cursor=place.cursor)
     return context.page(
         "networks/list.html",
         status=problems.status_of(type(error)) if error else 200,
-        found=context.ask(networks.list_networks, limit=_PER_PAGE, cursor=cursor),
-        cursor=cursor,
+        found=found,
+        place=place,
+        extent=place.extent(found, "network", "networks"),
         written=written,
         error=error,
         may_upload=context.may(networks.create_network),

@@ -6,9 +6,9 @@ from typing import Literal
 from fastapi import Response
 
 from app.api import problems, users
-from app.api.calls import Cursor
 from app.dashboard import pages
 from app.dashboard.languages import gettext, marked
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -19,7 +19,6 @@ from lethe.contract.users import SCOPES_OF, InvitedUserOut, UserChangeIn, UserIn
 
 router = pages.new_router()
 
-_PER_PAGE = 100
 _MEANS = {
     Role.VIEWER: marked("sees requests, models, accounts and certificates"),
     Role.OFFICER: marked("also makes requests and decides about them"),
@@ -30,9 +29,9 @@ _MEANS = {
 
 
 @router.get("/people")
-def list_people(context: TheContext, cursor: Cursor = None, done: Literal["", "disabled"] = "") -> Response:
+def list_people(context: TheContext, place: ThePlace, done: Literal["", "disabled"] = "") -> Response:
     """Everybody, newest first."""
-    return _list(context, cursor=cursor, done=done)
+    return _list(context, place, done=done)
 
 
 @router.post("/people")
@@ -42,7 +41,7 @@ def invite_somebody(context: TheContext, form: Form) -> Response:
         body = checked(UserIn, name=text(form, "name"), email=text(form, "email"), role=text(form, "role"))
         made = context.ask(users.create_user, body=body)
     except Problem as error:
-        return _list(context, error=error)
+        return _list(context, Place(), error=error)
     return _invited(context, made)
 
 
@@ -118,17 +117,16 @@ def _one(context: RequestContext, user_id: str, error: Problem | None = None, *,
     )
 
 
-def _list(
-    context: RequestContext, *, cursor: str | None = None, done: str = "", error: Problem | None = None
-) -> Response:
-    found = context.ask(users.list_users, limit=_PER_PAGE, cursor=cursor)
+def _list(context: RequestContext, place: Place, *, done: str = "", error: Problem | None = None) -> Response:
+    found = context.ask(users.list_users, limit=place.size, cursor=place.cursor)
     return context.page(
         "people/list.html",
         status=problems.status_of(type(error)) if error else 200,
         found=found,
         people=[(user, _status(user)) for user in found.items],
         roles=_roles(context),
-        cursor=cursor,
+        place=place,
+        extent=place.extent(found, "person", "people"),
         done=done,
         error=error,
     )

@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import Response
 
 from app.api import models, problems, rehearsals
-from app.api.calls import Cursor
 from app.dashboard import numbers, pages
 from app.dashboard.advice import advice
 from app.dashboard.languages import gettext, marked
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -19,7 +19,6 @@ from lethe.contract.rehearsals import LIMITS, MeasuredOut, RehearsalIn, Rehearsa
 
 router = pages.new_router()
 
-_PER_PAGE = 50
 _MODELS = (
     ("before", marked("Live version before")),
     ("forgotten", marked("Copy that forgot them")),
@@ -55,9 +54,9 @@ class Drawing:
 
 
 @router.get("/models/{model_id}/rehearsals")
-def list_rehearsals(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+def list_rehearsals(context: TheContext, model_id: str, place: ThePlace) -> Response:
     """All of a model, newest first, and the form for another."""
-    return _list(context, model_id, cursor=cursor)
+    return _list(context, model_id, place)
 
 
 @router.post("/models/{model_id}/rehearsals")
@@ -72,7 +71,7 @@ def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
     except Problem as error:
         if not may_read:
             raise
-        return _list(context, model_id, error=error)
+        return _list(context, model_id, Place(), error=error)
     if not may_read:
         return pages.see(f"{ROOT}/models/{model_id}", done="rehearsal")
     [newest] = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=1).items
@@ -132,16 +131,16 @@ def _drawn(report: RehearsalReport, number: str, title: str) -> Drawing:
     )
 
 
-def _list(
-    context: RequestContext, model_id: str, *, cursor: str | None = None, error: Problem | None = None
-) -> Response:
+def _list(context: RequestContext, model_id: str, place: Place, *, error: Problem | None = None) -> Response:
     model = context.ask(models.get_model, model_id=model_id)
+    found = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=place.size, cursor=place.cursor)
     return context.page(
         "rehearsals/list.html",
         status=problems.status_of(type(error)) if error else 200,
         model=model,
-        found=context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=_PER_PAGE, cursor=cursor),
-        cursor=cursor,
+        found=found,
+        place=place,
+        extent=place.extent(found, "rehearsal", "rehearsals"),
         may_rehearse=may_rehearse(context, live=bool(model.live_version)),
         limits=gettext(LIMITS),
         error=error,

@@ -223,7 +223,7 @@ def _list(
         found=found,
         query=query,
         place=place,
-        extent=place.extent(found, "request", "requests", total=total) if place else None,
+        extent=(place or Place(size=_MOST_FOUND)).extent(found, "request", "requests", total=total),
         sought=sought,
         told=told,
         statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],

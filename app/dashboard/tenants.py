@@ -8,10 +8,10 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.api import agents, audit_log, identity_issuers, problems, tenants
-from app.api.calls import Cursor
 from app.dashboard import pages
 from app.dashboard import policy as policies
 from app.dashboard.languages import gettext
+from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.requests import checked, text
@@ -91,9 +91,9 @@ def remove_agent(context: TheContext, agent: str) -> Response:
 
 
 @router.get("/tenants")
-def list_tenants(context: TheContext, cursor: Cursor = None) -> Response:
+def list_tenants(context: TheContext, place: ThePlace) -> Response:
     """All tenants of the installation, for its operators."""
-    return _all(context, cursor=cursor)
+    return _all(context, place)
 
 
 @router.post("/tenants")
@@ -103,7 +103,7 @@ def create_tenant(context: TheContext, form: Form) -> Response:
         body = checked(TenantIn, name=text(form, "name"))
         made = context.ask(tenants.create_tenant, body=body)
     except Problem as error:
-        return _all(context, error=error)
+        return _all(context, Place(), error=error)
     return context.page("tenants/made.html", status=201, made=made)
 
 
@@ -152,7 +152,8 @@ def _own(
     )
 
 
-def _all(context: RequestContext, *, cursor: str | None = None, error: Problem | None = None) -> Response:
-    found = context.ask(tenants.list_tenants, limit=_PER_PAGE, cursor=cursor)
+def _all(context: RequestContext, place: Place, *, error: Problem | None = None) -> Response:
+    found = context.ask(tenants.list_tenants, limit=place.size, cursor=place.cursor)
     status = problems.status_of(type(error)) if error else 200
-    return context.page("tenants/list.html", status=status, found=found, cursor=cursor, error=error)
+    extent = place.extent(found, "tenant", "tenants")
+    return context.page("tenants/list.html", status=status, found=found, place=place, extent=extent, error=error)

@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 
 from app.access.service import DEFAULT_TENANT
 from app.db import now
-from app.db.tables import Run, WebhookDelivery
+from app.db.tables import Export, LedgerEntry, Network, Rehearsal, Run, WebhookDelivery
 from app.installations import Installation
-from lethe.contract.sets import DeliveryStatus, RunStatus, Scope
+from lethe.contract.sets import DeliveryStatus, RehearsalStatus, RunStatus, Scope
 from tests.app.api.test_authorisation import delivered
 from tests.app.dashboard.browsing import Browser
 
@@ -63,6 +63,14 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
         for _ in range(_MANY):
             gateway.post("/v1/api-keys", json=body).raise_for_status()
 
+    def of_networks() -> None:
+        asked = {"size": 9, "licence": "MIT", "provenance": "nobody", "opset": 17, "batch_size": 1}
+        asked |= {"output_size": 2, "num_parameters": 9, "parameters": [], "operators": [], "input_shape": [2]}
+        with installation.database.writing() as session:
+            for number in range(_MANY):
+                made = {"id": f"net_{number:016x}", "name": "n", "sha256": f"{number:064x}", "created_at": now(session)}
+                session.add(Network(tenant_id=DEFAULT_TENANT, **made, **asked))
+
     def make(what: str) -> None:
         match what:
             case "runs":
@@ -79,6 +87,15 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
                 gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
             case "keys" | "audit-log":
                 of_keys()
+            case "networks":
+                of_networks()
+            case "tenants":
+                for number in range(_MANY):
+                    gateway.post("/v1/tenants", json={"name": f"shop {number}"}).raise_for_status()
+            case "people":
+                for number in range(_MANY):
+                    body = {"name": "Jo", "email": f"jo{number}@example.org", "role": "viewer"}
+                    gateway.post("/v1/users", json=body).raise_for_status()
 
     return make
 
@@ -96,6 +113,9 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
         ("audit-log", "action=api_key.created", None),
         ("suppressions", "", None),
         ("keys", "", None),
+        ("networks", "", None),
+        ("tenants", "", None),
+        ("people", "", None),
     ],
 )
 def test_the_way_there_and_back(officer: Browser, fill: Fill, what: str, query: str, total: str | None) -> None:
@@ -119,6 +139,46 @@ def test_the_way_there_and_back(officer: Browser, fill: Fill, what: str, query: 
     assert len(rows[0]) == 25
     assert len(rows[1]) == int(shown[1].split()[2]) - 25
     assert not set(rows[0]) & set(rows[1])
+
+
+def test_the_way_through_the_lists_of_a_model(
+    officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Its versions, its copies, its ledger and its rehearsals are walked forward and back, too."""
+    model_id = new_model(new_dataset()["id"])["id"]
+    work()
+    with installation.database.writing() as session:
+        first = session.get_one(LedgerEntry, (model_id, 1))
+        for number in range(_MANY):
+            mine = {"tenant_id": DEFAULT_TENANT, "model_id": model_id}
+            at = now(session) + datetime.timedelta(seconds=number)
+            asked = {"people": 10, "status": RehearsalStatus.FAILED, "asked_at": at}
+            session.add(Export(id=f"exp_{number:016x}", version=1, api_key_id="key_1", at=at, **mine))
+            session.add(Rehearsal(id=f"reh_{number:016x}", **asked, **mine))
+            entry = {"body": first.body, "previous_hash": first.hash, "hash": f"{number:064x}"}
+            session.add(LedgerEntry(model_id=model_id, sequence=number + 2, **entry))
+    for what, many in (("exports", "30 copies"), ("rehearsals", "30 rehearsals"), ("ledger", "31 entries")):
+        path = f"/admin/models/{model_id}/{what}"
+        first_page = officer.get(f"{path}?size=25").text
+        assert "<small>1 to 25</small>" in first_page, what
+        [onward] = re.findall(r'rel="next" href="([^"]+)"', first_page)
+        second = officer.get(html.unescape(onward)).text
+        assert f"<small>26 to {many[:2]} of {many}</small>" in second
+        assert f'rel="prev" href="{path}?size=25"' in second
+    assert "<small>1 version</small>" in officer.get(f"/admin/models/{model_id}/versions?size=25").text
+
+
+def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
+    """Ten accounts are on a page, however long other lists are, and the way leads back with the budget asked for."""
+    for _ in range(12):
+        new_dataset(rows=8)
+    page = officer.get("/admin/accounting?epsilon=5").text
+    assert page.count('class="later"') == 10
+    assert 'name="size"' not in page
+    [onward] = re.findall(r'rel="next" href="([^"]+)"', page)
+    second = officer.get(html.unescape(onward)).text
+    assert second.count('class="later"') == 2
+    assert 'rel="prev" href="/admin/accounting?epsilon=5.0"' in second
 
 
 @pytest.mark.parametrize("what", ["runs", "deliveries", "audit-log", "models"])
