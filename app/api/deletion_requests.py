@@ -39,7 +39,6 @@ from app.rows import repository as rows_repository
 from app.webhooks import receiver
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
-from lethe.contract.choices import RequestOrder
 from lethe.contract.deletion_requests import (
     CreateDeletionRequestQuery,
     DeletionRequestIn,
@@ -142,9 +141,8 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
             access_events.requests_looked_up(session)
     with call.reading() as session:
         view = view_of(session, call)
-        by_deadline = query.order is RequestOrder.DEADLINE
         page = search_repository.requests(
-            session, sought, view=view, by_deadline=by_deadline, limit=query.limit, cursor=query.cursor
+            session, sought, view=view, order=query.order, limit=query.limit, cursor=query.cursor
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
         names, horizon = names_of_assignees(session, call, page.items), horizon_of(call)

@@ -124,7 +124,12 @@ def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         return _in_danger(call, query)
     with call.reading() as session:
         page = repository.models(
-            session, name=query.name, dataset_id=query.dataset_id, limit=query.limit, cursor=query.cursor
+            session,
+            name=query.name,
+            dataset_id=query.dataset_id,
+            is_oldest_first=query.order is ModelOrder.OLDEST,
+            limit=query.limit,
+            cursor=query.cursor,
         )
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
@@ -137,8 +142,9 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
             found = [one for one in found if query.name.lower() in one.model.name.lower()]
         if query.dataset_id is not None:
             found = [one for one in found if one.model.dataset_id == query.dataset_id]
-        if query.order is ModelOrder.NEWEST:
-            found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=True)
+        if query.order is not ModelOrder.RISK:
+            is_newest = query.order is ModelOrder.NEWEST
+            found.sort(key=lambda one: (one.model.created_at, one.model.id), reverse=is_newest)
         begins = 0
         if query.cursor is not None:
             ids = [one.model.id for one in found]

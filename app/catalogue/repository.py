@@ -75,15 +75,22 @@ def model(session: Session, model_id: str) -> Model | None:
 
 
 def models(
-    session: Session, *, name: str | None = None, dataset_id: str | None = None, limit: int, cursor: str | None
+    session: Session,
+    *,
+    name: str | None = None,
+    dataset_id: str | None = None,
+    is_oldest_first: bool = False,
+    limit: int,
+    cursor: str | None,
 ) -> Page[Model]:
-    """Newest first; `name`: those whose name has it, in capitals or not; `dataset_id`: those that learn from it."""
+    """Newest first, unless `is_oldest_first`; `name`: those whose name has it, in capitals or not; `dataset_id`: those
+    that learn from it."""
     query = sa.select(Model)
     if name is not None:
         query = query.where(_is_in(Model.name, name))
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
-    return page(session, query, Model.created_at, Model.id, limit=limit, cursor=cursor)
+    return page(session, query, Model.created_at, Model.id, limit=limit, cursor=cursor, ascending=is_oldest_first)
 
 
 def models_in_service(session: Session) -> list[Model]:

@@ -8,7 +8,7 @@ from fastapi import Depends, Query
 from starlette.datastructures import FormData
 
 from app.access.service import Caller
-from app.dashboard.languages import gettext
+from app.dashboard.languages import gettext, marked
 from app.deletion import deadlines
 from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
@@ -30,6 +30,17 @@ _DAYS = {
 }
 """Fields of the page, each with the filter of the API and the days after that it means: the last day is within."""
 NAMES = ("status", "regulation", "due", "assigned", *_DAYS, "order")
+ORDERS: Mapping[RequestOrder, str] = {
+    RequestOrder.NEWEST: marked("Newest first"),
+    RequestOrder.OLDEST: marked("Oldest first"),
+    RequestOrder.DEADLINE: marked("Open requests, most urgent first"),
+    RequestOrder.LATEST_DEADLINE: marked("Open requests, most urgent last"),
+    RequestOrder.LAST_COMPLETED: marked("Completed requests, latest first"),
+    RequestOrder.FIRST_COMPLETED: marked("Completed requests, earliest first"),
+}
+OF_COMPLETED = (RequestOrder.LAST_COMPLETED, RequestOrder.FIRST_COMPLETED)
+_EVER = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
+"""After every deadline and completion: open requests alone are due before, and completed ones alone were completed."""
 ME = "me"
 """Stands for the reader of the list."""
 
@@ -76,6 +87,17 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
             faults.append(FieldError(name, gettext("Write a date.")))
     if faults:
         raise InputInvalid(gettext("Correct what is named."), faults)
+    return found
+
+
+def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
+    """The same and the status, for all that the list has in its order, which may leave some out."""
+    found = matching(query, caller=caller) | {"status": query.get("status")}
+    order = query.get("order")
+    if order in (RequestOrder.DEADLINE, RequestOrder.LATEST_DEADLINE):
+        found["due_before"] = found["due_before"] or _EVER
+    if order in OF_COMPLETED:
+        found["completed_before"] = found["completed_before"] or _EVER
     return found
 
 

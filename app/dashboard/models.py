@@ -43,12 +43,18 @@ def list_models(
     """All of them, newest first; or those in service, in most danger first."""
     found = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
+    titles = {
+        ModelOrder.NEWEST: gettext("Newest first"),
+        ModelOrder.OLDEST: gettext("Oldest first"),
+        ModelOrder.RISK: gettext("In most danger first"),
+    }
     return context.page(
         "models/list.html",
         found=found,
         place=place,
         extent=place.extent(found, "model", "models", total=_total(context, found, order, danger, place)),
         query=query,
+        titles=titles,
         may_rank=context.may(accounting.get_account),
         may_make=context.may(models.create_model),
     )
@@ -137,7 +143,11 @@ def _total(
     place: Place,
 ) -> int | None:
     """Number of models on all pages, where the overview counts them: those in service, and those in danger."""
-    if place.has_all(found) or not context.may(overview.get_overview) or (order, danger) == (ModelOrder.NEWEST, ""):
+    if (
+        place.has_all(found)
+        or not context.may(overview.get_overview)
+        or (order is not ModelOrder.RISK and danger == "")
+    ):
         return None
     counted = context.ask(overview.get_overview).models
     match danger:

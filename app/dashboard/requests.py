@@ -1,7 +1,6 @@
 """Requests: found, listed, and many decided at once."""
 
 import csv
-import datetime
 import io
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from typing import Any, Literal, TypeVar
@@ -29,8 +28,6 @@ router = pages.new_router()
 M = TypeVar("M", bound=BaseModel)
 _MOST_CHOSEN = 200
 """Requests on the longest page."""
-_EVER = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
-"""After every deadline: open requests alone are due before."""
 _MOST_FOUND = 500
 _SOUGHT = {
     "subject_id": marked("subject id"),
@@ -102,10 +99,8 @@ def decide_requests(context: TheContext, form: Form) -> Response:
 @router.get("/requests.csv")
 def export_requests(context: TheContext, query: Filters) -> Response:
     """Send what the list shows, all pages of it, newest first; for a spreadsheet."""
-    asked = filters.matching(query, caller=context.caller)
-    if query.get("order") == "deadline" and asked["due_before"] is None:
-        asked["due_before"] = _EVER
-    found = context.ask(batches.export_deletion_requests, status=query.get("status"), **asked)
+    asked = filters.listed(query, caller=context.caller)
+    found = context.ask(batches.export_deletion_requests, **asked)
     found.body_iterator = _without_formulas(found.body_iterator)
     return found
 
@@ -178,15 +173,15 @@ def _total(
     """Number of requests on all pages; None where one page has them all."""
     if place.has_all(found):
         return None
-    asked = filters.matching(query, caller=context.caller)
-    if query.get("order") == "deadline" and asked["due_before"] is None:
-        asked["due_before"] = _EVER
-    return context.ask(decisions.count_deletion_requests, status=query.get("status"), **asked).count
+    asked = filters.listed(query, caller=context.caller)
+    return context.ask(decisions.count_deletion_requests, **asked).count
 
 
 def _matching(context: RequestContext, found: PageOut[DeletionRequestOut], query: Mapping[str, str]) -> int | None:
     """Number of requests on all pages that an officer can decide about; None where one page has them all."""
     if found.next_cursor is None or not context.may(decisions.decide_deletion_requests):
+        return None
+    if query.get("order") in filters.OF_COMPLETED:
         return None
     return sum(undecided(context, query).values())
 
@@ -226,6 +221,7 @@ def _list(
         extent=(place or Place(size=_MOST_FOUND)).extent(found, "request", "requests", total=total),
         sought=sought,
         told=told,
+        orders=[(order.value, gettext(said)) for order, said in filters.ORDERS.items()],
         statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],
         regulations=[("", gettext("Any")), *((name, regulation(name)) for name in known)],
         people=_whose(context),

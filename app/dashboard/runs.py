@@ -15,6 +15,7 @@ from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import RequestContext, TheContext
 from app.dashboard.wording import state
+from lethe.contract.choices import RunOrder
 from lethe.contract.runs import RunOut
 from lethe.contract.sets import QueueRule, RunKind, RunStatus
 
@@ -51,15 +52,27 @@ class Failure:
 
 
 @router.get("/runs")
-def list_runs(context: TheContext, place: ThePlace, status: Wanted = "", model_id: ModelId = "") -> Response:
+def list_runs(
+    context: TheContext,
+    place: ThePlace,
+    status: Wanted = "",
+    model_id: ModelId = "",
+    order: RunOrder = RunOrder.NEWEST,
+) -> Response:
     """A page of them, and the workers."""
-    return context.page("runs/list.html", **_listed(context, place, status, model_id))
+    return context.page("runs/list.html", **_listed(context, place, status, model_id, order))
 
 
 @router.get("/runs/live")
-def live_runs(context: TheContext, place: ThePlace, status: Wanted = "", model_id: ModelId = "") -> Response:
+def live_runs(
+    context: TheContext,
+    place: ThePlace,
+    status: Wanted = "",
+    model_id: ModelId = "",
+    order: RunOrder = RunOrder.NEWEST,
+) -> Response:
     """The same, for a page that is open."""
-    return context.page("runs/live.html", **_listed(context, place, status, model_id))
+    return context.page("runs/live.html", **_listed(context, place, status, model_id, order))
 
 
 @router.get("/runs/queue")
@@ -118,8 +131,8 @@ def failures(ended: Iterable[RunOut]) -> list[Failure]:
     return sorted(found, key=lambda failure: failure.last_at, reverse=True)
 
 
-def _listed(context: RequestContext, place: Place, status: Wanted, model_id: str) -> dict[str, Any]:
-    query = {"status": status, "model_id": model_id}
+def _listed(context: RequestContext, place: Place, status: Wanted, model_id: str, order: RunOrder) -> dict[str, Any]:
+    query = {"status": status, "model_id": model_id, "order": "" if order is RunOrder.NEWEST else order}
     is_unresolved = status == "unresolved"
     wanted = {
         "status": None if is_unresolved else status or None,
@@ -129,7 +142,7 @@ def _listed(context: RequestContext, place: Place, status: Wanted, model_id: str
     ended: list[RunOut] = []
     for ending in (RunStatus.FAILED, RunStatus.ABANDONED):
         ended += context.ask(runs.list_runs, status=ending, limit=_MOST_FAILURES).items
-    found = context.ask(runs.list_runs, **wanted, limit=place.size, cursor=place.cursor)
+    found = context.ask(runs.list_runs, **wanted, order=order, limit=place.size, cursor=place.cursor)
     numbers = context.ask(overview.get_overview) if context.may(overview.get_overview) else None
     total = sum(numbers.failed_runs.values()) if numbers and is_unresolved and not model_id else None
     return {

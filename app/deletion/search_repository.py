@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import dataclass
+from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
@@ -13,6 +14,7 @@ from app.db.tables import DeletionRequest, Model, RequestModel
 from app.deletion.repository import these
 from app.deletion.status import OPEN
 from app.deletion.views import View
+from lethe.contract.choices import RequestOrder
 from lethe.contract.deletion_requests import NOBODY, OpenClock
 from lethe.contract.sets import ClockState, RequestStatus
 
@@ -20,6 +22,7 @@ _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
 """Callers' clocks may be ahead, so that something comes in before it was sent; never by so much."""
 
+_ASCENDING = frozenset({RequestOrder.OLDEST, RequestOrder.DEADLINE, RequestOrder.FIRST_COMPLETED})
 _OPEN = these(OPEN)
 _SHOWN_BY_TIME = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED])
 _SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
@@ -58,20 +61,33 @@ class Sought:
 
 
 def requests(
-    session: Session, sought: Sought, *, view: View, by_deadline: bool = False, limit: int, cursor: str | None
+    session: Session,
+    sought: Sought,
+    *,
+    view: View,
+    order: RequestOrder = RequestOrder.NEWEST,
+    limit: int,
+    cursor: str | None,
 ) -> Page[DeletionRequest]:
-    """Those that are as described, in the eyes of the reader, newest first; `by_deadline`: open ones, the most urgent
-    first."""
+    """Those that are as described, in the eyes of the reader."""
     filters = _filters(session, sought, view)
-    if by_deadline and not sought.is_of_open:
-        filters.append(is_open(view))
-    if sought.model_id is not None and not filters:
+    match order:
+        case RequestOrder.NEWEST | RequestOrder.OLDEST:
+            at = DeletionRequest.created_at
+        case RequestOrder.DEADLINE | RequestOrder.LATEST_DEADLINE:
+            at = DeletionRequest.deadline
+            filters += [] if sought.is_of_open else [is_open(view)]
+        case RequestOrder.LAST_COMPLETED | RequestOrder.FIRST_COMPLETED:
+            at = cast("InstrumentedAttribute[datetime.datetime]", completed_at(view))
+            if sought.is_of_open or sought.status not in (None, RequestStatus.COMPLETED):
+                return Page([], None)  # none is: all that were completed would be read to find that out
+            filters.append(was_completed(view, since=None, before=None))
+    if sought.model_id is not None and not filters and order is RequestOrder.NEWEST:
         return _requests_of_model(session, sought.model_id, limit=limit, cursor=cursor)
     if sought.model_id is not None:
         filters.append(_asks(session, sought.model_id))
     query = sa.select(DeletionRequest).where(*filters)
-    at = DeletionRequest.deadline if by_deadline else DeletionRequest.created_at
-    return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=by_deadline)
+    return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=order in _ASCENDING)
 
 
 def count(session: Session, sought: Sought, *, view: View, at_most: int) -> int:

@@ -17,6 +17,7 @@ from app.db.tables import (
     Run,
     Version,
 )
+from lethe.contract.choices import RunOrder
 from lethe.contract.sets import RunKind, RunStatus, VersionStatus
 
 ASKED_FOR = (RunKind.AUDIT, RunKind.REHEARSAL)
@@ -28,7 +29,14 @@ def run(session: Session, run_id: str) -> Run | None:
 
 
 def runs(
-    session: Session, *, model_id: str | None, status: str | None, unresolved: bool, limit: int, cursor: str | None
+    session: Session,
+    *,
+    model_id: str | None,
+    status: str | None,
+    unresolved: bool,
+    order: RunOrder = RunOrder.NEWEST,
+    limit: int,
+    cursor: str | None,
 ) -> Page[Run]:
     query = sa.select(Run)
     if unresolved:
@@ -37,7 +45,8 @@ def runs(
         query = query.where(Run.status == status)
     if model_id is not None:
         query = query.where(Run.model_id == model_id)
-    return page(session, query, Run.started_at, Run.id, limit=limit, cursor=cursor)
+    is_ascending = order is RunOrder.OLDEST
+    return page(session, query, Run.started_at, Run.id, limit=limit, cursor=cursor, ascending=is_ascending)
 
 
 def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]]:

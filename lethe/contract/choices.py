@@ -31,8 +31,15 @@ class SubjectRule(ClosedSet):
 
 class RequestOrder(ClosedSet):
     NEWEST = "newest"
+    OLDEST = "oldest"
     DEADLINE = "deadline"
     """Open requests alone, the most urgent first."""
+    LATEST_DEADLINE = "latest_deadline"
+    """Open requests alone, the most urgent last."""
+    LAST_COMPLETED = "last_completed"
+    """Completed requests alone, the last one first."""
+    FIRST_COMPLETED = "first_completed"
+    """Completed requests alone, the first one first."""
 
 
 class Decision(ClosedSet):
@@ -42,8 +49,14 @@ class Decision(ClosedSet):
     REJECT = "reject"
 
 
+class RunOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
 class ModelOrder(ClosedSet):
     NEWEST = "newest"
+    OLDEST = "oldest"
     RISK = "risk"
     """Those in service alone, the most urgent first."""
 

@@ -212,7 +212,9 @@ class RequestFilter(Query):
 
 class DeletionRequestsQuery(RequestFilter, Paging):
     order: RequestOrder = Field(
-        default=RequestOrder.NEWEST, description="deadline: open requests alone, the most urgent first."
+        default=RequestOrder.NEWEST,
+        description="deadline, latest_deadline: open requests alone, the most urgent first or last; last_completed, "
+        "first_completed: completed ones alone, by when they were.",
     )
 
 

@@ -4,6 +4,7 @@ import datetime
 
 from pydantic import ConfigDict, Field
 
+from lethe.contract.choices import RunOrder
 from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import Resource, of_one
 from lethe.contract.problems import RunNotCancellable, RunUnknown
@@ -79,6 +80,7 @@ class RunQuery(Paging):
     unresolved: bool = Field(
         default=False, description="Only those that failed or were abandoned and that no later run made good."
     )
+    order: RunOrder = RunOrder.NEWEST
 
 
 class DueOut(Answer):

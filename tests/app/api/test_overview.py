@@ -67,6 +67,51 @@ def test_open_requests_by_deadline(gateway: TestClient, forget: Forget, get: Cal
     assert [one["id"] for one in page["items"] + rest["items"]] == [made[date]["id"] for date in sorted(dates)]
 
 
+def test_orders_and_their_reverse(
+    gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
+) -> None:
+    """Requests are listed page by page from either end: by when they came in, by their deadline, and by when they were
+    completed, which those that are open or were rejected are not among; also for an app, by what it is shown."""
+    dates = ["2026-11-20", "2026-11-02", "2026-11-11"]
+    waiting = [forget(f"q{one}", identity_verified=False, submitted_at=f"{one}T00:00:00Z")["id"] for one in dates]
+    done = [forget(name)["id"] for name in ("stranger", "somebody", "nobody")]
+
+    def listed(order: str, headers: dict[str, str] | None = None) -> list[str]:
+        found: list[str] = []
+        cursor = ""
+        while cursor is not None:
+            page = gateway.get(f"/v1/deletion-requests?order={order}&limit=2{cursor}", headers=headers).json()
+            found += [one["id"] for one in page["items"]]
+            cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+        return found
+
+    by_deadline = [waiting[1], waiting[2], waiting[0]]
+    for first, last, expected in (
+        ("oldest", "newest", waiting + done),
+        ("deadline", "latest_deadline", by_deadline),
+        ("first_completed", "last_completed", done),
+    ):
+        assert listed(first) == expected
+        assert listed(last) == expected[::-1]
+    app = key_with(Scope.REQUESTS_READ)
+    assert listed("first_completed", app) == []
+    assert listed("latest_deadline", app)[-3:] == by_deadline[::-1]
+    assert get("/deletion-requests?order=last_completed&status=in_review")["items"] == []
+    assert get("/deletion-requests?order=last_completed&clock=overdue")["items"] == []
+
+
+def test_the_oldest_of_models_and_runs(
+    live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
+) -> None:
+    """Models and runs are listed from either end, too, the models in some danger among them."""
+    new_model(live["dataset_id"])
+    work()
+    for path in ("/models?", "/runs?", "/models?danger=waiting&"):
+        newest = get(f"{path}order=newest")["items"]
+        assert get(f"{path}order=oldest")["items"] == newest[::-1], path
+    assert len(get("/models?order=oldest")["items"]) == len(get("/runs?order=oldest")["items"]) == 2
+
+
 def test_runs_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
     """Runs are listed by what became of them."""
     assert [run["status"] for run in get("/runs?status=published")["items"]] == ["published"]

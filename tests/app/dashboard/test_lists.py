@@ -181,6 +181,21 @@ def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
     assert 'rel="prev" href="/admin/accounting?epsilon=5.0"' in second
 
 
+@pytest.mark.parametrize(("what", "heading"), [("models", "Made"), ("runs", "Began")])
+def test_the_oldest_first(officer: Browser, fill: Fill, what: str, heading: str) -> None:
+    """Models and runs are sorted by their age from either end, on pages as long, which lead on in that order."""
+    fill(what)
+    found, way = {}, f"/admin/{what}?size=25"
+    for order, sort in (("oldest", "ascending"), ("newest", "descending")):
+        [way] = map(html.unescape, re.findall(rf'<a href="([^"]+)">{heading}', officer.get(way).text))
+        assert {f"order={order}", "size=25"} == set(way.partition("?")[2].split("&"))
+        page = officer.get(way).text
+        assert re.findall(r'aria-sort="(\w+)"', page) == [sort]
+        assert f"order={order}" in page.partition('rel="next"')[2] or order == "newest"
+        found[order] = re.findall(rf'<th scope="row"><a href="(/admin/{what}/\w+)"', page)
+    assert found["oldest"][:-21:-1] == found["newest"][5:]
+
+
 @pytest.mark.parametrize("what", ["runs", "deliveries", "audit-log", "models"])
 def test_filters_keep_the_length_of_a_page(officer: Browser, what: str) -> None:
     """Pages of a list that is filtered anew are as long as they were."""

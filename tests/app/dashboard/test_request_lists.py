@@ -23,6 +23,9 @@ def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
         "status=in_review": {waits},
         "regulation=ccpa": {done},
         "order=deadline": {waits},
+        "order=latest_deadline": {waits},
+        "order=oldest": {waits, done},
+        "order=first_completed": {done},
         "": {waits, done},
         "status=running": set(),
         "due=overdue": set(),
@@ -30,6 +33,27 @@ def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
         page = officer.get(f"/admin/requests?{query}").text
         assert {one for one in (waits, done) if f"/admin/requests/{one}" in page} == found, query
     assert "No request is like that" in officer.get("/admin/requests?status=running").text
+
+
+def test_columns_that_sort(officer: Browser, gateway: TestClient) -> None:
+    """A heading sorts by its column, and by it the other way round once it does; filters and the length of a page stay,
+    and the number of all pages is that of what the order has."""
+    bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
+    gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
+    way = "/admin/requests?regulation=gdpr&size=25"
+    for heading, order, sort, total in (
+        ("Due", "deadline", "ascending", 30),
+        ("Due", "latest_deadline", "descending", 30),
+        ("Received", "newest", "descending", 60),
+        ("Received", "oldest", "ascending", 60),
+    ):
+        [way] = re.findall(rf'<a href="([^"]+)">{heading}', officer.get(way).text)
+        way = html.unescape(way)
+        assert {*way.split("?")[1].split("&")} == {"regulation=gdpr", f"order={order}", "size=25"}
+        page = officer.get(way).text
+        assert re.findall(r'aria-sort="(\w+)"><a href="[^"]+">(\w+)', page) == [(sort, heading)]
+        assert f"1 to 25 of {total} requests" in page
+    assert "1 to 25 of 30 requests" in officer.get("/admin/requests?order=last_completed&size=25").text
 
 
 def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
