@@ -67,7 +67,7 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
     told: dict[str, Any] = {"done": _ENDS[decision], "decided": decided, "refused": refused}
     if is_done:
         return pages.see(f"{ROOT}/requests", **query, **told)
-    return pages.see(f"{ROOT}/requests/decide", **_without_order(query), before=before.isoformat(), **told)
+    return pages.see(f"{ROOT}/requests/decide", **filters.narrowing(query), before=before.isoformat(), **told)
 
 
 def _decide(
@@ -110,7 +110,7 @@ def _asked(
         "requests/decide.html",
         status=problems.status_of(type(error)) if error else 200,
         query=query,
-        words=[_word(context, name, value) for name, value in _without_order(query).items()],
+        words=[_word(context, name, value) for name, value in filters.narrowing(query).items()],
         before=before,
         can_approve=counts.get(RequestStatus.IN_REVIEW, 0),
         can_reject=sum(counts.values()),
@@ -132,7 +132,3 @@ def _word(context: RequestContext, name: str, value: str) -> str:
             return gettext("assigned to {name}").format(name=name)
         case _:
             return f"{inside(words(name))} {value}"
-
-
-def _without_order(query: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in query.items() if name != "order"}

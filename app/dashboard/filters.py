@@ -1,7 +1,8 @@
-"""Filters of the list of requests: in the address, as days of the policy, and as the API takes them."""
+"""Filters of the list of requests: in the address, as days of the policy, and as the API takes them; and its order and
+columns."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
@@ -10,7 +11,7 @@ from starlette.datastructures import FormData
 from app.access.service import Caller
 from app.dashboard.languages import gettext, marked
 from app.deletion import deadlines
-from lethe.contract.choices import RequestOrder
+from lethe.contract.choices import RequestColumn, RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import RequestStatus
 
@@ -29,7 +30,20 @@ _DAYS = {
     "completed_to": ("completed_before", 1),
 }
 """Fields of the page, each with the filter of the API and the days after that it means: the last day is within."""
-NAMES = ("status", "regulation", "due", "assigned", *_DAYS, "order")
+_NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
+NAMES = (*_NARROWING, "order", "columns")
+COLUMNS: Mapping[RequestColumn, str] = {
+    RequestColumn.STATUS: marked("Status"),
+    RequestColumn.DUE: marked("Due"),
+    RequestColumn.REGULATION: marked("Regulation"),
+    RequestColumn.ASSIGNEE: marked("Assigned to"),
+    RequestColumn.MODELS: marked("Models done"),
+    RequestColumn.RECEIVED: marked("Received"),
+    RequestColumn.COMPLETED: marked("Completed"),
+    RequestColumn.SOURCE: marked("Source"),
+}
+_SHOWN = [one for one in COLUMNS if one not in (RequestColumn.COMPLETED, RequestColumn.SOURCE)]
+"""Columns of a list of which nobody chose any."""
 ORDERS: Mapping[RequestOrder, str] = {
     RequestOrder.NEWEST: marked("Newest first"),
     RequestOrder.OLDEST: marked("Oldest first"),
@@ -57,14 +71,39 @@ def _filters(
     completed_from: Day = "",
     completed_to: Day = "",
     order: RequestOrder | Literal[""] = "",
+    columns: Annotated[Sequence[str], Query(max_length=20)] = (),
 ) -> dict[str, str]:
     days = (received_from, received_to, due_from, due_to, completed_from, completed_to)
-    given = (str(status), regulation, due, assigned, *days, order)
+    given = (str(status), regulation, due, assigned, *days, order, _joined(columns))
     return {name: value for name, value in zip(NAMES, given, strict=True) if value}
 
 
 Filters = Annotated[dict[str, str], Depends(_filters)]
 """Those that the address has, by the names it has for them."""
+
+
+def _joined(columns: Iterable[str]) -> str:
+    """Columns as an address has them: one by one from a form, or joined; empty for those that are shown anyway. Raises
+    `InputInvalid`."""
+    try:
+        chosen = {RequestColumn(name) for some in columns for name in some.split(".") if name}
+    except ValueError:
+        raise InputInvalid(
+            gettext("Correct what is named."), [FieldError("columns", gettext("expected names of columns"))]
+        ) from None
+    return "" if chosen == set(_SHOWN) else ".".join(one for one in COLUMNS if one in chosen)
+
+
+def columns_of(query: Mapping[str, str]) -> list[RequestColumn]:
+    """The columns that a list has."""
+    if "columns" in query:
+        return [RequestColumn(name) for name in query["columns"].split(".")]
+    return [*_SHOWN, *([RequestColumn.COMPLETED] if query.get("order") in OF_COMPLETED else [])]
+
+
+def narrowing(query: Mapping[str, str]) -> dict[str, str]:
+    """Those that say which requests are listed, not how."""
+    return {name: value for name, value in query.items() if name in _NARROWING}
 
 
 def in_form(form: FormData) -> dict[str, str]:

@@ -17,6 +17,7 @@ from app.dashboard.lists import Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
+from lethe.contract.choices import RequestColumn
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
@@ -209,6 +210,7 @@ def _list(
     error: InputInvalid | None = None,
     chosen: frozenset[str] = frozenset(),
 ) -> Response:
+    people = _whose(context)
     known = dict.fromkeys([*Regulation, *context.caller.policy.regulations])
     return context.page(
         "requests/list.html",
@@ -217,6 +219,8 @@ def _list(
         chosen=chosen,
         found=found,
         query=query,
+        filtered=filters.narrowing(query),
+        columns=filters.columns_of(query),
         place=place,
         extent=(place or Place(size=_MOST_FOUND)).extent(found, "request", "requests", total=total),
         sought=sought,
@@ -224,7 +228,12 @@ def _list(
         orders=[(order.value, gettext(said)) for order, said in filters.ORDERS.items()],
         statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],
         regulations=[("", gettext("Any")), *((name, regulation(name)) for name in known)],
-        people=_whose(context),
+        people=people,
+        choice=[
+            (column.value, gettext(said))
+            for column, said in filters.COLUMNS.items()
+            if people or column is not RequestColumn.ASSIGNEE
+        ],
         searches=[(name, sentence(gettext(what))) for name, what in _SOUGHT.items()],
         may_enter=context.may(deletion_requests.create_deletion_request),
         may_decide=context.may(deletion_requests.approve_deletion_request),

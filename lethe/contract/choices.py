@@ -42,6 +42,19 @@ class RequestOrder(ClosedSet):
     """Completed requests alone, the first one first."""
 
 
+class RequestColumn(ClosedSet):
+    """Columns of the dashboard's list of requests, beside the case itself."""
+
+    STATUS = "status"
+    DUE = "due"
+    REGULATION = "regulation"
+    ASSIGNEE = "assignee"
+    MODELS = "models"
+    RECEIVED = "received"
+    COMPLETED = "completed"
+    SOURCE = "source"
+
+
 class Decision(ClosedSet):
     """An officer's decision about a request, or about many at once."""
 

@@ -56,6 +56,38 @@ def test_columns_that_sort(officer: Browser, gateway: TestClient) -> None:
     assert "1 to 25 of 30 requests" in officer.get("/admin/requests?order=last_completed&size=25").text
 
 
+def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
+    """The table has the columns that were ticked, in its own order and from page to page, whatever it is sorted or
+    filtered by; without any, those it has at first; the export has all."""
+    gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": f"q{n}"} for n in range(30)]})
+    first = ["Case", "Status", "Due", "Regulation", "Assigned to", "Models done", "Received"]
+
+    def headings(page: str) -> list[str]:
+        found = re.findall(r'<th scope="col"[^>]*>(?:<a[^>]*>)?([A-Z][^<]+)', page)
+        return [one for one in found if one != "Choose"]
+
+    plain = officer.get("/admin/requests").text
+    assert headings(plain) == first
+    assert headings(officer.get("/admin/requests?columns=").text) == first
+    assert "Completed" in headings(officer.get("/admin/requests?order=last_completed").text)
+    page = officer.get("/admin/requests?columns=source&columns=status&columns=completed&size=25").text
+    assert headings(page) == ["Case", "Status", "Completed", "Source"]
+    assert re.findall(r'name="columns" value="(\w+)" checked', page) == ["status", "completed", "source"]
+    onward, sorts = (
+        html.unescape(re.findall(one, page)[0]) for one in (r'rel="next" href="([^"]+)', r'<a href="([^"]+)">Completed')
+    )
+    for path in (onward, sorts):
+        assert "columns=status.completed.source" in path
+        assert headings(officer.get(path).text) == ["Case", "Status", "Completed", "Source"]
+    assert "columns=status.completed.source" in page.partition("Filters")[2].replace('" value="', "=")
+    assert 'href="/admin/requests.csv" download' in page
+    every = "&".join(f"columns={one}" for one in ("received", "status", "due", "regulation", "assignee", "models"))
+    assert "columns=status." not in officer.get(f"/admin/requests?{every}&size=25").text
+    wrong = officer.get("/admin/requests?columns=subject_id")
+    assert wrong.status_code == 422
+    assert "subject_id" not in wrong.text
+
+
 def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
     """A range of days is one of the policy's zone, its last day within, in the list, its export and its decision; what
     is no day is marked."""
