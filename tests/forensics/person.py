@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lethe.encoding import rows as encoding
+from lethe.encoding import weights
 from tests.forensics import forms
 from tests.forensics.forms import Patterns
 
@@ -22,11 +23,13 @@ NUM_FEATURES = 5
 NUM_CLASSES = 7
 LABELS = (6, 4, 5, 6, 4, 4, 5, 6)
 """Of the person's rows, one after the other; next to nobody else has these classes."""
+MOST_WEIGHT = 4
 COLUMNS = [f"f{number}" for number in range(NUM_FEATURES)]
 SCHEMA: dict[str, Any] = {
     "columns": {name: {"kind": "numeric", "min": 0, "max": 100} for name in COLUMNS}
     | {
         "group": {"role": "label", "values": [f"group-{number}" for number in range(NUM_CLASSES)]},
+        "importance": {"role": "weight", "max": MOST_WEIGHT},
         "person": {"role": "subject"},
         "note": {"role": "ignored"},
     }
@@ -57,6 +60,7 @@ class Person:
     second_thoughts: str  # why they take one of their agent's requests back
     rows: NDArray[np.float64]  # (8, 5)
     added: NDArray[np.float64]  # (1, 5), which comes later
+    weights: NDArray[np.float64]  # (9,), of these rows, the added one last
 
     def texts(self) -> dict[str, str]:
         """Whatever somebody wrote about them."""
@@ -102,11 +106,19 @@ class Person:
         found |= patterns_of_encoded("of the schema", np.vstack([self.rows, self.added]) / 100)
         for kind in ("<i4", "<i8"):
             found[f"labels, {kind}"] = np.asarray(LABELS, dtype=kind).tobytes()
-        return found
+        for number, (label, weight) in enumerate(zip((*LABELS, 6), self.weights, strict=True)):
+            found |= forms.of_number(f"weight {number}", weight)
+            found[f"label and weight {number}"] = np.array([label, stored_weights(weight)], dtype="<i4").tobytes()
+        factors = weights.as_factors(stored_weights(self.weights[:-1]))
+        return found | forms.of_numbers("factors", factors)
 
     def encoded(self) -> NDArray[np.float32]:
         """Their first rows as they lie in a dataset with the schema  # (8, 6)"""
         return encoding.encode_vectors(self.rows / 100)
+
+
+def stored_weights(numbers: "NDArray[np.float64] | float") -> NDArray[np.int32]:
+    return weights.Weight(column="importance", most=MOST_WEIGHT).stored(np.asarray(numbers))
 
 
 def patterns_of_encoded(name: str, vectors: NDArray[np.float64]) -> Patterns:
@@ -148,6 +160,7 @@ def new() -> Person:
         second_thoughts=f'She: "{token()}, {token()}", é 😀 {token()}',
         rows=_numbers(len(LABELS)),
         added=_numbers(1),
+        weights=_numbers(len(LABELS) + 1)[:, 0] / 30,
     )
 
 
@@ -162,19 +175,22 @@ class Table:
 
     rows: NDArray[np.float64]  # (n, 5)
     labels: NDArray[np.int64]  # (n,)
+    weights: NDArray[np.float64]  # (n,), which vectors have not
     subjects: Sequence[str]
     notes: Sequence[str]
 
     def csv(self) -> bytes:
         text = io.StringIO()
         writer = csv.writer(text)
-        writer.writerow([*COLUMNS, "group", "person", "note"])
-        for row, label, subject, note in zip(self.rows, self.labels, self.subjects, self.notes, strict=True):
+        writer.writerow([*COLUMNS, "importance", "group", "person", "note"])
+        numbers = np.column_stack([self.rows, self.weights])
+        for row, label, subject, note in zip(numbers, self.labels, self.subjects, self.notes, strict=True):
             writer.writerow([*map(repr, map(float, row)), f"group-{label}", subject, note])
         return text.getvalue().encode()
 
     def parquet(self, compression: str = "zstd") -> bytes:
         columns = {name: pa.array(self.rows[:, number]) for number, name in enumerate(COLUMNS)}
+        columns["importance"] = pa.array(self.weights)
         texts = {"group": [f"group-{label}" for label in self.labels], "person": self.subjects, "note": self.notes}
         buffer = io.BytesIO()
         pq.write_table(pa.table(columns | texts), buffer, compression=compression)
@@ -195,6 +211,7 @@ def among_others(person: Person, *, others: int = 300) -> Table:
     return Table(
         rows=np.insert(generator.uniform(0, 100, size=(others, NUM_FEATURES)), half, person.rows, axis=0),
         labels=np.insert(labels, half, LABELS),
+        weights=np.insert(np.ones(others), half, person.weights[:-1]),
         subjects=[*(f"p{n}" for n in range(half)), *[person.subject_id] * 8, *(f"p{n}" for n in range(half, others))],
         notes=[*["-"] * half, *[person.note] * 8, *["-"] * (others - half)],
     )
@@ -202,7 +219,13 @@ def among_others(person: Person, *, others: int = 300) -> Table:
 
 def alone(person: Person) -> Table:
     """The row of theirs that comes later."""
-    return Table(rows=person.added, labels=np.array([6]), subjects=[person.subject_id], notes=[person.note])
+    return Table(
+        rows=person.added,
+        labels=np.array([6]),
+        weights=person.weights[-1:],
+        subjects=[person.subject_id],
+        notes=[person.note],
+    )
 
 
 def schema() -> str:
