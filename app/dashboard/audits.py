@@ -33,7 +33,7 @@ _FINDINGS = {
 
 
 def findings(audit: AuditOut) -> str:
-    """What refuted a run, in a few words."""
+    """Name what refuted a run, in a few words."""
     return ", ".join(gettext(_FINDINGS.get(one, one)) for one in audit.findings)
 
 

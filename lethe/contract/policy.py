@@ -19,7 +19,7 @@ def _zone(name: str) -> str:
 _Line = Annotated[
     str, Field(min_length=1, max_length=300, pattern=r"^[^\s<>][^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>]*$")
 ]
-"""A line of text: no end of a line, nothing that turns the direction of writing, no tag."""
+"""A line of text: no end of a line, nothing that changes the direction of writing, no tag."""
 
 
 class _Frozen(BaseModel):
