@@ -100,7 +100,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         extended="Wir brauchen mehr Zeit und antworten Ihnen bis zum {due}, aus folgendem Grund: {explanation}",
         acknowledged="Wir antworten Ihnen bis zum {due}. Ihr Aktenzeichen ist {case}.",
         paused="Zuvor müssen wir feststellen, wer Sie sind; bis dahin ruht die Frist.",
-        withdrawn="Er wurde zurückgezogen; seinetwegen wurde nichts gelöscht.",
+        withdrawn="Er wurde zurückgenommen; seinetwegen wurde nichts gelöscht.",
         proof="Was geschehen ist, lässt sich allein anhand dieser signierten Bescheinigungen nachprüfen:",
         certificate="Bescheinigung {id}: Wäre vorab gleich wahrscheinlich, dass Ihre Datensätze je verwendet wurden "
         "oder nicht, so läge ein Angreifer, der das veröffentlichte Modell sieht und alles außer dem zufälligen "
