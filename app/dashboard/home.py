@@ -21,11 +21,8 @@ _MOST = 8
 
 @router.get("")
 def home(context: TheContext) -> Response:
-    """Show how everything stands, and what is owed by when, which changes by the day: it is not asked for again while
-    the page is open."""
-    may_sum_up = context.may(decisions.summarise_deletion_requests)
-    summary = context.ask(decisions.summarise_deletion_requests) if may_sum_up else None
-    return context.page("home/home.html", outlook=outlook.of(summary) if summary else None, **_found(context))
+    """Show how everything stands, and what is owed by when."""
+    return context.page("home/home.html", outlook=_outlook(context), **_found(context))
 
 
 @router.get("/")
@@ -38,6 +35,17 @@ def home_too(_context: TheContext) -> Response:
 def live_home(context: TheContext) -> Response:
     """The same, for a page that is open."""
     return context.page("home/live.html", **_found(context))
+
+
+@router.get("/outlook")
+def live_outlook(context: TheContext) -> Response:
+    """Show what is owed by when, for a page that is open; it changes slowly, and is asked for seldom."""
+    return context.page("home/outlook.html", outlook=_outlook(context))
+
+
+def _outlook(context: RequestContext) -> outlook.Outlook | None:
+    may_sum_up = context.may(decisions.summarise_deletion_requests)
+    return outlook.of(context.ask(decisions.summarise_deletion_requests)) if may_sum_up else None
 
 
 def _found(context: RequestContext) -> dict[str, Any]:

@@ -155,11 +155,17 @@ def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClie
     assert figures[:3] == ["0 days", "0 days", "100 %"]
 
 
-def test_the_outlook_is_drawn_once(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
-    """What changes by the day is no part of what is asked for while the page is open; nor of the page of a key that may
-    see no requests."""
-    assert 'class="calendar"' in officer.get("/admin").text
+def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
+    """What changes by the day is asked for once a minute, apart from the rest; a key that may see no requests has none
+    of it."""
+    page = officer.get("/admin").text
+    assert 'class="calendar"' in page
+    assert 'data-live="60" hx-get="/admin/outlook"' in page
     assert 'class="calendar"' not in officer.get("/admin/live").text
+    again = officer.get("/admin/outlook").text
+    assert 'class="calendar"' in again
+    assert "<html" not in again
+    assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin/outlook").text
     assert 'class="calendar"' in somebody_with(Scope.REQUESTS_READ).get("/admin").text
     assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin").text
 
