@@ -19,12 +19,13 @@ router = pages.new_router()
 
 _WRITTEN = ("name", "licence", "provenance", "dp_ledger")
 Done = Literal["", "made"]
+Deleted = Literal["", "deleted"]
 
 
 @router.get("/networks")
-def list_networks(context: TheContext, place: ThePlace) -> Response:
+def list_networks(context: TheContext, place: ThePlace, done: Deleted = "") -> Response:
     """List the networks, newest first, and the form for another."""
-    return _listed(context, place=place, written=dict.fromkeys(_WRITTEN, ""))
+    return _listed(context, place=place, done=done, written=dict.fromkeys(_WRITTEN, ""))
 
 
 @router.post("/networks")
@@ -61,11 +62,16 @@ def show_network(context: TheContext, network_id: str, done: Done = "") -> Respo
 def delete_network(context: TheContext, network_id: str) -> Response:
     """Let go of it."""
     context.ask(networks.delete_network, network_id=network_id)
-    return pages.see(f"{ROOT}/networks")
+    return pages.see(f"{ROOT}/networks", done="deleted")
 
 
 def _listed(
-    context: RequestContext, *, place: Place, written: dict[str, str], error: Problem | None = None
+    context: RequestContext,
+    *,
+    place: Place,
+    written: dict[str, str],
+    done: Deleted = "",
+    error: Problem | None = None,
 ) -> Response:
     found = context.ask(networks.list_networks, limit=place.size, cursor=place.cursor)
     return context.page(
@@ -75,6 +81,7 @@ def _listed(
         place=place,
         extent=place.extent(found, "network", "networks"),
         written=written,
+        done=done,
         error=error,
         may_upload=context.may(networks.create_network),
     )

@@ -96,16 +96,16 @@ def live_queue(context: TheContext) -> Response:
 
 
 @router.get("/runs/{run_id}")
-def show_run(context: TheContext, run_id: str) -> Response:
+def show_run(context: TheContext, run_id: str, done: Literal["", "cancelled"] = "") -> Response:
     """Show how far a run is, or how it ended."""
-    return context.page("runs/one.html", **_found(context, run_id))
+    return context.page("runs/one.html", done=done, **_found(context, run_id))
 
 
 @router.post("/runs/{run_id}/cancel")
 def cancel_run(context: TheContext, run_id: str) -> Response:
     """Stop it."""
     context.ask(runs.cancel_run, run_id=run_id)
-    return pages.see(f"{ROOT}/runs/{run_id}")
+    return pages.see(f"{ROOT}/runs/{run_id}", done="cancelled")
 
 
 @router.get("/runs/{run_id}/live")

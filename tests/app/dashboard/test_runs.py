@@ -1,6 +1,7 @@
 """Runs on pages: what is under way, what came to nothing and what to do about it, who is there to do it."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -149,5 +150,6 @@ def test_a_run_is_cancelled(
     assert "Cancel it" in officer.get(path).text
     page = officer.get(officer.post(f"{path}/cancel").headers["location"]).text
     assert "Cancelled" in page
+    assert re.search(r'role="status">The run is cancelled.<', page)
     assert "Cancel it" not in page
     assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text
