@@ -20,6 +20,7 @@ from lethe.models import AsyncModels, Models
 from lethe.networks import Networks
 from lethe.overview import Overview
 from lethe.runs import Runs
+from lethe.saved_views import SavedViews
 from lethe.suppressions import Suppressions
 from lethe.tenants import Tenants
 from lethe.users import Users
@@ -36,6 +37,7 @@ class _Resources(Generic[H]):
         self.runs = Runs(http)
         self.overview = Overview(http)
         self.lineage = Lineage(http)
+        self.saved_views = SavedViews(http)
         self.suppressions = Suppressions(http)
         self.leaving_reasons = LeavingReasons(http)
         self.webhooks = Webhooks(http)

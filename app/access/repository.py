@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.access import codes
 from app.db import bulk
 from app.db.paging import Page, page
-from app.db.tables import ApiKey, DashboardSession, Dataset, DeletionRequest, IdempotentAnswer, Tenant, User
+from app.db.tables import ApiKey, DashboardSession, Dataset, DeletionRequest, IdempotentAnswer, SavedView, Tenant, User
 from lethe.contract.sets import Role
 
 
@@ -55,6 +55,14 @@ def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
     """The keys of a tenant that are in force and do not expire."""
     in_force = ApiKey.revoked_at.is_(None) & ApiKey.expires_at.is_(None)
     return list(session.scalars(sa.select(ApiKey).where(ApiKey.tenant_id == tenant_id, in_force)))
+
+
+def is_line_in_force(session: Session, line_id: str, *, at: datetime.datetime) -> bool:
+    """Return True if a key that is the first of this line, or came in its place, lets anybody in."""
+    of_line = sa.or_(ApiKey.id == line_id, ApiKey.line_id == line_id)
+    lasts = sa.or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at)
+    query = sa.select(ApiKey.id).where(of_line, lasts, ApiKey.revoked_at.is_(None))
+    return session.scalars(query.limit(1)).first() is not None
 
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
@@ -169,6 +177,23 @@ def end_dashboard_session(session: Session, token_hash: str) -> None:
 
 def end_sessions_of(session: Session, user_id: str) -> None:
     session.execute(sa.delete(DashboardSession).where(DashboardSession.user_id == user_id))
+
+
+def saved_views(session: Session, owner: str, *, limit: int, cursor: str | None) -> Page[SavedView]:
+    query = sa.select(SavedView).where(SavedView.owner == owner)
+    return page(session, query, SavedView.created_at, SavedView.id, limit=limit, cursor=cursor)
+
+
+def saved_view(session: Session, view_id: str, *, owner: str) -> SavedView | None:
+    return session.scalars(sa.select(SavedView).where(SavedView.id == view_id, SavedView.owner == owner)).one_or_none()
+
+
+def names_of_views(session: Session, owner: str) -> set[str]:
+    return set(session.scalars(sa.select(SavedView.name).where(SavedView.owner == owner)))
+
+
+def drop_saved_views(session: Session, owner: str) -> None:
+    session.execute(sa.delete(SavedView).where(SavedView.owner == owner))
 
 
 def _over(at: datetime.datetime, silent_since: datetime.datetime) -> sa.ColumnElement[bool]:

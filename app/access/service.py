@@ -211,6 +211,10 @@ def revoke_key(session: Session, key_id: str, *, by: Caller | None) -> None:
     if row.expires_at is None:
         _let_go(session, row)
     row.revoked_at = now(session)
+    line_id = row.line_id or row.id
+    session.flush()
+    if not repository.is_line_in_force(session, line_id, at=row.revoked_at):
+        repository.drop_saved_views(session, line_id)
     audit.record(session, "api_key.revoked", key_id)
     will_change(session)
 

@@ -97,6 +97,7 @@ def disable(session: Session, user_id: str, *, by: Caller) -> None:
     user.invitation_hash = user.invitation_expires_at = None
     _forget_logins(user)
     repository.end_sessions_of(session, user.id)
+    repository.drop_saved_views(session, user.id)
     audit.record(session, "user.disabled", user.id)
 
 

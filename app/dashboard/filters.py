@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
+from pydantic import ValidationError, validate_call
 from starlette.datastructures import FormData
 
 from app.access.service import Caller
+from app.dashboard import faults
 from app.dashboard.languages import gettext, marked
 from app.deletion import deadlines
 from lethe.contract.choices import RequestColumn, RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.saved_views import SavedViewOut
 from lethe.contract.sets import RequestStatus
 
 ByStatus = RequestStatus | Literal[""]
@@ -32,6 +35,8 @@ _DAYS = {
 """Fields of the page, each with the filter of the API and the days after that it means: the last day is within."""
 _NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
 NAMES = (*_NARROWING, "order", "columns")
+_KEPT_AS = {name: name for name in NAMES} | {"due": "clock", "assigned": "assignee", "size": "page_size"}
+"""Names in an address, each with that in a saved view."""
 COLUMNS: Mapping[RequestColumn, str] = {
     RequestColumn.STATUS: marked("Status"),
     RequestColumn.DUE: marked("Due"),
@@ -74,9 +79,12 @@ def _filters(
     columns: Annotated[Sequence[str], Query(max_length=20)] = (),
 ) -> dict[str, str]:
     days = (received_from, received_to, due_from, due_to, completed_from, completed_to)
-    given = (str(status), regulation, due, assigned, *days, order, _joined(columns))
+    ordered = "" if order == RequestOrder.NEWEST else order
+    given = (str(status), regulation, due, assigned, *days, ordered, _joined(columns))
     return {name: value for name, value in zip(NAMES, given, strict=True) if value}
 
+
+_read = validate_call(_filters)
 
 Filters = Annotated[dict[str, str], Depends(_filters)]
 """Those that the address has, by the names it has for them."""
@@ -106,10 +114,36 @@ def narrowing(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if name in _NARROWING}
 
 
+def of_view(view: SavedViewOut) -> dict[str, str]:
+    """Read what a saved view shows as an address has it, with the length of a page."""
+    found: dict[str, Any] = view.model_dump(mode="json", exclude_defaults=True, include={*_KEPT_AS.values()})
+    if view.clock is not None:
+        found["clock"] = next(name for name, clock in CLOCKS.items() if clock == view.clock)
+    if view.columns:
+        found["columns"] = _joined(view.columns)
+    return {name: str(found[kept]) for name, kept in _KEPT_AS.items() if found.get(kept)}
+
+
+def to_keep(query: Mapping[str, str]) -> dict[str, Any]:
+    """The same for the API, as it keeps a view."""
+    found: dict[str, Any] = {kept: query[name] for name, kept in _KEPT_AS.items() if name in query}
+    if "due" in query:
+        found["clock"] = CLOCKS.get(query["due"], query["due"])
+    if "columns" in query:
+        found["columns"] = query["columns"].split(".")
+    if "size" in query:
+        found["page_size"] = int(query["size"])
+    return found
+
+
 def in_form(form: FormData) -> dict[str, str]:
-    """Filters of the list from which a form was sent, as an address has them."""
-    found = {name: form.get(f"filter_{name}") for name in NAMES}
-    return {name: value.strip() for name, value in found.items() if isinstance(value, str) and value.strip()}
+    """Filters of the list from which a form was sent, as an address has them. Raises `InputInvalid`."""
+    given = {name: form.get(f"filter_{name}") for name in NAMES}
+    found: dict[str, Any] = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
+    try:
+        return _read(**found | {"columns": [found.get("columns", "")]})
+    except ValidationError as error:
+        raise InputInvalid(gettext("Correct what is named."), faults.in_words(error)) from None
 
 
 def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from fastapi import Response
 from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 
-from app.api import assignees, batches, decisions, deletion_requests, problems
+from app.api import assignees, batches, decisions, deletion_requests, problems, saved_views
 from app.dashboard import faults, filters, pages
 from app.dashboard.filters import Filters
 from app.dashboard.languages import gettext, marked
-from app.dashboard.lists import Place, ThePlace
+from app.dashboard.lists import SIZES, Place, ThePlace
 from app.dashboard.pages import ROOT
 from app.dashboard.request_context import Form, RequestContext, TheContext
 from app.dashboard.wording import regulation, sentence, state
@@ -21,6 +21,7 @@ from lethe.contract.choices import RequestColumn
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
+from lethe.contract.saved_views import MOST_VIEWS, SavedViewOut
 from lethe.contract.sets import Regulation, RequestStatus
 from lethe.contract.subjects import SubjectIn
 
@@ -84,7 +85,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
         try:
             done, body = "rejected", {"body": rejection(form)}
         except InputInvalid as error:
-            return _once_more(context, form, error)
+            return once_more(context, form, error)
     decided = refused = 0
     for request_id in form.getlist("chosen")[:_MOST_CHOSEN]:
         try:
@@ -112,9 +113,10 @@ def text(form: FormData, name: str) -> str:
     return found.strip() if isinstance(found, str) else ""
 
 
-def _once_more(context: RequestContext, form: FormData, error: InputInvalid) -> Response:
-    """The list as it was, with what was chosen, and what is wrong with the decision."""
-    query, place = filters.in_form(form), Place()
+def once_more(context: RequestContext, form: FormData, error: Problem) -> Response:
+    """The list as it was, with what was chosen, and what is wrong with what was sent about it."""
+    size = text(form, "size")
+    query, place = filters.in_form(form), Place(size=int(size)) if size in SIZES else Place()
     found, chosen = _found(context, query, place), frozenset(map(str, form.getlist("chosen")))
     total = _total(context, found, query, place)
     return _list(context, found, query=query, place=place, total=total, error=error, chosen=chosen)
@@ -207,7 +209,7 @@ def _list(
     total: int | None = None,
     sought: str | None = None,
     told: dict[str, Any] | None = None,
-    error: InputInvalid | None = None,
+    error: Problem | None = None,
     chosen: frozenset[str] = frozenset(),
 ) -> Response:
     people = _whose(context)
@@ -218,6 +220,7 @@ def _list(
         error=error,
         chosen=chosen,
         found=found,
+        views=_views(context) if place else [],
         query=query,
         filtered=filters.narrowing(query),
         columns=filters.columns_of(query),
@@ -239,6 +242,12 @@ def _list(
         may_decide=context.may(deletion_requests.approve_deletion_request),
         matching=None if sought else _matching(context, found, query),
     )
+
+
+def _views(context: RequestContext) -> list[tuple[SavedViewOut, dict[str, str]]]:
+    """The reader's saved views by name, each with what it shows, as an address has it."""
+    found = context.ask(saved_views.list_saved_views, limit=MOST_VIEWS).items
+    return [(one, filters.of_view(one)) for one in sorted(found, key=lambda one: one.name.casefold())]
 
 
 def _whose(context: RequestContext) -> list[tuple[str, str]]:

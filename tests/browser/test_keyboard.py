@@ -111,6 +111,37 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
     expect(page.get_by_role("heading", name=re.compile("most urgent first"))).to_be_visible()
 
 
+def test_a_view_by_keyboard(officer: Visitor) -> None:
+    """Columns are chosen, what the list shows is saved under a name, opened by its link from the plain list, and
+    deleted; on a phone, too, nothing of it is beyond the screen."""
+    officer.site.forget("p1", identity_verified=False)
+    page = officer.page
+    officer.opens("/admin/requests?status=in_review")
+    press(page, page.get_by_text("Columns", exact=True))
+    press(page, page.get_by_role("checkbox", name="Source"), "Space")
+    officer.shows()
+    tab_to(page, page.get_by_role("button", name="Show", exact=True).last)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**columns=**")
+    expect(page.get_by_role("columnheader", name="Source")).to_be_visible()
+    page.evaluate("document.activeElement.blur()")
+    press(page, page.get_by_text("Save this view"))
+    tab_to(page, page.get_by_label("Name of the view"))
+    page.keyboard.type("To decide")
+    officer.shows()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("link", name="To decide")).to_have_attribute("aria-current", "page")
+    saved = page.url
+    officer.opens("/admin/requests")
+    press(page, page.get_by_role("link", name="To decide"))
+    page.wait_for_url(saved)
+    expect(page.get_by_role("columnheader", name="Source")).to_be_visible()
+    officer.shows()
+    press(page, page.get_by_role("button", name="Delete “To decide”"))
+    expect(page.get_by_role("link", name="To decide")).to_have_count(0)
+    assert page.url == saved
+
+
 def test_leaving_by_keyboard(officer: Visitor) -> None:
     """Another language is chosen, on a phone the menu is opened and closed, and somebody logs out."""
     page = officer.page

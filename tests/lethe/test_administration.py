@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.jwk import OKPKey
 
 from lethe import Client
+from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import AttachmentInvalid, AttachmentUnknown
-from lethe.contract.sets import AttachmentKind
+from lethe.contract.sets import AttachmentKind, RequestStatus
 from lethe.errors import Conflict, NotAllowed, NotFound
 
 
@@ -249,6 +250,17 @@ def test_agents(client: Client) -> None:
     assert list(client.agents.list()) == [made]
     client.agents.remove(made.id)
     assert list(client.agents.list()) == []
+
+
+def test_saved_views(client: Client) -> None:
+    """A view of the list of requests is saved, listed and deleted."""
+    made = client.saved_views.create(
+        name="Mine", status=RequestStatus.IN_REVIEW, order=RequestOrder.DEADLINE, page_size=25
+    )
+    assert (made.status, made.order, made.page_size, made.columns) == ("in_review", "deadline", 25, [])
+    assert list(client.saved_views.list()) == [made]
+    client.saved_views.delete(made.id)
+    assert list(client.saved_views.list()) == []
 
 
 def test_webhooks(client: Client) -> None:

@@ -116,6 +116,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
                 "request_attachments",
                 "request_events",
                 "request_notes",
+                "saved_views",
                 "suppressions",
                 "used_statements",
             ),

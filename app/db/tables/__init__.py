@@ -3,7 +3,15 @@
 Times are aware UTC; ids are prefixed opaque strings; no subject id is here.
 """
 
-from app.db.tables.access import ApiKey, DashboardSession, IdempotentAnswer, InstallationIdentity, Tenant, User
+from app.db.tables.access import (
+    ApiKey,
+    DashboardSession,
+    IdempotentAnswer,
+    InstallationIdentity,
+    SavedView,
+    Tenant,
+    User,
+)
 from app.db.tables.accounting import Certificate, LedgerEntry, LedgerLink
 from app.db.tables.audit import AuditEntry, Checkpoint
 from app.db.tables.catalogue import Export, Model, Version
@@ -58,6 +66,7 @@ __all__ = [
     "RequestModel",
     "RequestNote",
     "Run",
+    "SavedView",
     "Suppression",
     "Table",
     "Tenant",

@@ -97,6 +97,19 @@ class User(Owned, Table):
     )
 
 
+class SavedView(Owned, Table):
+    """A view of the list of requests that somebody kept. `owner`: a person, or the line of an API key; `shows`: what
+    differs from the view that everybody has, as `lethe.contract.saved_views` says."""
+
+    __tablename__ = "saved_views"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    owner: Mapped[str]
+    name: Mapped[str]
+    shows: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime.datetime]
+    __table_args__ = (sa.UniqueConstraint("owner", "name"),)
+
+
 class DashboardSession(Table):
     """Somebody who logged in to the dashboard with an API key, or as the person that they are. `token_hash`: of what
     their browser keeps."""

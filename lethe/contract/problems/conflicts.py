@@ -168,6 +168,16 @@ class AgentExists(Conflict):
     title = "There is an agent with this id"
 
 
+class SavedViewExists(Conflict):
+    code = "saved_view_exists"
+    title = "There is a saved view of this name"
+
+
+class SavedViewsFull(Conflict):
+    code = "saved_views_full"
+    title = "There are as many saved views as there may be"
+
+
 class RehearsalPending(Conflict):
     code = "rehearsal_pending"
     title = "A rehearsal of the model has not ended yet"

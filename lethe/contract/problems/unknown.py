@@ -93,6 +93,11 @@ class RehearsalUnknown(NotFound):
     title = "There is no such rehearsal"
 
 
+class SavedViewUnknown(NotFound):
+    code = "saved_view_unknown"
+    title = "There is no such saved view"
+
+
 class UserUnknown(NotFound):
     code = "user_unknown"
     title = "There is no such person"

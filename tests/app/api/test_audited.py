@@ -134,6 +134,10 @@ CALLS: Calls = {
         lambda there: there.request() + "/attachments", files={"file": ("a.pdf", PDF)}
     ),
     "DELETE /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _delete(lambda there: _attached(there)),
+    "POST /v1/saved-views": _post("/v1/saved-views", json={"name": "Mine"}),
+    "DELETE /v1/saved-views/{view_id}": _delete(
+        lambda there: f"/v1/saved-views/{there.made('/saved-views', name='Mine')}"
+    ),
     "POST /v1/suppressions:lift": lambda there: there.client.build_request(
         "POST", "/v1/suppressions:lift", json={"subject_id": _suppressed(there), "reason": "consent_given"}
     ),

@@ -145,6 +145,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
             "network_id": made("/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})["id"],
             "issuer_id": made("/identity-issuers", json=issuer)["id"],
             "id": made("/agents", json={"agent_id": "agent", "name": "Agent", "verify_key": ED25519})["id"],
+            "view_id": made("/saved-views", json={"name": "Mine"})["id"],
             "name": "no-bound",
         }
         keys = {scope: access.new_key() for scope in Scope}

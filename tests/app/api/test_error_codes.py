@@ -97,6 +97,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "key_unknown": partial(calls.unknown, path="/api-keys/key_0", method="DELETE"),
     "user_unknown": partial(calls.unknown, path="/users/usr_0"),
     "invitation_over": lambda w: calls.at_the_door(w, "/admin/welcome", invitation="used"),
+    "saved_view_unknown": partial(calls.unknown, path="/saved-views/view_0", method="DELETE"),
     "agent_unknown": partial(calls.unknown, path="/agents/agt_0", method="DELETE"),
     "tenant_unknown": partial(calls.unknown, path="/tenants/ten_0"),
     "bound_unknown": lambda w: w.code("POST", "/accounting/bounds/none", json={"params": {}}),
@@ -165,6 +166,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     ),
     "run_not_cancellable": lambda w: w.code("POST", f"/runs/{calls.ended_run(w)}/cancel"),
     "model_not_live": lambda w: w.code("GET", f"/accounting/models/{w.model_id()}"),
+    "saved_view_exists": lambda w: w.twice("/saved-views", {"name": "Mine"}),
+    "saved_views_full": calls.views_full,
     "agent_exists": lambda w: w.twice("/agents", {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}),
     # refusals of the engine and the accountant
     "run_differs_from_plan": partial(damage.failed, damage=damage.other_mechanism),

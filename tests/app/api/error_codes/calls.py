@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from lethe.contract.request_notes import MOST_NOTES
+from lethe.contract.saved_views import MOST_VIEWS
 from tests.app.api.error_codes.world import World
 from tests.app.deletion import people
 from tests.app.encoders import nets
@@ -153,6 +154,12 @@ def noted_too_often(w: World) -> str:
     for _ in range(MOST_NOTES):
         w.done("POST", path, json={"text": "again"})
     return w.code("POST", path, json={"text": "again"})
+
+
+def views_full(w: World) -> str:
+    for number in range(MOST_VIEWS):
+        w.done("POST", "/saved-views", json={"name": f"View {number}"})
+    return w.code("POST", "/saved-views", json={"name": "One more"})
 
 
 def attached_too_often(w: World) -> str:
