@@ -55,7 +55,7 @@ def _in_review() -> sa.CompoundSelect[Any]:
 
 
 def _unclaimed() -> sa.Select[Any]:
-    """Of what is accepted an index tells all of this, without the requests."""
+    """Statement of all but the people: an index answers it about what is accepted, without the requests."""
     accepted = sa.select(Erasure.dataset_id, Erasure.deadline, Erasure.ready_at).where(_ACCEPTED)
     once, never = _in_review().subquery(), sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
     found = sa.union_all(accepted, sa.select(once.c.dataset_id, once.c.deadline, never)).subquery()
