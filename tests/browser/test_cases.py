@@ -16,7 +16,7 @@ def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
     person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
     site.api.post("/v1/users", json=person).raise_for_status()
     officer.opens(f"/admin/requests/{mine}")
-    page.get_by_label("Assigned to").select_option("Maria Lopez")
+    page.get_by_role("combobox", name="Assigned to").select_option("Maria Lopez")
     page.get_by_role("button", name="Assign").click()
     expect(page.get_by_role("status").filter(has_text="The request is assigned.")).to_be_visible()
     expect(page.get_by_role("definition").filter(has_text="Maria Lopez")).to_be_visible()
@@ -37,12 +37,12 @@ def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
     expect(notes.get_by_text("She wrote.")).to_be_visible()
     assert note.input_value() == ""
     officer.opens("/admin/requests")
-    page.get_by_label("Assigned to").select_option("Maria Lopez")
+    page.get_by_role("combobox", name="Assigned to").select_option("Maria Lopez")
     page.wait_for_url(re.compile("assigned=usr_"))
     expect(page.get_by_role("link", name="case-0")).to_be_visible()
     expect(page.get_by_role("link", name="case-1")).to_have_count(0)
     officer.shows()
-    page.get_by_label("Assigned to").select_option("nobody")
+    page.get_by_role("combobox", name="Assigned to").select_option("nobody")
     page.wait_for_url("**assigned=nobody**")
     expect(page.get_by_role("link", name="case-1")).to_be_visible()
     assert other in page.content()

@@ -62,7 +62,7 @@ def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
     anybody.page.get_by_label("API key").fill(anybody.site.key)
     anybody.page.keyboard.press("Enter")
     anybody.page.wait_for_url("**/admin/requests?status=in_review&order=deadline")
-    expect(anybody.page.get_by_label("Status")).to_have_value("in_review")
+    expect(anybody.page.get_by_role("combobox", name="Status")).to_have_value("in_review")
 
 
 def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:

@@ -57,10 +57,10 @@ def test_finding_a_person(officer: Visitor) -> None:
     assert "ann@" not in officer.site.gateway.log.read_text()
     officer.shows()
     officer.opens("/admin/requests")
-    officer.page.get_by_label("Status").select_option("in_review")
+    officer.page.get_by_role("combobox", name="Status").select_option("in_review")
     officer.page.wait_for_url("**status=in_review**")
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
-    officer.page.get_by_label("Status").select_option("running")
+    officer.page.get_by_role("combobox", name="Status").select_option("running")
     expect(officer.page.get_by_text("No request is like that")).to_be_visible()
     officer.shows()
 
