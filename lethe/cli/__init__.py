@@ -15,6 +15,7 @@ _EXTRAS = {
     "pyarrow": "tables",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "torch": "tangents",
     "safetensors": "onnx",
 }
 """The extra of the distribution that each optional module is in."""

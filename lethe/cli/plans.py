@@ -12,13 +12,17 @@ from lethe.cli.gateway import Key, Url, connect
 from lethe.cli.output import console, show
 from lethe.cli.tables import (
     LIMITS,
+    Layers,
     MetricOption,
     NetworkBytes,
     NetworkFile,
     NetworkMemory,
     NetworkSeconds,
     NetworkSha256,
-    shown_as,
+    Offset,
+    Rank,
+    formatted,
+    tangent_of,
     tried_out,
 )
 from lethe.contract.models import Objective
@@ -51,6 +55,9 @@ def model_plan(
     second_moment: Annotated[float | None, typer.Option(help="With FILE: the bound that models state, up to 1")] = None,
     network: NetworkFile = None,
     network_sha256: NetworkSha256 = None,
+    layers: Layers = None,
+    rank: Rank = 0,
+    offset: Offset = True,
     network_seconds: NetworkSeconds = LIMITS.seconds,
     network_memory_bytes: NetworkMemory = LIMITS.memory_bytes,
     max_network_bytes: NetworkBytes = LIMITS.file_bytes,
@@ -77,12 +84,20 @@ def model_plan(
             second_moment=second_moment,
             network=network,
             network_sha256=network_sha256,
+            tangent=tangent_of(layers, rank, offset),
             limits=Limits(seconds=network_seconds, memory_bytes=network_memory_bytes, file_bytes=max_network_bytes),
         ).to_json()
         tried = {name: found[name] for name in ("metric", "plans")}
         show(tried) if as_json else _print_tried(tried["plans"], Metric(tried["metric"]))
     elif dataset is not None and file is None and schema is None:
-        if epsilon or second_moment or network or len(l2 or []) > 1:
+        if (
+            epsilon
+            or second_moment
+            or network
+            or network_sha256
+            or tangent_of(layers, rank, offset)
+            or len(l2 or []) > 1
+        ):
             raise InputInvalid(
                 "Targets and networks are tried with FILE alone, and one l2 with a dataset.",
                 [FieldError("epsilon", "expected FILE")],
@@ -104,16 +119,16 @@ def _print_tried(plans: list[dict[str, Any]], metric: Metric) -> None:
         table.add_row(
             f"{plan['epsilon']:g}",
             f"{plan['l2']:.2g}",
-            shown_as(metric, plan["accuracy"]),
+            formatted(metric, plan["accuracy"]),
             bar_of(plan["accuracy"], low, high),
-            shown_as(metric, plan["accuracy_without_noise"]),
+            formatted(metric, plan["accuracy_without_noise"]),
             f"{plan['noise']:.2f}",
             f"{plan['learn_passes']:.1f}",
             _passes(plan["request_passes"]),
         )
     console.print(table)
     better = ": less is better" if metric.less_is_better else ""
-    console.print(f"Bars are from {shown_as(metric, low)} to {shown_as(metric, high)}{better}. {_UNITS}")
+    console.print(f"Bars are from {formatted(metric, low)} to {formatted(metric, high)}{better}. {_UNITS}")
 
 
 def _print_plan(plan: PlanOut) -> None:
@@ -142,7 +157,7 @@ def _print_plan(plan: PlanOut) -> None:
             f"{one.epsilon:g}",
             f"{one.l2:.2g}",
             f"{one.passes:.1f}",
-            shown_as(one.metric, one.value),
+            formatted(one.metric, one.value),
             bar_of(one.value, low, high),
         )
     console.print(reached)

@@ -26,6 +26,12 @@ NetworkFile = Annotated[
     Path | None,
     typer.Option(help="The ONNX file of a public network whose features of these numbers are the rows"),
 ]
+Layers = Annotated[
+    list[str] | None,
+    typer.Option(help="Learn a tangent model of the network: the weights that it moves; may be given again"),
+]
+Rank = Annotated[int, typer.Option(help="With --layers: learn a factor of so many columns of each; 0: all of it")]
+Offset = Annotated[bool, typer.Option(help="With --layers: add the scores of the network as it is")]
 NetworkSha256 = Annotated[str | None, typer.Option(help="The SHA-256 that this file must have")]
 NetworkSeconds = Annotated[float, typer.Option(envvar="LETHE_NETWORK_SECONDS", hidden=True)]
 NetworkMemory = Annotated[int, typer.Option(envvar="LETHE_NETWORK_MEMORY_BYTES", hidden=True)]
@@ -44,6 +50,9 @@ def dataset_preview(
     second_moment: Annotated[float | None, typer.Option(help="The bound that models state, up to 1")] = None,
     network: NetworkFile = None,
     network_sha256: NetworkSha256 = None,
+    layers: Layers = None,
+    rank: Rank = 0,
+    offset: Offset = True,
     network_seconds: NetworkSeconds = LIMITS.seconds,
     network_memory_bytes: NetworkMemory = LIMITS.memory_bytes,
     max_network_bytes: NetworkBytes = LIMITS.file_bytes,
@@ -65,12 +74,20 @@ def dataset_preview(
         second_moment=second_moment,
         network=network,
         network_sha256=network_sha256,
+        tangent=tangent_of(layers, rank, offset),
         limits=Limits(seconds=network_seconds, memory_bytes=network_memory_bytes, file_bytes=max_network_bytes),
     )
     if as_json:
         show(found.to_json())
     else:
         _print(found)
+
+
+def tangent_of(layers: list[str] | None, rank: int, offset: bool) -> dict[str, Any] | None:
+    """The tangent that is asked for, if one is. Raises `InputInvalid` for settings of one that moves nothing."""
+    if not layers and (rank or not offset):
+        raise InputInvalid("A tangent moves layers.", [FieldError("layers", "expected, with --rank or --no-offset")])
+    return {"layers": layers, "rank": rank, "offset": offset} if layers else None
 
 
 def tried_out(file: Path, schema: Path, **asked: Any) -> "Preview":
@@ -164,7 +181,7 @@ def _range(name: str, said: str) -> dict[str, Any]:
     )
 
 
-def shown_as(metric: str, value: float) -> str:
+def formatted(metric: str, value: float) -> str:
     """A value of a metric: shares of rows in percent, all others as they are."""
     return f"{value:.2%}" if metric in _SHARES else f"{value:.4g}"
 
@@ -173,11 +190,12 @@ def _print(found: "Preview") -> None:
     metric = found.metric.replace("_", " ")
     console.print(
         f"{found.num_rows} rows, {found.num_features} features; of {found.held_out} rows held out: to say the same of "
-        f"all has the {metric} {shown_as(found.metric, found.majority)}"
+        f"all has the {metric} {formatted(found.metric, found.majority)}"
     )
     if found.network is not None:
         walls = "" if found.network.shut_in else "; on this system its process was held to its memory alone"
-        console.print(f"features of the network of SHA-256 {found.network.sha256}{walls}")
+        what = f"a tangent, in {found.num_moved} parameters," if found.num_moved else "features"
+        console.print(f"{what} of the network of SHA-256 {found.network.sha256}{walls}")
     columns = Table("column", "kind", "features", "unknown", "clipped")
     for one in found.columns:
         columns.add_row(one.name, one.kind, str(one.num_features), f"{one.unknown:.1%}", f"{one.clipped:.1%}")
@@ -196,15 +214,15 @@ def _print(found: "Preview") -> None:
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     if found.scikit_learn is not None:
-        console.print(f"scikit-learn, {found.scikit_learn_model}: {shown_as(found.metric, found.scikit_learn)}")
+        console.print(f"scikit-learn, {found.scikit_learn_model}: {formatted(found.metric, found.scikit_learn)}")
     plans = Table("l2", "epsilon", metric, "without noise", "passes to learn", "passes of a request")
     for plan in found.plans:
         passes = "out of reach" if plan.request_passes is None else f"{plan.request_passes:.1f}"
         plans.add_row(
             f"{plan.l2:.2g}",
             f"{plan.epsilon:g}",
-            shown_as(found.metric, plan.accuracy),
-            shown_as(found.metric, plan.accuracy_without_noise),
+            formatted(found.metric, plan.accuracy),
+            formatted(found.metric, plan.accuracy_without_noise),
             f"{plan.learn_passes:.1f}",
             passes,
         )

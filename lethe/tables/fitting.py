@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from lethe.contract.problems import PreconditionFailed
 from lethe.contract.sets import Metric
 from lethe.encoding.targets import UNIT, y_of_scores
 from lethe.proof.errors import PrivacyError
-from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from lethe.theorems import calibration, costs
 
@@ -172,26 +173,67 @@ class Learned:
         return np.asarray(found, dtype=np.float64)
 
 
+class Rows(Protocol):
+    """Rows whose scores are linear in what is learned. `shape`: of that; `num_products`: of the scores of one row."""
+
+    shape: tuple[int, int]
+    num_products: int
+
+    @property
+    def numbers(self) -> Floats:
+        """The factors of what is learned in the scores  # (n C, d), or (n, d) where they are the same of every score"""
+
+    def __len__(self) -> int: ...
+    def at(self, places: Places) -> "Rows": ...
+    def scores(self, weights: Floats) -> Floats:
+        """# (..., *shape) -> (..., n, C)"""
+
+    def pulled(self, pull: Floats) -> Floats:
+        """The sum over the rows of what scores that are pulled so pull at  # (..., n, C) -> (..., *shape)"""
+
+
+class LinearRows:
+    """Encoded rows (n, d), with weights of their own for each score."""
+
+    def __init__(self, rows: Floats, num_scores: int) -> None:
+        self.numbers = rows
+        self.shape = (num_scores, rows.shape[1])
+        self.num_products = num_scores * rows.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def at(self, places: Places) -> "LinearRows":
+        return LinearRows(self.numbers[places], self.shape[0])
+
+    def scores(self, weights: Floats) -> Floats:
+        return np.asarray(np.einsum("nd,...cd->...nc", self.numbers, weights, optimize=True))
+
+    def pulled(self, pull: Floats) -> Floats:
+        return np.asarray(np.einsum("...nc,nd->...cd", pull, self.numbers, optimize=True))
+
+
 class Problem:
     """Rows of norm <= 1 and what they are to be given, cut in two. `factors`: of the losses of rows, which count in
     learning and not in measuring."""
 
     def __init__(
-        self, rows: Floats, learned: Learned, train: Places, test: Places, factors: Floats | None = None
+        self, rows: Rows, learned: Learned, train: Places, test: Places, factors: Floats | None = None
     ) -> None:
-        self._rows, self._learned = rows[train], learned.at(train)
+        self._rows, self._learned = rows.at(train), learned.at(train)
         self._factors = np.ones((len(train), 1)) if factors is None else factors[train, np.newaxis]
-        self._test_rows, self._test_learned = rows[test], learned.at(test)
+        self._test_rows, self._test_learned = rows.at(test), learned.at(test)
         self._minimisers: dict[tuple[float, float], Floats] = {}
 
     def second_moment(self) -> float:
         """The largest eigenvalue of (1/b) sum x x^T over the rows of any batch of the default size."""
         num_batches = len(self._rows) // calibration.default_batch_size(len(self._rows))
-        batches = np.array_split(self._rows, num_batches)
-        products = (x @ x.T if len(x) < x.shape[1] else x.T @ x for x in batches)
-        return max(
-            float(np.linalg.eigvalsh(product)[-1]) / len(x) for product, x in zip(products, batches, strict=True)
-        )
+        found = 0.0
+        for batch in np.array_split(np.arange(len(self._rows)), num_batches):
+            x = self._rows.at(batch).numbers
+            product = x @ x.T if len(x) < x.shape[1] else x.T @ x
+            found = max(found, float(np.linalg.eigvalsh(product)[-1]) / len(batch))
+        return found
 
     def plan(
         self, epsilon: float, l2: float, delta: float, second_moment: float | None, random: np.random.Generator
@@ -222,13 +264,13 @@ class Problem:
         )
 
     def _minimiser(self, l2: float, width: float) -> Floats:
-        shape = (num_weight_rows(self._learned.num_classes, self._learned.objective), self._rows.shape[1])
+        shape = self._rows.shape
 
         def objective(flat: Floats) -> tuple[float, Floats]:
             weights = flat.reshape(shape)
-            scores = self._rows @ weights.T
+            scores = self._rows.scores(weights)
             pull = self._factors * self._learned.pull(scores, width)
-            gradient = pull.T @ self._rows / len(self._rows) + l2 * weights
+            gradient = self._rows.pulled(pull) / len(self._rows) + l2 * weights
             return self._learned.loss(scores, width, self._factors) + l2 / 2 * float(flat @ flat), gradient.ravel()
 
         found: Floats = minimize(objective, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B").x
@@ -236,17 +278,16 @@ class Problem:
 
     def _noisy(self, mechanism: Mechanism, start: Floats, width: float, random: np.random.Generator) -> Floats:
         """The iterates to which the mechanism's steps lead from the start  # (chains, 1 or C, d)"""
-        per_step = _CHAINS * start.size * mechanism.batch_size * 2
+        per_step = _CHAINS * self._rows.num_products * mechanism.batch_size * 2
         steps = int(min(mechanism.learn_steps, max(mechanism.num_batches, _MOST_PRODUCTS / per_step)))
         weights = np.broadcast_to(start, (_CHAINS, *start.shape)).copy()
         batches = np.array_split(np.arange(len(self._rows)), mechanism.num_batches)
         for step in range(steps):
             batch = batches[step % len(batches)]
-            rows = self._rows[batch]
+            rows = self._rows.at(batch)
             share = min(1.0, (steps - step) / mechanism.cool_down)
-            scores = np.einsum("nd,kcd->knc", rows, weights, optimize=True)
-            pull = self._factors[batch] * self._learned.at(batch).pull(scores, width)
-            gradient = np.einsum("knc,nd->kcd", pull, rows, optimize=True) / len(rows) + mechanism.l2 * weights
+            pull = self._factors[batch] * self._learned.at(batch).pull(rows.scores(weights), width)
+            gradient = rows.pulled(pull) / len(rows) + mechanism.l2 * weights
             weights -= mechanism.step_size * share * gradient
             weights += random.normal(scale=math.sqrt(mechanism.step_variance * share), size=weights.shape)
             far = np.linalg.norm(weights, axis=(1, 2), keepdims=True) / mechanism.radius
@@ -254,4 +295,4 @@ class Problem:
         return weights
 
     def _accuracy(self, weights: Floats, width: float) -> float:
-        return self._test_learned.share_of_scores(self._test_rows @ weights.T, width)
+        return self._test_learned.share_of_scores(self._test_rows.scores(weights), width)

@@ -20,8 +20,8 @@ from lethe.waiting import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """The network whose features the rows are, as `GET /v1/networks/{id}` has it once the file is registered.
-    `shut_in`: its process could open neither connections nor files."""
+    """The network whose features the rows are, or that a tangent model moves; as `GET /v1/networks/{id}` has it, once
+    the file is registered. `shut_in`: its process could open neither connections nor files."""
 
     sha256: str
     input_shape: tuple[int, ...]
@@ -35,8 +35,11 @@ class Opened:
     """A network's file, examined; it runs when there are rows."""
 
     def __init__(self, examined: Examined, limits: Limits) -> None:
-        self._content, self._limits = examined.content, limits
+        self.content, self._limits = examined.content, limits
         facts = examined.facts
+        self.opset: int = facts["opset"]
+        self.operators: list[str] = facts["operators"]
+        self.parameters: dict[str, list[int]] = {one["name"]: one["shape"] for one in facts["parameters"]}
         self.seen = NetworkSeen(
             sha256=examined.sha256,
             input_shape=tuple(facts["input_shape"]),
@@ -50,7 +53,7 @@ class Opened:
         """The features (n, k) of numbers (n, d) that a schema makes. Raises `RowInvalid`, `NetworkFailed`."""
         size = int(np.prod(self.seen.input_shape))
         with process.started(
-            self._content, input_size=size, batch_size=self.seen.batch_size, limits=self._limits
+            self.content, input_size=size, batch_size=self.seen.batch_size, limits=self._limits
         ) as encoder:
             found = encoder.encode(raw, told=lambda num_rows: progress("encoding", num_rows, len(raw)))
         check_finite(found, range(1, len(raw) + 1))

@@ -22,9 +22,9 @@ from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.encoding.weights import as_factors, labels_in, weights_in
 from lethe.frames import Frame
-from lethe.proof.losses import Objective
-from lethe.tables import networks
-from lethe.tables.fitting import Floats, Learned, Plan, Problem, metrics_of
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.tables import networks, tangents
+from lethe.tables.fitting import Floats, Learned, LinearRows, Plan, Problem, Rows, metrics_of
 from lethe.tables.networks import NetworkSeen
 from lethe.tables.reading import columns_of
 from lethe.tables.rivals import scikit_learn
@@ -55,7 +55,8 @@ class Preview:
     number, of what is not 0; the bias last. `second_moment`: the largest eigenvalue of the second moment of any batch,
     of batches drawn at random. `majority`: the accuracy of saying the same of every row. `scikit_learn`: that of its
     tuned `scikit_learn_model` on the same features; None where it is not installed, and of the log loss. `network`: the
-    one whose features the rows are, if there is one: then lengths, row and warnings are about these."""
+    one whose features the rows are, if there is one: then lengths, row and warnings are about these; or the one of a
+    tangent model, of `num_moved` parameters: then they are about what the network takes."""
 
     num_rows: int
     num_features: int
@@ -72,6 +73,7 @@ class Preview:
     scikit_learn: float | None
     plans: tuple[Plan, ...]
     network: NetworkSeen | None = None
+    num_moved: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,6 +92,7 @@ def preview(
     seed: int = 0,
     network: str | Path | None = None,
     network_sha256: str | None = None,
+    tangent: Mapping[str, Any] | None = None,
     limits: Limits = _LIMITS,
     progress: Progress = lambda status, done, total: None,
 ) -> Preview:
@@ -101,7 +104,9 @@ def preview(
     a quarter of it and four times it, unless others are asked for; `delta`: 1 / n^1.1 as by default; `second_moment`:
     the bound that the models state. `seed`: of the split and the noise. `network`: the ONNX file of the public network
     whose features of these numbers are the rows, run within `limits` in a process apart as the gateway runs it (extra
-    `onnx`); `network_sha256`: that it must have. `progress`: told how many rows are encoded, and models fitted.
+    `onnx`); `network_sha256`: that it must have. `tangent`: learn a tangent model of it, whose `layers`,
+    `rank`, `seed`, `least_norm` and `offset` are as those of a model (extra `tangents`). `progress`: told how many rows
+    are encoded, and models fitted.
 
     Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `NetworkInvalid`, `NetworkFailed` and `PreconditionFailed`
     as the gateway would; `InputInvalid` for a file that is not there.
@@ -110,6 +115,9 @@ def preview(
     chosen = _objective(parsed, objective)
     measured = _metric(chosen, metric)
     opened = None if network is None else networks.opened(network, parsed, sha256=network_sha256, limits=limits)
+    if opened is None and (tangent is not None or network_sha256 is not None):
+        raise PreconditionFailed("There is no network.", [FieldError("network", "expected its file")])
+    moved = tangents.chosen_layers(opened, tangent, chosen) if opened and tangent is not None else None
     columns = columns_of(table)
     missing = [name for name in parsed.used if name not in columns]
     refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
@@ -118,9 +126,15 @@ def preview(
         raise DatasetUnusable("There are no rows.")
     found = parsed.encode_labelled(columns, range(1, num_rows + 1))
     parsed.check_known(found.num_unknown, num_rows)
-    raw = opened.features(found.raw, progress) if opened else found.raw
-    rows = (unit_rows(raw) if opened else found.features).astype(np.float64)
-    places = {"network": slice(0, raw.shape[1])} if opened else parsed.places
+    encoder = opened if tangent is None else None
+    raw = encoder.features(found.raw, progress) if encoder else found.raw
+    rows = unit_rows(raw) if encoder else found.features
+    places = {"network": slice(0, raw.shape[1])} if encoder else parsed.places
+    num_classes = 1 if parsed.target else len(parsed.classes)
+    num_scores = num_weight_rows(num_classes, chosen)
+    design: Rows = LinearRows(rows.astype(np.float64), num_scores)
+    if opened and moved:
+        design = tangents.rows_of(opened, moved, rows, num_scores=num_scores, progress=progress)
     random = np.random.default_rng(seed)
     order = random.permutation(num_rows)
     cut = max(1, round(num_rows * HELD_OUT))
@@ -130,13 +144,13 @@ def preview(
     learned = Learned.of(
         chosen,
         labels_in(found.labels),
-        1 if parsed.target else len(parsed.classes),
+        num_classes,
         metric=measured,
         half_range=(parsed.target.high - parsed.target.low) / 2 if parsed.target else 1.0,
     )
     weights = weights_in(found.labels)
     factors = None if weights is None else as_factors(weights).astype(np.float64)
-    problem = Problem(rows, learned, train, test, factors)
+    problem = Problem(design, learned, train, test, factors)
     rival = scikit_learn(raw, learned, train, test, factors)
     settings = [(epsilon, one) for epsilon in epsilons for one in l2 or costs.around(len(train), epsilon, chosen)]
     plans: list[Plan] = []
@@ -153,12 +167,13 @@ def preview(
         lengths=(low, middle, high),
         row=_named(places, rows[np.argsort(lengths)[num_rows // 2]]),
         second_moment=problem.second_moment(),
-        warnings=tuple(Spread.of(raw).warnings(_each(raw) if opened else places)),
+        warnings=tuple(Spread.of(raw).warnings(_each(raw) if encoder else places)),
         majority=learned.at(test).majority(),
         scikit_learn_model=rival[0] if rival else None,
         scikit_learn=rival[1] if rival else None,
         plans=tuple(plans),
         network=opened.seen if opened else None,
+        num_moved=design.shape[1] if moved else None,
     )
 
 

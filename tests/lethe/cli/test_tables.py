@@ -85,4 +85,7 @@ def test_a_file_is_tried_out_on_the_command_line(lethe: Lethe, tmp_path: Path) -
     assert plan["accuracy_without_noise"] > 0.85
     refused(lethe("dataset", "preview", *asked, "--network", "net_5c1e"), "input_invalid")
     refused(lethe("model", "plan", *asked, "--network", network, "--network-sha256", "0"), "network_invalid")
+    refused(lethe("model", "plan", *asked, "--network", network, "--layers", "w"), "precondition_failed")
+    refused(lethe("model", "plan", *asked, "--network-sha256", "0"), "precondition_failed")
+    refused(lethe("model", "plan", *asked, "--network", network, "--rank", "2"), "input_invalid")
     refused(lethe("model", "plan", "--dataset", "ds_1", "--network", network), "input_invalid")

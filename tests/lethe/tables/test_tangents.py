@@ -1,0 +1,83 @@
+"""Tangent models in a dry run: rows are those of a worker, and what a gateway would refuse is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lethe.contract.problems import PreconditionFailed, Problem
+from lethe.encoders.limits import Limits
+from lethe.encoding.rows import unit_rows
+from lethe.encoding.schema import parse_schema
+from lethe.proof.network import Linearisation
+from lethe.tables import networks, preview, tangents
+from lethe.tangents import rows as tangent_rows
+from lethe.tangents.graph import Graph
+from lethe.tangents.model import Tangent
+from tests.app.encoders import nets
+from tests.lethe.tables.encoded import SCHEMA, X, table
+from tests.lethe.tangents.networks import exported, perceptron
+
+ONE: dict[str, Any] = {"schema": SCHEMA, "epsilons": [8.0], "l2": [0.003]}
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(exported(perceptron(nets.WIDTH, 2), nets.WIDTH))
+    return path
+
+
+def test_scores_are_those_of_a_served_model(network: Path) -> None:
+    """Scores and gradients of a dry run are those of the tangent model on the same encoded rows, of each row's norm at
+    most 1."""
+    opened = networks.opened(network, parse_schema(SCHEMA), sha256=None, limits=Limits())
+    [last, *_] = [name for name, shape in opened.parameters.items() if shape == [2, 8]]
+    chosen = Linearisation(layers=(last,))
+    rows = unit_rows(X)
+    told: list[int] = []
+    found = tangents.rows_of(opened, chosen, rows, num_scores=1, progress=lambda _, done, total: told.append(done))
+    assert told == [64, 120]
+    tangent = Tangent(Graph(network.read_bytes()), chosen, num_scores=1)
+    weights = np.random.default_rng(1).normal(size=(1, tangent.num_parameters))
+    np.testing.assert_allclose(found.scores(weights), tangent_rows.scores(tangent, weights, rows), rtol=1e-4, atol=1e-5)
+    inputs = torch.from_numpy(tangent_rows.network_inputs(rows))
+    pull = np.random.default_rng(2).normal(size=(len(rows), 1))
+    theirs = tangent.gradient(
+        torch.tensor(weights), inputs, tangent.scales(inputs), lambda _, at: torch.tensor(pull, dtype=torch.float32)[at]
+    )
+    np.testing.assert_allclose(found.pulled(pull)[0], theirs.numpy(), rtol=1e-3, atol=1e-4)
+    assert (np.linalg.norm(found.numbers, axis=1) <= 1).all()
+
+
+def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run learns a tangent of a network in the layers that are named, with noise and passes of a linear model; a
+    network that it is not of, layers that are not there, a target, and too many numbers are refused."""
+    names = [*networks.opened(network, parse_schema(SCHEMA), sha256=None, limits=Limits()).parameters]
+    found = preview(table(), network=network, tangent={"layers": names, "offset": False}, **ONE)
+    assert (found.num_features, found.num_moved) == (nets.WIDTH, 8 * nets.WIDTH + 8 + 2 * 8 + 2)
+    [plan], [linear] = found.plans, preview(table(), **ONE).plans
+    assert (plan.noise, plan.learn_passes, plan.request_passes) == (
+        linear.noise,
+        linear.learn_passes,
+        linear.request_passes,
+    )
+    assert plan.accuracy_without_noise > found.majority
+    ranked = preview(table(), network=network, tangent={"layers": names, "rank": 1}, **ONE)
+    assert ranked.num_moved is not None
+    assert ranked.num_moved < 50
+    asked: dict[str, Any]
+    for asked, said in (
+        ({"tangent": {"layers": names}}, "network"),
+        ({"network": network, "tangent": {"layers": ["fc"]}}, "tangent"),
+        ({"network": network, "tangent": {"layers": [names[0]] * 2}}, "tangent"),
+        ({"network": network, "tangent": {"layers": names}, "objective": "smoothed_hinge"}, "tangent"),
+    ):
+        with pytest.raises(PreconditionFailed) as refusal:
+            preview(table(), **ONE, **asked)
+        assert refusal.value.errors[0].path == said
+    monkeypatch.setattr(tangents, "_MOST_NUMBERS", 100)
+    with pytest.raises(Problem, match="a dry run keeps 100"):
+        preview(table(), network=network, tangent={"layers": names}, **ONE)
