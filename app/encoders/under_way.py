@@ -47,7 +47,7 @@ class Meter:
     def advance(self, num_encoded: int, num_rows: int | None) -> None:
         """So many rows are encoded in all."""
         self._encoding = replace(self._encoding, num_encoded=num_encoded, num_rows=num_rows)
-        if time.monotonic() >= self._written + _RENEWED_SECONDS:
+        if num_encoded == num_rows or time.monotonic() >= self._written + _RENEWED_SECONDS:
             self._written = time.monotonic()
             self._write()
 

@@ -25,7 +25,7 @@ from lethe.reading import to_json
 from lethe.waiting import Progress
 
 Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
-_POLL_SECONDS = 1.0  # seconds, while an upload is encoded
+_POLL_SECONDS = 1.0  # while an upload is encoded
 Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
 Repeatable = Annotated[
     str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
