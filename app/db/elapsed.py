@@ -24,5 +24,7 @@ def _of_texts(element: days_between, compiler: SQLCompiler, **named: Any) -> str
 
 @compiles(days_between, "postgresql")
 def _of_seconds(element: days_between, compiler: SQLCompiler, **named: Any) -> str:
-    start, end = (f"floor(round(extract(epoch FROM {compiler.process(one, **named)}), 3))" for one in element.clauses)
+    start, end = (
+        f"floor(round(date_part('epoch', {compiler.process(one, **named)}) * 1000) / 1000)" for one in element.clauses
+    )
     return f"CAST(trunc(({end} - {start}) / 86400) AS integer)"
