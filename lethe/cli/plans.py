@@ -174,7 +174,8 @@ def _ends(values: list[float]) -> tuple[float, float]:
     """The ends of bars: the highest value, and below the lowest a tenth of what is between; not below 0 unless a value
     is."""
     low, high = min(values), max(values)
-    return max(min(low, 0.0), low - (high - low) / 10), high
+    bottom = low - (high - low) / 10
+    return (bottom if low < 0 else max(0.0, bottom)), high
 
 
 def _passes(found: float | None) -> str:

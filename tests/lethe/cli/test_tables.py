@@ -4,8 +4,10 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
 from sklearn.datasets import load_wine
 
+from lethe.cli import plans
 from tests.app.encoders import nets
 from tests.command_line import Lethe, refused
 from tests.lethe.tables.encoded import SCHEMA, table
@@ -39,6 +41,14 @@ def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path
     refused(lethe("model", "plan", str(path), *tried[3:], "--second-moment", "2"), "precondition_failed")
     refused(lethe("model", "plan", str(path)), "input_invalid")
     refused(lethe("model", "plan", "--dataset", "ds_1", "--epsilon", "1"), "input_invalid")
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.7], [0.01, 0.7], [-3.0, 0.7], [-3.0, -2.0]])
+def test_bars_tell_the_lowest_from_the_highest(values: list[float]) -> None:
+    """The bar of the highest value is full, and that of the lowest short, but there; also of values below 0."""
+    low, high = plans._ends(values)
+    assert plans.bar_of(max(values), low, high) == "█" * 12
+    assert 1 <= len(plans.bar_of(min(values), low, high)) <= 2
 
 
 def test_a_schema_is_made_of_what_is_stated(lethe: Lethe, tmp_path: Path) -> None:
