@@ -210,7 +210,8 @@ def _print(found: "Preview") -> None:
     console.print(
         f"a row of middle length, encoded: {', '.join(shown)}{rest}; bias {found.row[-1][2]:.3f}", markup=False
     )
-    console.print(f"largest second moment of a batch: {found.second_moment:.2f}")
+    if found.second_moment is not None:
+        console.print(f"largest second moment of a batch: {found.second_moment:.2f}")
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     if found.scikit_learn is not None:

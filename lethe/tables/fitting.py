@@ -244,6 +244,7 @@ class Problem:
                 num_slots=len(self._rows),
                 num_classes=self._learned.num_classes,
                 objective=self._learned.objective,
+                num_parameters=math.prod(self._rows.shape),
                 epsilon=epsilon,
                 delta=delta,
                 l2=l2,

@@ -53,10 +53,11 @@ class Preview:
     the `r_squared` of a target, unless another was asked for. `lengths`: of the rows before each is scaled to norm 1,
     the 5th, 50th and 95th of a hundred. `row`: one of middle length, encoded, as column, place in the column and
     number, of what is not 0; the bias last. `second_moment`: the largest eigenvalue of the second moment of any batch,
-    of batches drawn at random. `majority`: the accuracy of saying the same of every row. `scikit_learn`: that of its
-    tuned `scikit_learn_model` on the same features; None where it is not installed, and of the log loss. `network`: the
-    one whose features the rows are, if there is one: then lengths, row and warnings are about these; or the one of a
-    tangent model, of `num_moved` parameters: then they are about what the network takes."""
+    of batches drawn at random; None of a tangent model, which states none. `majority`: the accuracy of saying the
+    same of every row. `scikit_learn`: that of its tuned `scikit_learn_model` on the same features; None where it is
+    not installed, and of the log loss. `network`: the one whose features the rows are, if there is one: then
+    lengths, row and warnings are about these; or the one of a tangent model, of `num_moved` parameters: then they
+    are about what the network takes."""
 
     num_rows: int
     num_features: int
@@ -66,7 +67,7 @@ class Preview:
     columns: tuple[ColumnSeen, ...]
     lengths: tuple[float, float, float]
     row: tuple[tuple[str, int, float], ...]
-    second_moment: float
+    second_moment: float | None
     warnings: tuple[str, ...]
     majority: float
     scikit_learn_model: str | None
@@ -117,7 +118,9 @@ def preview(
     opened = None if network is None else networks.opened(network, parsed, sha256=network_sha256, limits=limits)
     if opened is None and (tangent is not None or network_sha256 is not None):
         raise PreconditionFailed("There is no network.", [FieldError("network", "expected its file")])
-    moved = tangents.chosen_layers(opened, tangent, chosen) if opened and tangent is not None else None
+    moved = None
+    if opened and tangent is not None:
+        moved = tangents.chosen_layers(opened, tangent, chosen, second_moment)
     columns = columns_of(table)
     missing = [name for name in parsed.used if name not in columns]
     refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
@@ -166,7 +169,7 @@ def preview(
         columns=tuple(_seen(parsed, columns, found.num_unknown.tolist(), num_rows)),
         lengths=(low, middle, high),
         row=_named(places, rows[np.argsort(lengths)[num_rows // 2]]),
-        second_moment=problem.second_moment(),
+        second_moment=None if moved else problem.second_moment(),
         warnings=tuple(Spread.of(raw).warnings(_each(raw) if encoder else places)),
         majority=learned.at(test).majority(),
         scikit_learn_model=rival[0] if rival else None,

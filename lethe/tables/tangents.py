@@ -53,10 +53,16 @@ class TangentRows:
         return np.asarray(found[..., np.newaxis, :], np.float64)
 
 
-def chosen_layers(network: Opened, asked: Mapping[str, Any], objective: Objective) -> Linearisation:
+def chosen_layers(
+    network: Opened, asked: Mapping[str, Any], objective: Objective, second_moment: float | None
+) -> Linearisation:
     """The weights that move. Raises `PreconditionFailed` for what a gateway would refuse too."""
     if objective not in _LEARNED:
         raise _refused("Tangent models learn classes or labels, by their logistic losses.", "expected none")
+    if second_moment is not None:
+        raise PreconditionFailed(
+            "A tangent model states no second moment.", [FieldError("second_moment", "expected none")]
+        )
     if said := unsupported(network.operators, network.opset):
         raise _refused(f"The network cannot be differentiated: {said}.", "expected another network")
     if unknown := sorted(set(asked["layers"]) - network.parameters.keys()):

@@ -11,8 +11,8 @@ from lethe.encoding.rows import unit_rows
 from lethe.encoding.targets import Target
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.tables import preview
-from lethe.tables.fitting import Learned, metrics_of
-from lethe.theorems import calibration
+from lethe.tables.fitting import Learned, LinearRows, Problem, metrics_of
+from lethe.theorems import calibration, costs
 from worker.langevin import evaluate
 
 MEASURED = [
@@ -58,3 +58,21 @@ def test_metrics_are_those_of_the_gateway(objective: Objective, num_classes: int
     }
     with pytest.raises(PreconditionFailed, match="not measured so"):
         preview(table, schema=schema, metric="r_squared")
+
+
+def test_plans_count_the_rounding_of_each_parameter() -> None:
+    """A plan is that of the gateway's own mechanism, whose steps round all parameters: a target below what rounding
+    tells is out of reach."""
+    random = np.random.default_rng(5)
+    labels = random.integers(0, 3, 200).astype(np.int32)
+    learned = Learned.of(Objective.LOGISTIC_REGRESSION, labels, 3)
+    rows = LinearRows(unit_rows(random.normal(size=(200, 4))).astype(np.float64), 3)
+    problem = Problem(rows, learned, np.arange(150), np.arange(150, 200))
+    tiny = {"epsilon": 1e-9, "delta": 1e-9, "l2": 0.01}
+    plan = problem.plan(1e-9, 0.01, 1e-9, None, random)
+    assert plan.request_passes is None
+    for num_parameters, is_reached in ((15, False), (None, True)):
+        mechanism = calibration.mechanism_for(num_slots=150, num_classes=3, num_parameters=num_parameters, **tiny)
+        cost = costs.of(mechanism, epsilon=1e-9, delta=1e-9)
+        assert (cost.request_passes is not None) is is_reached
+        assert plan.noise == cost.noise

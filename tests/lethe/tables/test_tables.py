@@ -235,6 +235,7 @@ def test_a_preview_says_what_accuracy_costs() -> None:
     assert by.keys() == {(0.5, share) for share in (1.0, 4.0, 16.0)} | {(4.0, share) for share in (0.25, 1.0, 4.0)}
     assert by[4.0, 1.0].accuracy > by[0.5, 1.0].accuracy
     assert all(plan.accuracy_without_noise > 0.85 for plan in found.plans)
+    assert found.second_moment is not None
     assert 1 / 14 <= found.second_moment < 0.5
     bound = {"epsilons": (4.0,), "l2": (0.01,), "second_moment": 0.5}
     [bounded] = preview(table, schema=infer(table, label="target"), **bound).plans

@@ -54,7 +54,7 @@ def test_scores_are_those_of_a_served_model(network: Path) -> None:
 
 def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run learns a tangent of a network in the layers that are named, with noise and passes of a linear model; a
-    network that it is not of, layers that are not there, a target, and too many numbers are refused."""
+    network that it is not of, layers that are not there, a target, a second moment and too many numbers are refused."""
     names = [*networks.opened(network, parse_schema(SCHEMA), sha256=None, limits=Limits()).parameters]
     found = preview(table(), network=network, tangent={"layers": names, "offset": False}, **ONE)
     assert (found.num_features, found.num_moved) == (nets.WIDTH, 8 * nets.WIDTH + 8 + 2 * 8 + 2)
@@ -65,6 +65,7 @@ def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) 
         linear.request_passes,
     )
     assert plan.accuracy_without_noise > found.majority
+    assert found.second_moment is None
     ranked = preview(table(), network=network, tangent={"layers": names, "rank": 1}, **ONE)
     assert ranked.num_moved is not None
     assert ranked.num_moved < 50
@@ -74,6 +75,7 @@ def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"network": network, "tangent": {"layers": ["fc"]}}, "tangent"),
         ({"network": network, "tangent": {"layers": [names[0]] * 2}}, "tangent"),
         ({"network": network, "tangent": {"layers": names}, "objective": "smoothed_hinge"}, "tangent"),
+        ({"network": network, "tangent": {"layers": names}, "second_moment": 0.5}, "second_moment"),
     ):
         with pytest.raises(PreconditionFailed) as refusal:
             preview(table(), **ONE, **asked)
