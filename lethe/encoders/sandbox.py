@@ -2,7 +2,8 @@
 
 A network is data to its runtime, but runtimes have faults. So the process that runs one can open no connection and no
 file and start no program, whatever it comes to execute: on Linux on x86-64 and arm64 by a seccomp filter, which no
-process can take off again. Elsewhere only the limits of memory and file size hold; `enter` tells which.
+process can take off again. On other processors, and where the kernel has no seccomp, only the limits of memory and file
+size hold; `enter` tells which.
 """
 
 import ctypes

@@ -1,6 +1,7 @@
 """The features that a public network makes of a table, on the caller's machine: by the file itself, examined and run in
 a process apart by the code by which a gateway does it."""
 
+import hashlib
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -63,25 +64,31 @@ class Opened:
 def opened(file: str | Path, schema: Schema, *, sha256: str | None, limits: Limits) -> Opened:
     """Examine the file of a network. `sha256`: that it must have, if it must.
 
-    Raises `InputInvalid` where there is no such file, `NetworkInvalid`, `NetworkFailed`, `UploadTooLarge`,
-    `SchemaInvalid` where the schema makes other numbers than it takes; `ModuleNotFoundError` without the extra `onnx`.
+    Raises `InputInvalid` where there is no such file, `NetworkInvalid`, `NetworkFailed` (elsewhere than on Linux too),
+    `UploadTooLarge`, `SchemaInvalid` where the schema makes other numbers than it takes; `ModuleNotFoundError` without
+    the extra `onnx`.
     """
-    if sys.platform == "win32":
-        raise NetworkFailed(
-            "Networks are run on Linux and macOS alone: their processes are shut in by no other system."
-        )
+    if sys.platform != "linux":
+        raise NetworkFailed("A network needs Linux: its process is held to its memory and shut in by no other system.")
     for module in ("onnx", "onnxruntime"):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-    examined = examining.examine(_read(Path(file), limits.file_bytes + 1), limits)
-    if sha256 is not None and examined.sha256 != sha256.lower():
-        raise NetworkInvalid(
-            f"The file has the SHA-256 {examined.sha256}: it is another network than the one that is asked for.",
-            [FieldError("network_sha256", "expected that of the file")],
-        )
-    found = Opened(examined, limits)
+    content = _read(Path(file), limits.file_bytes + 1)
+    if sha256 is not None and len(content) <= limits.file_bytes:  # of a longer one not all was read
+        _check_sha256(content, sha256)
+    found = Opened(examining.examine(content, limits), limits)
     check_fit(schema, int(np.prod(found.seen.input_shape)))
     return found
+
+
+def _check_sha256(content: bytes, sha256: str) -> None:
+    """Raises `NetworkInvalid` for another file; it is not run."""
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256.lower():
+        raise NetworkInvalid(
+            f"The file has the SHA-256 {digest}: it is another network than the one that is asked for.",
+            [FieldError("network_sha256", "expected that of the file")],
+        )
 
 
 def _read(path: Path, most_bytes: int) -> bytes:

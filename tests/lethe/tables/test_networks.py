@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from lethe.contract.problems import (
     UploadTooLarge,
 )
 from lethe.encoders.limits import Limits
-from lethe.tables import preview
+from lethe.encoding.schema import parse_schema
+from lethe.tables import networks, preview
 from tests.app.encoders import nets
 from tests.lethe.tables.encoded import NUMBERS, SCHEMA, X, table
 from tests.stored import rows_of
@@ -67,7 +69,18 @@ def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, networ
     [
         (None, {}, InputInvalid, "`lethe network file ID encoder.onnx` fetches"),
         (nets.linear(), {"network_sha256": "0" * 64}, NetworkInvalid, "has the SHA-256 "),
-        (nets.linear(), {"limits": Limits(file_bytes=10)}, UploadTooLarge, "more than 10 bytes"),
+        (
+            nets.slow(400),
+            {"network_sha256": "0" * 64, "limits": Limits(seconds=1e-4)},
+            NetworkInvalid,
+            "has the SHA-256 ",
+        ),
+        (
+            nets.linear(),
+            {"network_sha256": "0" * 64, "limits": Limits(file_bytes=10)},
+            UploadTooLarge,
+            "more than 10 bytes",
+        ),
         (nets.slow(400), {"limits": Limits(seconds=1e-4)}, NetworkFailed, "LETHE_NETWORK_SECONDS"),
         (nets.logarithm(), {}, RowInvalid, "line 37"),
         (b"PK", {}, NetworkInvalid, "is a pickle or a zip"),
@@ -82,8 +95,9 @@ def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, networ
 def test_what_a_gateway_would_not_run_is_refused(
     content: bytes | None, given: dict[str, Any], error: type[Problem], said: str, tmp_path: Path
 ) -> None:
-    """A file that is not there, is another one, is no network, is too large or too slow, does not fit the schema, or
-    makes numbers that are not finite is refused by a text that says what to do, and quotes no row."""
+    """A file that is not there, is another one (which is not run), is no network, is too large or too slow, does not
+    fit the schema, or makes numbers that are not finite is refused by a text that says what to do, and quotes no
+    row."""
     path, far = tmp_path / "net.onnx", X.copy()
     far[36] = -1000.0 * np.sign(nets.WEIGHTS[:, 0])
     if content is not None:
@@ -94,3 +108,10 @@ def test_what_a_gateway_would_not_run_is_refused(
         preview(table(far), network=path, **ONE | {"schema": schema} | given)
     assert said in refusal.value.line
     assert "1000" not in refusal.value.line
+
+
+def test_a_network_is_run_on_linux_alone(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a system that shuts no process in, a file is refused before it is looked at."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(NetworkFailed, match="needs Linux"):
+        networks.opened(network, parse_schema(SCHEMA), sha256=None, limits=Limits())
