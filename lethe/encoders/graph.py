@@ -1,7 +1,8 @@
 """The graph of an ONNX file: refused unless it is a function of one row that can be named, and nothing else.
 
-A file is hostile until read, and it is read only in the process apart (`lethe.encoders.child`). The operators that are
-taken compute the same from the same numbers: none draws at random, branches, loops, or comes from another domain.
+A file is hostile until read, and it is read first in the process apart (`lethe.encoders.child`); only one that passed
+there is read by `lethe.tangents`, which has no process of its own. The operators that are taken compute the same from
+the same numbers: none draws at random, branches, loops, or comes from another domain.
 """
 
 import math

@@ -24,8 +24,8 @@ def check_fit(schema: Schema, input_size: int) -> None:
         raise SchemaInvalid("The schema does not fit the network.", [FieldError("schema", numbers_of(input_size))])
 
 
-def check_finite(features: NDArray[np.floating[Any]], lines: Sequence[int]) -> None:
+def check_finite(numbers: NDArray[np.floating[Any]], lines: Sequence[int], message: str = NOT_FINITE) -> None:
     """Raises `RowInvalid` for rows, at these lines of a file, of which a network makes a number that is not finite."""
     faults = Faults.in_file(lines)
-    faults.mark("", ~np.isfinite(features).all(axis=1), NOT_FINITE)
+    faults.mark("", ~np.isfinite(numbers).all(axis=1), message)
     faults.refuse()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from lethe.contract.problems import FieldError, PreconditionFailed
 from lethe.contract.spelling import expected
+from lethe.encoders.rows import check_finite
 from lethe.encoding.rows import Features
 from lethe.proof.errors import PrivacyError
 from lethe.proof.losses import Objective
@@ -18,8 +19,9 @@ from lethe.tangents.supported import unsupported
 from lethe.waiting import Progress
 
 _MOST_NUMBERS = 2**27
-"""Numbers of all Jacobians together: half a gigabyte, in single precision."""
+"""Numbers of all Jacobians together: half a gigabyte in single precision, and up to thrice that with their copies."""
 _AT_ONCE = 64
+_NOT_FINITE = "expected scores and derivatives that are finite numbers, once the network has computed them"
 _LEARNED = (Objective.LOGISTIC_REGRESSION, Objective.MULTILABEL_LOGISTIC_REGRESSION)
 
 
@@ -76,10 +78,11 @@ def chosen_layers(
 def rows_of(
     network: Opened, chosen: Linearisation, rows: Features, *, num_scores: int, progress: Progress
 ) -> TangentRows:
-    """The rows of a tangent model of encoded rows, computed by torch in this process (extra `tangents`).
+    """The rows of a tangent model of encoded rows, computed by torch in this process (extra `tangents`), without limits
+    of time or memory.
 
     Raises `PreconditionFailed` where the outputs of the network are not the scores, and where there are too many
-    numbers.
+    numbers; `RowInvalid` for rows whose scores or derivatives are not finite.
     """
     import torch
 
@@ -103,9 +106,17 @@ def rows_of(
     nothing = torch.zeros(1, tangent.num_parameters, dtype=torch.float64)
     for start in range(0, len(rows), _AT_ONCE):
         inputs = torch.from_numpy(network_inputs(rows[start : start + _AT_ONCE]))
-        scales = tangent.scales(inputs)
-        offsets.append(tangent.scores(nothing, inputs, scales).detach().numpy())
-        jacobians.append((tangent.jacobians(inputs) * scales[:, None, None]).detach().numpy())
+        lines = range(start + 1, start + 1 + len(inputs))
+        derivatives = tangent.jacobians(inputs).detach()
+        check_finite(derivatives.square().sum(2).numpy(), lines, _NOT_FINITE)
+        try:
+            scales = tangent.scales(inputs).detach()
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # their products may not be finite
+            raise _refused("The network's derivatives have no norm.", "expected smaller numbers") from None
+        scores = tangent.scores(nothing, inputs, scales).detach().numpy()
+        check_finite(scores * scales[:, None].numpy(), lines, _NOT_FINITE)
+        offsets.append(scores)
+        jacobians.append((derivatives * scales[:, None, None]).numpy())
         progress("encoding", min(start + _AT_ONCE, len(rows)), len(rows))
     return TangentRows(np.concatenate(jacobians), np.concatenate(offsets))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from lethe.contract.problems import PreconditionFailed, Problem
+from lethe.contract.problems import PreconditionFailed, Problem, RowInvalid
 from lethe.encoders.limits import Limits
 from lethe.encoding.rows import unit_rows
 from lethe.encoding.schema import parse_schema
@@ -83,3 +83,25 @@ def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(tangents, "_MOST_NUMBERS", 100)
     with pytest.raises(Problem, match="a dry run keeps 100"):
         preview(table(), network=network, tangent={"layers": names}, **ONE)
+
+
+class Exponential(torch.nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.exp(rows)
+
+
+@pytest.mark.parametrize("largest", [1000.0, 50.0])
+def test_what_is_not_finite_is_refused_by_its_line(tmp_path: Path, largest: float) -> None:
+    """A row whose derivatives, or their squares, are not finite is refused by its line, and by nothing of it."""
+    linear = torch.nn.Linear(nets.WIDTH, 1)
+    torch.nn.init.ones_(linear.weight)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(exported(torch.nn.Sequential(linear, Exponential()), nets.WIDTH))
+    x = X.copy()
+    x[70] = largest / nets.WIDTH
+    opened = networks.opened(path, parse_schema(SCHEMA), sha256=None, limits=Limits())
+    chosen = Linearisation(layers=tuple(opened.parameters))
+    with pytest.raises(RowInvalid) as refusal:
+        tangents.rows_of(opened, chosen, unit_rows(x), num_scores=1, progress=lambda *_: None)
+    assert [one.path for one in refusal.value.errors] == ["line 71"]
+    assert str(int(largest)) not in refusal.value.line
