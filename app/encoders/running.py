@@ -21,7 +21,7 @@ class Opened:
         self.input_size = 1
         for size in row.input_shape:
             self.input_size *= size
-        self._batch_size = row.batch_size
+        self._output_size, self._batch_size = row.output_size, row.batch_size
         self._content = content
         self._limits = limits
 
@@ -29,7 +29,11 @@ class Opened:
     def started(self) -> Iterator[Encoder]:
         """The network at work until the block ends. Raises `NetworkFailed`."""
         with process.started(
-            self._content, input_size=self.input_size, batch_size=self._batch_size, limits=self._limits
+            self._content,
+            input_size=self.input_size,
+            output_size=self._output_size,
+            batch_size=self._batch_size,
+            limits=self._limits,
         ) as encoder:
             yield encoder
 

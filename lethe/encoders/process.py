@@ -1,9 +1,12 @@
 """A network at work: a process that was started for it (`lethe.encoders.child`), asked for features batch by batch."""
 
+import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -18,17 +21,78 @@ from lethe.encoders.limits import Limits
 
 _STARTS_WITHIN = 60.0  # seconds, before the time of the network begins
 _BATCH_ROWS = 32
+_MOST_SAID = 2**26  # bytes of what the process says beside features
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class Line:
+    """The line to a network's process, which is ended where it does not answer in time."""
+
+    def __init__(self, mine: socket.socket, child: "subprocess.Popen[bytes]", limits: Limits) -> None:
+        self.limits = limits
+        self._mine, self._child = mine, child
+        self._connection = Connection(os.dup(mine.fileno()))
+
+    @contextmanager
+    def exchange(self, seconds: float) -> Iterator[None]:
+        """All that is sent and answered within the block. Raises `NetworkFailed` where that takes longer, or the
+        process ends, or says what it does not say by itself."""
+        late = threading.Event()
+        watchdog = threading.Timer(seconds, self._end, [late])
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            yield
+        except (EOFError, OSError, ValueError):
+            if late.is_set():
+                raise _failed(f"The network took longer than {self.limits.seconds:g} seconds for a batch") from None
+            raise self._ended() from None
+        finally:
+            watchdog.cancel()
+
+    def _end(self, late: threading.Event) -> None:
+        late.set()
+        self._child.kill()
+        with contextlib.suppress(OSError):
+            self._mine.shutdown(socket.SHUT_RDWR)  # whoever else may hold the other end
+
+    def send(self, content: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has ended, which is heard next
+            self._connection.send_bytes(content)
+
+    def said(self) -> dict[str, Any]:
+        said = json.loads(self._connection.recv_bytes(_MOST_SAID))
+        if not isinstance(said, dict):
+            raise ValueError("Expected what a network's process says")
+        if "refused" in said:
+            raise NetworkInvalid(said["refused"], [FieldError("file", "expected an ONNX network that can be run")])
+        if "failed" in said:
+            raise self._ended()
+        return said
+
+    def numbers(self, num_rows: int, num_columns: int) -> NDArray[np.float32]:
+        """What is said to be features (n, k) of so many rows. Raises `NetworkFailed` where it is not of that shape."""
+        num_bytes = 4 * num_rows * num_columns
+        if self.said().get("rows") == num_rows:
+            found = self._connection.recv_bytes(num_bytes)
+            if len(found) == num_bytes:
+                return np.frombuffer(found, np.float32).reshape(num_rows, num_columns)
+        raise NetworkFailed("The network gave another number of features than when it was examined; export it anew.")
+
+    def _ended(self) -> NetworkFailed:
+        return _failed(f"The network's process ended: it may need more memory than {self.limits.memory_bytes} bytes")
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Encoder:
     """A network that makes features of rows. `facts`: what it is, where it was examined."""
 
-    def __init__(self, connection: Connection, limits: Limits, *, input_size: int, facts: dict[str, Any]) -> None:
+    def __init__(self, line: Line, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
         self.facts = facts
-        self._connection = connection
-        self._limits = limits
-        self._input_size = input_size
+        self._line = line
+        self._input_size, self._output_size = input_size, output_size
 
     def encode(
         self, rows: NDArray[np.floating[Any]], *, told: Callable[[int], object] = lambda num_rows: None
@@ -43,9 +107,9 @@ class Encoder:
         found = []
         for start in range(0, len(rows), _BATCH_ROWS):
             batch = np.ascontiguousarray(rows[start : start + _BATCH_ROWS], dtype=np.float32)
-            _send(self._connection, batch.tobytes())
-            _answer(self._connection, self._limits.seconds, self._limits)
-            found.append(np.frombuffer(_received(self._connection, self._limits), np.float32).reshape(len(batch), -1))
+            with self._line.exchange(self._line.limits.seconds):
+                self._line.send(batch.tobytes())
+                found.append(self._line.numbers(len(batch), self._output_size))
             told(start + len(batch))
         return np.concatenate(found) if found else np.empty((0, 0), np.float32)
 
@@ -53,21 +117,22 @@ class Encoder:
 @contextmanager
 def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
     """A network that comes for the first time, with what it is in `facts`. Raises `NetworkInvalid`, `NetworkFailed`."""
-    with _process(limits) as connection:
-        facts = _opened(connection, content, None, limits)
-        yield Encoder(connection, limits, input_size=int(np.prod(facts["input_shape"])), facts=facts)
+    with _process(limits) as line:
+        facts = _opened(line, content, None)
+        input_size = int(np.prod(facts["input_shape"]))
+        yield Encoder(line, input_size=input_size, output_size=facts["output_size"], facts=facts)
 
 
 @contextmanager
-def started(content: bytes, *, input_size: int, batch_size: int, limits: Limits) -> Iterator[Encoder]:
+def started(content: bytes, *, input_size: int, output_size: int, batch_size: int, limits: Limits) -> Iterator[Encoder]:
     """A network that was examined before, at work until the block ends. Raises `NetworkFailed`."""
-    with _process(limits) as connection:
-        facts = _opened(connection, content, batch_size, limits)
-        yield Encoder(connection, limits, input_size=input_size, facts=facts)
+    with _process(limits) as line:
+        facts = _opened(line, content, batch_size)
+        yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 
 
 @contextmanager
-def _process(limits: Limits) -> Iterator[Connection]:
+def _process(limits: Limits) -> Iterator[Line]:
     mine, theirs = socket.socketpair()
     program = f"from lethe.encoders import child; child.main({theirs.fileno()}, {limits.memory_bytes})"
     with theirs:
@@ -80,46 +145,18 @@ def _process(limits: Limits) -> Iterator[Connection]:
             env=hardening.bare_environment() | _ONE_THREAD,
         )
     try:
-        with Connection(mine.detach()) as connection:
-            yield connection
+        with mine, contextlib.closing(Line(mine, process, limits)) as line:
+            yield line
     finally:
         process.kill()
         process.wait()
 
 
-def _opened(connection: Connection, content: bytes, batch_size: int | None, limits: Limits) -> dict[str, Any]:
-    _send(connection, json.dumps(batch_size).encode())
-    _send(connection, content)
-    return _answer(connection, _STARTS_WITHIN + limits.seconds, limits)
-
-
-def _send(connection: Connection, content: bytes) -> None:
-    try:
-        connection.send_bytes(content)
-    except OSError:  # it has ended, which is heard next
-        return
-
-
-def _answer(connection: Connection, seconds: float, limits: Limits) -> dict[str, Any]:
-    if not connection.poll(seconds):
-        raise _failed(f"The network took longer than {limits.seconds:g} seconds for a batch")
-    said: dict[str, Any] = json.loads(_received(connection, limits))
-    if "refused" in said:
-        raise NetworkInvalid(said["refused"], [FieldError("file", "expected an ONNX network that can be run")])
-    if "failed" in said:
-        raise _ended(limits)
-    return said
-
-
-def _received(connection: Connection, limits: Limits) -> bytes:
-    try:
-        return connection.recv_bytes()
-    except (EOFError, OSError):
-        raise _ended(limits) from None
-
-
-def _ended(limits: Limits) -> NetworkFailed:
-    return _failed(f"The network's process ended: it may need more memory than {limits.memory_bytes} bytes")
+def _opened(line: Line, content: bytes, batch_size: int | None) -> dict[str, Any]:
+    with line.exchange(_STARTS_WITHIN + line.limits.seconds):
+        line.send(json.dumps(batch_size).encode())
+        line.send(content)
+        return line.said()
 
 
 def _failed(why: str) -> NetworkFailed:

@@ -54,7 +54,11 @@ class Opened:
         """The features (n, k) of numbers (n, d) that a schema makes. Raises `RowInvalid`, `NetworkFailed`."""
         size = int(np.prod(self.seen.input_shape))
         with process.started(
-            self.content, input_size=size, batch_size=self.seen.batch_size, limits=self._limits
+            self.content,
+            input_size=size,
+            output_size=self.seen.output_size,
+            batch_size=self.seen.batch_size,
+            limits=self._limits,
         ) as encoder:
             found = encoder.encode(raw, told=lambda num_rows: progress("encoding", num_rows, len(raw)))
         check_finite(found, range(1, len(raw) + 1))

@@ -1,8 +1,11 @@
 """The process in which a network runs: what it computes, when it is ended, and what it can reach."""
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from tests.app.encoders import nets
 from tests.app.encoders.nets import WEIGHTS, node, onnx_file
 
 LIMITS = Limits()
+SHAPE = {"input_size": nets.WIDTH, "output_size": nets.OUT}
 ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
 
 
@@ -52,7 +56,7 @@ def test_a_network_that_was_examined_starts_again() -> None:
     with process.examined(nets.linear(), LIMITS) as encoder:
         found, size = encoder.encode(ROWS), encoder.facts["batch_size"]
         assert encoder.facts["shut_in"] is True
-    with process.started(nets.linear(), input_size=nets.WIDTH, batch_size=size, limits=LIMITS) as again:
+    with process.started(nets.linear(), **SHAPE, batch_size=size, limits=LIMITS) as again:
         assert np.array_equal(again.encode(ROWS), found)
         with pytest.raises(ValueError, match="70, 5"):
             again.encode(ROWS[:, :5])
@@ -62,15 +66,52 @@ def test_time_and_memory_end() -> None:
     """A network that takes too long, or more memory than it may, ends with its process and is named as such."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
-        process.started(nets.slow(), input_size=nets.WIDTH, batch_size=32, limits=hasty) as encoder,
+        process.started(nets.slow(), **SHAPE, batch_size=32, limits=hasty) as encoder,
         pytest.raises(NetworkFailed, match=r"longer than 0\.01 seconds"),
     ):
         encoder.encode(ROWS)
     with (
-        process.started(nets.slow(60_000), input_size=nets.WIDTH, batch_size=32, limits=poor) as encoder,
+        process.started(nets.slow(60_000), **SHAPE, batch_size=32, limits=poor) as encoder,
         pytest.raises(NetworkFailed, match=r"more memory than 1073741824 bytes"),
     ):
         encoder.encode(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ('say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
+        ('os.write(descriptor, b"\\0"); time.sleep(60)', "longer than 1 seconds"),
+        ('os.fork() or time.sleep(20); say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
+        ('say({"rows": 4})', "another number of features"),
+        ('say({"rows": 3}); line.send_bytes(bytes(4 * 3 * 5))', "process ended"),
+        ('say({"rows": 3}); line.send_bytes(bytes(4 * 3 * 3))', "another number of features"),
+        ('line.send_bytes(b"{")', "process ended"),
+        ('line.send_bytes(b"3")', "process ended"),
+    ],
+)
+def test_a_process_that_says_something_else_fails_in_time(answer: str, said: str) -> None:
+    """A process that begins to answer and stalls, whoever else holds its end of the line, or that says other numbers
+    than were asked for, is a network that failed."""
+    ours, theirs = socket.socketpair()
+    program = f"""
+import json, os, time
+from multiprocessing.connection import Connection
+descriptor = {theirs.fileno()}
+line = Connection(descriptor)
+say = lambda said: line.send_bytes(json.dumps(said).encode())
+line.recv_bytes()
+{answer}
+"""
+    with theirs:
+        child = subprocess.Popen([sys.executable, "-c", program], pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
+    limits = Limits(seconds=1.0)
+    began = time.monotonic()
+    with child, ours, contextlib.closing(process.Line(ours, child, limits)) as line:
+        with pytest.raises(NetworkFailed, match=said):
+            process.Encoder(line, **SHAPE, facts={}).encode(ROWS[:3])
+        child.kill()
+    assert time.monotonic() < began + 9
 
 
 def test_a_process_that_is_shut_in_reaches_nothing() -> None:
