@@ -220,7 +220,10 @@ def _write_rows(installation: Installation, pieces: Pieces, *, progress: Progres
 
 def _write(installation: Installation, rows_id: str, of_it: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
     """The root of what was written."""
-    shape = Shape(**json.loads(next(of_it).content))
+    try:
+        shape = Shape(**json.loads(next(of_it).content))
+    except (TypeError, ValueError) as error:
+        raise BackupDamaged("The archive does not state the shape of rows as this release does.") from error
     installation.rows.delete(rows_id)  # what an earlier try left
     with installation.rows.writing(rows_id, shape.num_columns) as writer:
         for block, piece in enumerate(of_it):
@@ -232,6 +235,8 @@ def _write(installation: Installation, rows_id: str, of_it: Iterator[Piece], cla
             here = claimed[claimed // BLOCK_ROWS == block] % BLOCK_ROWS
             features[here], labels[here] = 0, 0
             writer.write(features, labels)
+        if writer.num_slots != shape.num_slots:
+            raise BackupDamaged("The archive holds fewer rows than it states.")
     return writer.root
 
 
