@@ -11,6 +11,11 @@ from lethe.proof.losses import Objective
 from lethe.tables.fitting import Floats, Learned, Places
 
 _FOLDS = 3
+_SCORING = {
+    Metric.R_SQUARED: "r2",
+    Metric.MEAN_ABSOLUTE_ERROR: "neg_mean_absolute_error",
+    Metric.MEAN_POISSON_DEVIANCE: "neg_mean_poisson_deviance",
+}
 
 
 def scikit_learn(
@@ -19,8 +24,9 @@ def scikit_learn(
     """The tuned model that suits what is learned, and its metric on the test rows; None where scikit-learn is not
     installed, or there is nothing to tell apart, and of the log loss.
 
-    Of a target, ridge or Huber regression, of counts Poisson regression too, whichever is better in cross-validation on
-    the train rows; of several labels, a logistic regression for each; else one. `factors`: of the losses of rows.
+    Of a target, ridge or Huber regression, of counts Poisson regression too, whichever is better by the metric in
+    cross-validation on the train rows, and Poisson regression alone by its deviance, which no line has; of several
+    labels, a logistic regression for each; else one. `factors`: of the losses of rows.
     """
     if learned.metric is Metric.LOG_LOSS or importlib.util.find_spec("sklearn") is None:
         return None
@@ -34,7 +40,7 @@ def scikit_learn(
         warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate of a search: the others stand
         if learned.objective.is_regression:
             shares = (learned.values[train, 0] + 1) / 2  # of the range, or of the bound of counts
-            name, model = _regression(features[train], shares, learned.objective, weights)
+            name, model = _regression(features[train], shares, learned, weights)
             return name, held_out.share(2 * model.predict(features[test])[:, np.newaxis] - 1)
         guessed = [
             _logistic(features[train], learned.values[train, one], features[test], weights)
@@ -44,19 +50,23 @@ def scikit_learn(
     return name, held_out.share(np.stack(guessed, axis=1))
 
 
-def _regression(features: Floats, target: Floats, objective: Objective, weights: Floats | None) -> tuple[str, Any]:
+def _regression(features: Floats, target: Floats, learned: Learned, weights: Floats | None) -> tuple[str, Any]:
     from sklearn.linear_model import HuberRegressor, PoissonRegressor, Ridge
     from sklearn.model_selection import GridSearchCV
 
-    found = {
-        "ridge regression": GridSearchCV(Ridge(), {"alpha": [0.01, 0.1, 1, 10, 100]}, cv=_FOLDS),
-        "Huber regression": GridSearchCV(HuberRegressor(max_iter=500), {"alpha": [1e-4, 1, 100]}, cv=_FOLDS),
-    }
-    if objective is Objective.POISSON_REGRESSION:
-        alphas = {"alpha": [1e-6, 1e-4, 1e-3, 1e-2, 0.1]}
-        found["Poisson regression"] = GridSearchCV(PoissonRegressor(max_iter=500), alphas, scoring="r2", cv=_FOLDS)
+    candidates: dict[str, tuple[Any, list[float]]] = {}
+    if learned.metric is not Metric.MEAN_POISSON_DEVIANCE:
+        candidates["ridge regression"] = Ridge(), [0.01, 0.1, 1, 10, 100]
+        candidates["Huber regression"] = HuberRegressor(max_iter=500), [1e-4, 1, 100]
+    if learned.objective is Objective.POISSON_REGRESSION:
+        candidates["Poisson regression"] = PoissonRegressor(max_iter=500), [1e-6, 1e-4, 1e-3, 1e-2, 0.1]
     if len(target) < 2 * _FOLDS:
-        return "ridge regression", Ridge().fit(features, target, sample_weight=weights)
+        name, (model, _) = next(iter(candidates.items()))
+        return name, model.fit(features, target, sample_weight=weights)
+    found = {
+        name: GridSearchCV(model, {"alpha": alphas}, scoring=_SCORING[learned.metric], cv=_FOLDS)
+        for name, (model, alphas) in candidates.items()
+    }
     for one in found.values():
         one.fit(features, target, sample_weight=weights)
     return max(found.items(), key=lambda one: float(one[1].best_score_))
