@@ -62,7 +62,8 @@ class Meter:
 def metered(settings: Settings, *, tenant_id: str, name: str, network_id: str, num_bytes: int) -> Iterator[Meter]:
     """Show that an upload is under way until the block ends."""
     folder = _folder(settings)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(OSError):  # as below
+        folder.mkdir(mode=0o700, exist_ok=True)
     file = folder / f"{new_id('enc')}.json"
     began_at = datetime.datetime.now(datetime.UTC).isoformat()
     meter = Meter(
@@ -74,7 +75,8 @@ def metered(settings: Settings, *, tenant_id: str, name: str, network_id: str, n
         yield meter
     finally:
         for left in (file, file.with_suffix(".half")):
-            left.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # it is taken away when it is old
+                left.unlink(missing_ok=True)
 
 
 def listed(settings: Settings, tenant_id: str) -> list[Encoding]:
@@ -82,7 +84,7 @@ def listed(settings: Settings, tenant_id: str) -> list[Encoding]:
     found = []
     oldest = time.time() - settings.network_seconds - _STARTS_WITHIN
     for file in _folder(settings).glob("enc_*"):
-        with contextlib.suppress(OSError, ValueError):  # it has just ended
+        with contextlib.suppress(OSError, ValueError, TypeError):  # it has just ended, or is of another release
             if file.stat().st_mtime < oldest:
                 os.unlink(file)
             elif file.suffix == ".json":

@@ -60,6 +60,21 @@ def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.M
     assert listed(gateway) == []
 
 
+def test_an_upload_goes_on_where_it_cannot_be_shown(gateway: TestClient, installation: Installation) -> None:
+    """Where how far it is cannot be written down an upload goes on; what another release wrote down is left out."""
+    settings = installation.settings
+    folder = settings.data_dir / "encoding"
+    given: dict[str, Any] = {"tenant_id": DEFAULT_TENANT, "name": "people", "network_id": "net_1", "num_bytes": 7}
+    folder.write_text("No folder.")
+    with under_way.metered(settings, **given) as meter:
+        meter.advance(7, 7)
+        assert listed(gateway) == []
+    folder.unlink()
+    with under_way.metered(settings, **given):
+        (folder / "enc_other.json").write_text(json.dumps(given | {"num_columns": 3}))
+        assert [one["name"] for one in listed(gateway)] == ["people"]
+
+
 def test_what_a_gateway_left_is_not_shown(gateway: TestClient, installation: Installation) -> None:
     """An upload is shown to its tenant alone; what is not renewed any more is taken away; a refused upload leaves
     nothing."""
