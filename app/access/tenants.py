@@ -1,5 +1,6 @@
 """Tenants: organisations that share an installation and see nothing of each other."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from app.audit import service as audit
 from app.audit.service import Deed
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id
-from lethe.contract.policy import Policy
+from lethe.contract.policy import MAY_NAME_SOMEBODY, Policy
 from lethe.contract.problems import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
 
@@ -79,9 +80,15 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
             "another one they would not be found. Make a tenant with the rule you want, and upload the data there."
         )
     tenant.policy = policy.model_dump(mode="json")
-    audit.record(session, "tenant.policy_changed", tenant.id, policy={name: tenant.policy[name] for name in changed})
+    audit.record(session, "tenant.policy_changed", tenant.id, policy=_as_recorded(tenant.policy, changed))
     access.will_change(session)
     return tenant
+
+
+def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """These fields for the audit log, which has nothing personal: whoever a field may name is "set" there."""
+    found = {name: policy[name] for name in names}
+    return {name: "set" if name in MAY_NAME_SOMEBODY and value else value for name, value in found.items()}
 
 
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:

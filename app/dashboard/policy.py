@@ -14,7 +14,7 @@ from app.dashboard import faults
 from app.dashboard.languages import gettext, marked
 from app.dashboard.requests import text
 from app.dashboard.wording import count, words
-from lethe.contract.policy import Policy
+from lethe.contract.policy import MAY_NAME_SOMEBODY, Policy
 from lethe.contract.problems import FieldError, InputInvalid
 
 UNITS: Mapping[str, int] = {
@@ -159,6 +159,11 @@ def in_words(name: str, value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or gettext("none")
     return str(value)
+
+
+def recorded(name: str, value: Any) -> str:
+    """The same of an entry of the audit log, which has no names of anybody."""
+    return gettext("set") if name in MAY_NAME_SOMEBODY and value else in_words(name, value)
 
 
 def _in_unit(number: int, unit: str) -> str:

@@ -143,7 +143,7 @@ def _own(
         units=[(unit, gettext(unit)) for unit in policies.UNITS],
         durations={name: policies.in_units(policy[name]) for name in ("grace_seconds", "report_seconds")},
         history=context.ask(audit_log.list_audit_entries, action="tenant.policy_changed", limit=_CHANGES).items,
-        in_words=policies.in_words,
+        recorded=policies.recorded,
         meaning={name: message(field.description) for name, field in Policy.model_fields.items() if field.description},
         issuers=context.ask(identity_issuers.list_identity_issuers, limit=_PER_PAGE).items,
         agents=context.ask(agents.list_agents, limit=_PER_PAGE).items,

@@ -38,6 +38,10 @@ class TimeLimit(_Frozen):
     may_pause: bool = Field(default=False, description="The clock stands still while identity is being established.")
 
 
+MAY_NAME_SOMEBODY = frozenset({"controller", "contact"})
+"""Fields of a policy that may name a person: a record that lasts has that they changed, not what to."""
+
+
 class Policy(_Frozen):
     """Everything has a default that suits an installation with one tenant."""
 

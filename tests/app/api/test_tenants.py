@@ -86,6 +86,18 @@ def test_a_policy_is_changed_by_field(gateway: TestClient, get: Get) -> None:
     assert [sorted(entry["detail"]["policy"]) for entry in log] == [[], ["regulations", "time_zone"], ["grace_seconds"]]
 
 
+def test_the_log_does_not_name_who_answers(gateway: TestClient, get: Get) -> None:
+    """Of the controller and the contact, which may be people, the audit log has that they were set or taken away."""
+    named = {"controller": "Jane Roe", "contact": "jane.roe@example.com", "grace_seconds": 60}
+    for changed in (named, {"controller": "Acme", "contact": None}):
+        gateway.patch("/v1/tenant", json={"policy": changed}).raise_for_status()
+    log = get("/audit-log?action=tenant.policy_changed")["items"]
+    assert [entry["detail"]["policy"] for entry in log] == [
+        {"controller": "set", "contact": None},
+        {"controller": "set", "contact": "set", "grace_seconds": 60},
+    ]
+
+
 @pytest.mark.parametrize(
     ("policy", "path"),
     [

@@ -61,8 +61,8 @@ def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
 
 
 def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
-    """Controller and contact are shown before they are saved, stand in the history, and in the reply on its page;
-    emptied, they are gone from it."""
+    """Controller and contact are shown before they are saved, and stand in the reply on its page; emptied, they are
+    gone from it. The history has that they were set, and to nobody."""
     request_id = forget("p1")["id"]
     names = {"controller": "Acme & Sons Ltd", "contact": "privacy@example.com, Somewhere 1"}
     sent = _filled(officer.get("/admin/tenant").text) | names
@@ -70,7 +70,9 @@ def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., An
     assert re.search(r">Controller</th><td>none</td><td>Acme &amp; Sons Ltd<", review)
     assert officer.post("/admin/tenant/policy", **sent, confirmed="yes").status_code == 303
     assert {name: get("/tenant")["policy"][name] for name in names} == names
-    assert "Contact: privacy@example.com, Somewhere 1" in officer.get("/admin/tenant").text
+    history = officer.get("/admin/tenant").text.partition('id="history"')[2]
+    assert "Controller: set; Contact: set<" in history
+    assert "privacy@example.com" not in history
     reply = officer.get(f"/admin/requests/{request_id}/reply?language=fr").text
     assert "Responsable du traitement : Acme &amp; Sons Ltd" in reply
     assert "privacy@example.com, Somewhere 1" in reply
