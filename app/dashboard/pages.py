@@ -140,7 +140,7 @@ def rendered(request: Request, template: str, /, *, status: int = 200, **shown: 
             again=_address(request) if request.method == "GET" and status == 200 else ROOT,
             fragment=is_fragment(request),
             typed=typed,
-            as_of=datetime.datetime.now(datetime.UTC),
+            opened_at=datetime.datetime.now(datetime.UTC),
             page_language=languages.spoken(),
             page_languages=languages.LANGUAGES,
             terms=terms.translated(),

@@ -124,7 +124,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
     expect(page.get_by_role("button", name="Add the note")).to_be_visible()
     read = " ".join(sheets(page))
     ids = (made, case["subject_ref"], done["model_id"], done["run_id"], done["certificate_id"])
-    for there in (*ids, "default", "As of", "case-1", "Called back at noon.", "What it does not prove", "1 / "):
+    for there in (*ids, "default", "Opened", "case-1", "Called back at noon.", "What it does not prove", "1 / "):
         assert there in read, there
     for gone in (
         "Log out",
@@ -144,7 +144,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
     verified.goto(f"{site.url}/admin/requests/{made}")
     verified.get_by_role("button", name="Verify now").click()
     (read,) = sheets(verified)
-    assert all(there in read for there in ("default", "As of", done["certificate_id"], "It holds."))
+    assert all(there in read for there in ("default", "Opened", done["certificate_id"], "It holds."))
     assert "Log out" not in read
     plain.close()
 
@@ -154,10 +154,22 @@ def test_a_model(printer: Visitor) -> None:
     """On paper a model has its id whole, and no button of what can be done with it."""
     printer.opens(printer.page.url.removeprefix(printer.site.url))
     read = " ".join(sheets(printer.page))
-    for there in (printer.page.url.rpartition("/")[2], "default", "As of", "churn", "Residual influence"):
+    for there in (printer.page.url.rpartition("/")[2], "default", "Opened", "churn", "Residual influence"):
         assert there in read, there
     for gone in ("Log out", "Canary test …", "Retire", "Verify now", "Compare two versions", "All rehearsals"):
         assert gone not in read, gone
+
+
+def test_of_what_and_for_which_numbers(officer: Visitor) -> None:
+    """On paper a list of versions says of which model, and the calculator has the numbers that a value is for; neither
+    has a button."""
+    made = officer.site.model(officer.site.upload())
+    officer.opens(f"/admin/models/{made}/versions")
+    assert "churn Versions" in " ".join(sheets(officer.page))
+    officer.opens("/admin/calculator/gdp_eps?mu=0.4125&delta=1e-5")
+    read = " ".join(sheets(officer.page))
+    assert "0.4125" in read
+    assert "Evaluate" not in read
 
 
 @pytest.mark.soak
