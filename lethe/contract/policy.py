@@ -16,9 +16,8 @@ def _zone(name: str) -> str:
     return name
 
 
-_Line = Annotated[
-    str, Field(min_length=1, max_length=300, pattern=r"^[^\s<>][^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>]*$")
-]
+_BARRED = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>"
+_Line = Annotated[str, Field(min_length=1, max_length=300, pattern=rf"^[^\s{_BARRED}][^{_BARRED}]*$")]
 """A line of text: no end of a line, nothing that changes the direction of writing, no tag."""
 
 

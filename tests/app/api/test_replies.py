@@ -145,7 +145,9 @@ def test_who_answers(gateway: TestClient, world: Callable[..., str], language: R
     assert first.endswith(f"{wording.closing} {named['controller']} {contact}")
 
 
-@pytest.mark.parametrize("value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "a\x00", "a" * 301])
+@pytest.mark.parametrize(
+    "value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "\u202eab", "a\x00", "\x00a", "a" * 301]
+)
 @pytest.mark.parametrize("field", ["controller", "contact"])
 def test_who_answers_is_a_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
     """Neither has an end of a line, a tag or a sign that nobody sees, and both are short."""
