@@ -60,9 +60,12 @@ def lasting_keys(session: Session, *, tenant_id: str) -> list[ApiKey]:
 def is_line_in_force(session: Session, line_id: str, *, at: datetime.datetime) -> bool:
     """Return True if a key that is the first of this line, or came in its place, lets anybody in."""
     of_line = sa.or_(ApiKey.id == line_id, ApiKey.line_id == line_id)
+    return session.scalars(sa.select(ApiKey.id).where(of_line, _in_force(at)).limit(1)).first() is not None
+
+
+def _in_force(at: datetime.datetime) -> sa.ColumnElement[bool]:
     lasts = sa.or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > at)
-    query = sa.select(ApiKey.id).where(of_line, lasts, ApiKey.revoked_at.is_(None))
-    return session.scalars(query.limit(1)).first() is not None
+    return sa.and_(lasts, ApiKey.revoked_at.is_(None))
 
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
@@ -194,6 +197,23 @@ def names_of_views(session: Session, owner: str) -> set[str]:
 
 def drop_saved_views(session: Session, owner: str) -> None:
     session.execute(sa.delete(SavedView).where(SavedView.owner == owner))
+
+
+def _without_owner(at: datetime.datetime) -> sa.ColumnElement[bool]:
+    """Views of a line of keys of which none is in force; those of people are dropped with them."""
+    lines = sa.select(sa.func.coalesce(ApiKey.line_id, ApiKey.id)).where(_in_force(at))
+    return SavedView.owner.not_in(sa.select(User.id)) & SavedView.owner.not_in(lines)
+
+
+def is_any_view_without_owner(session: Session, *, at: datetime.datetime) -> bool:
+    return session.scalar(sa.select(sa.exists().where(_without_owner(at)))) is True
+
+
+def drop_views_without_owner(session: Session, *, at: datetime.datetime, limit: int) -> int:
+    """Drop them, `limit` at most; returns how many."""
+    found = sa.select(SavedView.id).where(_without_owner(at)).limit(limit)
+    dropped = session.execute(sa.delete(SavedView).where(SavedView.id.in_(found)))
+    return cast("sa.CursorResult[tuple[()]]", dropped).rowcount
 
 
 def _over(at: datetime.datetime, silent_since: datetime.datetime) -> sa.ColumnElement[bool]:

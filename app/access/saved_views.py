@@ -47,3 +47,12 @@ def delete(session: Session, view_id: str, *, by: Caller) -> None:
         raise SavedViewUnknown("There is no such view of yours.")
     session.delete(view)
     audit.record(session, "saved_view.deleted", view_id)
+
+
+def is_anything_to_purge(session: Session) -> bool:
+    return repository.is_any_view_without_owner(session, at=now(session))
+
+
+def purge(session: Session, *, limit: int) -> int:
+    """Forget views of keys that have expired; returns how many."""
+    return repository.drop_views_without_owner(session, at=now(session), limit=limit)

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app import installations, telemetry
 from app.access import repository as access_repository
-from app.access import sessions, users
+from app.access import saved_views, sessions, users
 from app.audit import checkpoints
 from app.backup import tombstones, verification
 from app.catalogue import repository as catalogue_repository
@@ -155,7 +155,7 @@ def forget_statements(installation: Installation) -> None:
 
 
 def forget_sessions(installation: Installation) -> None:
-    """Forget sessions of the dashboard that are over, and invitations to it that have expired."""
+    """Forget sessions of the dashboard that are over, expired invitations to it, and saved views of expired keys."""
 
     def over(session: Session) -> bool:
         return sessions.is_anything_to_purge(session, settings=installation.settings)
@@ -164,6 +164,9 @@ def forget_sessions(installation: Installation) -> None:
         installation, over, lambda session: sessions.purge(session, settings=installation.settings, limit=_AT_ONCE)
     )
     _in_batches(installation, users.is_anything_to_purge, lambda session: users.purge(session, limit=_AT_ONCE))
+    _in_batches(
+        installation, saved_views.is_anything_to_purge, lambda session: saved_views.purge(session, limit=_AT_ONCE)
+    )
 
 
 def purge_deliveries(installation: Installation) -> None:

@@ -1,5 +1,6 @@
 """Saved views over HTTP: each caller's own, of known filters alone, and gone with them."""
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +8,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.db.tables import SavedView
+from app.db.tables import ApiKey, SavedView
 from app.installations import Installation
+from app.operations import periodic_jobs
 from lethe.contract.saved_views import LONGEST_NAME, MOST_VIEWS
 from lethe.contract.sets import Scope
 
@@ -115,3 +117,18 @@ def test_views_stay_with_a_key_that_is_replaced_and_end_with_the_last(
     gateway.delete(f"/v1/api-keys/{second['id']}").raise_for_status()
     with installation.database.reading() as session:
         assert session.scalars(sa.select(SavedView)).all() == []
+
+
+def test_views_of_a_key_that_expires_are_forgotten(gateway: TestClient, installation: Installation) -> None:
+    """Once no key of a line is in force a periodic job deletes its views, and nobody else's."""
+    first = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()
+    gateway.post(PLACE, json=VIEW, headers={"Authorization": f"Bearer {first['key']}"}).raise_for_status()
+    gateway.post(PLACE, json={"name": "Of the admin"}).raise_for_status()
+    second = gateway.post(f"/v1/api-keys/{first['id']}/rotate", json={"overlap_seconds": 3600}).json()
+    for key, left in ((first, [VIEW["name"], "Of the admin"]), (second, ["Of the admin"])):
+        with installation.database.writing() as session:
+            over = sa.update(ApiKey).where(ApiKey.id == key["id"])
+            session.execute(over.values(expires_at=datetime.datetime.now(datetime.UTC)))
+        periodic_jobs.forget_sessions(installation)
+        with installation.database.reading() as session:
+            assert sorted(session.scalars(sa.select(SavedView.name))) == sorted(left)
