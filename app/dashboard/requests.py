@@ -77,7 +77,7 @@ def search_requests(context: TheContext, form: Form) -> Response:
 @router.post("/requests/decide")
 def decide_requests(context: TheContext, form: Form) -> Response:
     """Approve or reject all that were chosen, each by itself: what cannot be decided holds up no other. What the list
-    was filtered by stays."""
+    was filtered by stays, and how long its pages are."""
     endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
     done, body = "approved", {}
     if text(form, "decision") == "reject":
@@ -95,7 +95,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
             raise
         except Problem:
             refused += 1
-    return pages.see(f"{ROOT}/requests", **filters.in_form(form), done=done, decided=decided, refused=refused)
+    return pages.see(f"{ROOT}/requests", **address(form), done=done, decided=decided, refused=refused)
 
 
 @router.get("/requests.csv")
@@ -111,6 +111,12 @@ def text(form: FormData, name: str) -> str:
     """The text in a field; empty if it was not there."""
     found = form.get(name)
     return found.strip() if isinstance(found, str) else ""
+
+
+def address(form: FormData) -> dict[str, str]:
+    """The list from which a form was sent, as its address has it."""
+    size = text(form, "size")
+    return filters.in_form(form) | ({"size": size} if size in SIZES else {})
 
 
 def once_more(context: RequestContext, form: FormData, error: Problem) -> Response:

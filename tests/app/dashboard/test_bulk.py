@@ -73,15 +73,16 @@ def test_a_rejection_without_words(officer: Browser) -> None:
 
 
 def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Make) -> None:
-    """Whoever decides about some of a filtered list comes back to it as it was filtered."""
+    """Whoever decides about some of a filtered list comes back to it as it was filtered, on pages as long."""
     made = forget("p1", identity_verified=False, regulation="ccpa")["id"]
-    page = officer.get("/admin/requests?regulation=ccpa&status=in_review").text
-    form = page[page.index('<form id="decide"') :]
-    kept = dict(re.findall(r'name="(filter_[a-z]+)" value="([^"]*)"', form))
+    page = officer.get("/admin/requests?regulation=ccpa&status=in_review&size=100").text
+    form = page[page.index('<form id="decide"') :].partition("</form>")[0]
+    kept = dict(re.findall(r'name="(filter_[a-z]+|size)" value="([^"]*)"', form))
     answer = officer.post("/admin/requests/decide", decision="approve", chosen=made, **kept)
     where = answer.headers["location"]
     assert "regulation=ccpa" in where
     assert "status=in_review" in where
+    assert "size=100" in where
 
 
 def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
