@@ -100,6 +100,11 @@ def gettext(text: str) -> str:
     return Said(_catalogue(spoken()).gettext(text))
 
 
+def pgettext(context: str, text: str) -> str:
+    """The text of things of this kind, where another language has another one for each."""
+    return Said(_catalogue(spoken()).pgettext(context, text))
+
+
 def ngettext(one: str, many: str, number: int) -> str:
     return _catalogue(spoken()).ngettext(one, many, number)
 

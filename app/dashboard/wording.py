@@ -10,12 +10,21 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from app.api import rounding
-from app.dashboard.languages import ENGLISH, Said, gettext, inside, localised, marked, ngettext, spoken
+from app.dashboard.languages import ENGLISH, Said, gettext, inside, localised, marked, ngettext, pgettext, spoken
 from app.dashboard.languages import day as day_of
 from lethe.contract.deletion_requests import ClockOut, RequestEventOut
 from lethe.contract.guarantees import GuaranteeOut
 from lethe.contract.models import WaitingOut, WaitOut
-from lethe.contract.sets import ClockState, DamageKind, EventKind, RejectionGround, WaitReason
+from lethe.contract.sets import (
+    ClockState,
+    DamageKind,
+    EventKind,
+    ModelStatus,
+    RehearsalStatus,
+    RejectionGround,
+    RunStatus,
+    WaitReason,
+)
 
 _NUMBERS = re.compile(r"\b\d+\b")
 
@@ -165,7 +174,11 @@ def happened(event: RequestEventOut) -> str:
 
 def state(name: str) -> StatusWording:
     found = STATES.get(name)
-    return StatusWording(label=gettext(found.label) if found else words(name), tone=found.tone if found else "quiet")
+    if found is None:
+        return StatusWording(label=words(name), tone="quiet")
+    if name == RunStatus.CANCELLED and isinstance(name, RunStatus | RehearsalStatus | ModelStatus):
+        return StatusWording(label=pgettext("work", "Cancelled"), tone=found.tone)
+    return StatusWording(label=gettext(found.label), tone=found.tone)
 
 
 def outcome(name: str) -> str:

@@ -29,6 +29,7 @@ _KEYWORDS: dict[str, Any] = {
     "_": None,
     "gettext": None,
     "ngettext": (1, 2),
+    "pgettext": ((1, "c"), 2),
     "marked": None,
     "count": (2, 3),
     "extent": (2, 3),

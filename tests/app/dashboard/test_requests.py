@@ -93,6 +93,13 @@ def test_deciding(
     assert newest["actor"].startswith("key_")
 
 
+def test_cancelling_in_german(officer: Browser, forget: Make) -> None:
+    """A request is withdrawn, where work is broken off; English has one word for both."""
+    path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
+    officer.post(f"{path}/cancel")
+    assert ">Zurückgenommen<" in officer.get(path, **{"Accept-Language": "de"}).text
+
+
 def test_pausing(officer: Browser, forget: Make) -> None:
     """A clock is stopped and let run again; what is not sensible any more is not offered."""
     made = forget("p1", identity_verified=False)

@@ -150,6 +150,7 @@ def test_a_run_is_cancelled(
     assert "Cancel it" in officer.get(path).text
     page = officer.get(officer.post(f"{path}/cancel").headers["location"]).text
     assert "Cancelled" in page
+    assert ">Abgebrochen<" in officer.get(path, **{"Accept-Language": "de"}).text
     assert re.search(r'role="status">The run is cancelled.<', page)
     assert "Cancel it" not in page
     assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text
