@@ -65,7 +65,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         proof="What was done can be checked by anybody, from these signed certificates alone:",
         certificate="Certificate {id}: were it as likely as not beforehand that your records were ever used, an "
         "attacker who sees the published model and knows everything but its random noise would say rightly which it "
-        "was in at most {accuracy} % of all cases. A coin is right in 50 %.",
+        "was in at most {accuracy} % of all cases. A coin is right in 50 % of cases.",
         closing="Yours faithfully,",
         contact="Data protection officer: {contact}",
         page="What was erased, and how to check it",
@@ -105,7 +105,7 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         certificate="Bescheinigung {id}: Wäre vorab gleich wahrscheinlich, dass Ihre Datensätze je verwendet wurden "
         "oder nicht, so läge ein Angreifer, der das veröffentlichte Modell sieht und alles außer dem zufälligen "
         "Rauschen kennt, mit seinem Urteil darüber in höchstens {accuracy} % aller Fälle richtig. Ein Münzwurf liegt "
-        "in 50 % richtig.",
+        "in 50 % der Fälle richtig.",
         closing="Mit freundlichen Grüßen",
         contact="Datenschutzbeauftragte oder -beauftragter: {contact}",
         page="Was gelöscht wurde, und wie es sich prüfen lässt",
@@ -186,7 +186,8 @@ WORDINGS: Mapping[ReplyLanguage, Wording] = {
         proof="Cualquiera puede comprobar lo que se hizo a partir de estos certificados firmados:",
         certificate="Certificado {id}: si de antemano fuera igual de probable que sus registros se hubieran usado "
         "alguna vez o no, quien viera el modelo publicado y conociera todo salvo su ruido aleatorio acertaría cuál de "
-        "las dos cosas ocurrió en el {accuracy} % de los casos como máximo. Una moneda acierta en el 50 %.",
+        "las dos cosas ocurrió en el {accuracy} % de los casos como máximo. Una moneda acierta en el 50 % de los "
+        "casos.",
         closing="Atentamente,",
         contact="Delegado de protección de datos: {contact}",
         page="Qué se suprimió y cómo comprobarlo",

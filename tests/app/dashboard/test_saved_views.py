@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.db.tables import SavedView
 from app.installations import Installation
+from lethe.contract.saved_views import MOST_VIEWS
 from lethe.contract.sets import Scope
 from tests.app.dashboard.browsing import Browser
 from tests.app.dashboard.test_people import beside, invitation_of, welcomed
@@ -77,6 +78,23 @@ def test_a_name_that_is_taken(officer: Browser) -> None:
     assert 'name="name" type="text" value="Mine"' in answer.text
     assert '<input type="hidden" name="size" value="100">' in answer.text
     assert '<option value="rejected" selected>' in answer.text
+
+
+def test_refusals_in_german(officer: Browser) -> None:
+    """What a view is refused for is said in the reader's language, all of it."""
+    for number in range(MOST_VIEWS):
+        officer.post("/admin/requests/views", name=f"View {number}")
+    officer.post("/admin/language", language="de", next="/admin")
+    for sent, said in (
+        ({"name": "View 1"}, "Eine Ansicht dieses Namens gibt es schon"),
+        ({"name": "New"}, f"Es gibt schon {MOST_VIEWS} Ansichten"),
+        ({"name": "New", "filter_regulation": "case_4711"}, "Erwartet wird eine aus der Richtlinie"),
+        ({"name": "New", "filter_columns": "case_4711"}, "Erwartet werden Namen von Spalten"),
+    ):
+        page = officer.post("/admin/requests/views", **sent).text
+        assert said in page
+        assert '<span lang="en">' not in page
+    assert "Sie haben keine solche Ansicht." in officer.post("/admin/requests/views/view_0/delete").text
 
 
 def test_views_are_of_one_reader(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
