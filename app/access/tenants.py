@@ -86,7 +86,7 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
 
 
 def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """These fields for the audit log, which has nothing personal: whoever a field may name is "set" there."""
+    """These fields for the audit log, which has nothing personal: a field that may name somebody is "set" there."""
     found = {name: policy[name] for name in names}
     return {name: "set" if name in MAY_NAME_SOMEBODY and value else value for name, value in found.items()}
 

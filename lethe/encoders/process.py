@@ -54,13 +54,13 @@ class Line:
         late.set()
         self._child.kill()
         with contextlib.suppress(OSError):
-            self._mine.shutdown(socket.SHUT_RDWR)  # whoever else may hold the other end
+            self._mine.shutdown(socket.SHUT_RDWR)  # another process may hold the other end
 
     def send(self, content: bytes) -> None:
         with contextlib.suppress(OSError):  # it has ended, which is heard next
             self._connection.send_bytes(content)
 
-    def said(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         said = json.loads(self._connection.recv_bytes(_MOST_SAID))
         if not isinstance(said, dict):
             raise ValueError("Expected what a network's process says")
@@ -70,10 +70,10 @@ class Line:
             raise self._ended()
         return said
 
-    def numbers(self, num_rows: int, num_columns: int) -> NDArray[np.float32]:
-        """What is said to be features (n, k) of so many rows. Raises `NetworkFailed` where it is not of that shape."""
+    def features(self, num_rows: int, num_columns: int) -> NDArray[np.float32]:
+        """The features (n, k) of so many rows. Raises `NetworkFailed` where what comes is not of that shape."""
         num_bytes = 4 * num_rows * num_columns
-        if self.said().get("rows") == num_rows:
+        if self.answer().get("rows") == num_rows:
             found = self._connection.recv_bytes(num_bytes)
             if len(found) == num_bytes:
                 return np.frombuffer(found, np.float32).reshape(num_rows, num_columns)
@@ -109,7 +109,7 @@ class Encoder:
             batch = np.ascontiguousarray(rows[start : start + _BATCH_ROWS], dtype=np.float32)
             with self._line.exchange(self._line.limits.seconds):
                 self._line.send(batch.tobytes())
-                found.append(self._line.numbers(len(batch), self._output_size))
+                found.append(self._line.features(len(batch), self._output_size))
             told(start + len(batch))
         return np.concatenate(found) if found else np.empty((0, 0), np.float32)
 
@@ -156,7 +156,7 @@ def _opened(line: Line, content: bytes, batch_size: int | None) -> dict[str, Any
     with line.exchange(_STARTS_WITHIN + line.limits.seconds):
         line.send(json.dumps(batch_size).encode())
         line.send(content)
-        return line.said()
+        return line.answer()
 
 
 def _failed(why: str) -> NetworkFailed:
