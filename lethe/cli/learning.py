@@ -26,6 +26,7 @@ from lethe.waiting import Progress
 
 Id = Annotated[str, typer.Argument(metavar="ID", show_default=False)]
 _POLL_SECONDS = 1.0  # while an upload is encoded
+_ENDS_WITHIN = 2.0  # seconds, for the last question about it
 Skip = Annotated[bool, typer.Option(help="Leave out rows of people who asked to be forgotten")]
 Repeatable = Annotated[
     str | None, typer.Option("--idempotency-key", help="With your own, another process may repeat the call")
@@ -58,7 +59,7 @@ def dataset_create(
     key: Key = None,
 ) -> None:
     """Upload rows."""
-    with connect(url, key) as client, _uploading(client, file, encoded=network is not None):
+    with connect(url, key) as client, _uploading(client, file, name or file.stem, encoded=network is not None):
         created = client.datasets.upload(
             file,
             name=name,
@@ -75,8 +76,8 @@ def dataset_create(
 
 
 @contextmanager
-def _uploading(client: Client, file: Path, *, encoded: bool) -> Iterator[None]:
-    """Show that a file is on its way, and where its rows go through a network, how many have."""
+def _uploading(client: Client, file: Path, name: str, *, encoded: bool) -> Iterator[None]:
+    """Show that a file is on its way, and where its rows go through a network, how many have. `name`: of the upload."""
     if not encoded:
         with console.status(f"Uploading {file.name}"):
             yield
@@ -84,20 +85,23 @@ def _uploading(client: Client, file: Path, *, encoded: bool) -> Iterator[None]:
     ended = threading.Event()
     with bar() as progress:
         progress("uploading", 0, None)
-        watcher = threading.Thread(target=_watch, args=(client, file.stat().st_size, progress, ended))
+        watcher = threading.Thread(
+            target=_watch, args=(client, name, file.stat().st_size, progress, ended), daemon=True
+        )
         watcher.start()
         try:
             yield
         finally:
             ended.set()
-            watcher.join()
+            watcher.join(timeout=_ENDS_WITHIN)
 
 
-def _watch(client: Client, num_bytes: int, progress: Progress, ended: threading.Event) -> None:
-    """Tell how far the latest upload of so many bytes is, until it has ended, or the gateway does not say."""
-    with suppress(Problem):
-        while not ended.wait(_POLL_SECONDS):
-            for one in [one for one in client.datasets.encodings().items if one.num_bytes == num_bytes][:1]:
+def _watch(client: Client, name: str, num_bytes: int, progress: Progress, ended: threading.Event) -> None:
+    """Tell how far the latest upload of this name and so many bytes is, until it has ended."""
+    while not ended.wait(_POLL_SECONDS):
+        with suppress(Problem, RuntimeError):  # the gateway does not say this time, or the client was closed
+            found = client.datasets.encodings().items
+            for one in [one for one in found if (one.name, one.num_bytes) == (name, num_bytes)][:1]:
                 progress("encoding", one.num_encoded, one.num_rows)
 
 
@@ -165,7 +169,7 @@ def dataset_add(
     key: Key = None,
 ) -> None:
     """Add rows for slots of forgotten people; the models of the dataset learn again."""
-    with connect(url, key) as client, _uploading(client, file, encoded=_has_network(client, dataset_id)):
+    with connect(url, key) as client, _uploading(client, file, dataset_id, encoded=_has_network(client, dataset_id)):
         added = client.datasets.add(
             dataset_id, file, suppressed="skip" if skip_suppressed else "refuse", idempotency_key=idempotency_key
         )

@@ -6,15 +6,19 @@ import os
 import pty
 import re
 import subprocess
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.config import Settings
 from lethe import Client
+from lethe.cli import learning
 from tests.app.encoders import nets
 from tests.conftest import npz
 from tests.faults import processes
+from tests.lethe.scripted import Reply, Script
 
 
 @pytest.mark.soak
@@ -45,3 +49,27 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
     done = [int(rows) for rows in re.findall(r"([0-9]+)/1200", seen.decode())]
     assert done == sorted(done)
     assert any(0 < one < 1200 for one in done)
+
+
+def test_an_upload_is_known_by_its_name_and_size(
+    script: Script, scripted_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How far an upload is told of that of its own name and size, and again after the gateway once did not say."""
+    monkeypatch.setattr(learning, "_POLL_SECONDS", 0.01)
+
+    def encoding(name: str, num_bytes: int, done: int) -> dict[str, Any]:
+        began_at = "2026-01-02T03:04:05Z"
+        sizes = {"num_bytes": num_bytes, "num_encoded": done, "num_rows": 9}
+        return {"name": name, "network_id": "net_1", "began_at": began_at} | sizes
+
+    items = [encoding("others", 7, 1), encoding("people", 8, 2), encoding("people", 7, 3)]
+    script.says(Reply(status=403, body={}), Reply(body={"items": items}))
+    told: list[tuple[str, int, int | None]] = []
+    ended = threading.Event()
+
+    def progress(status: str, done: int, total: int | None) -> None:
+        told.append((status, done, total))
+        ended.set()
+
+    learning._watch(scripted_client, "people", 7, progress, ended)
+    assert told == [("encoding", 3, 9)]
