@@ -26,7 +26,7 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
     """Whoever uploads at a terminal sees how many rows have gone through the network, of how many; the answer goes to
     standard output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"
-    rows.write_bytes(npz(rows=1200, features=nets.WIDTH))
+    rows.write_bytes(npz(rows=6000, features=nets.WIDTH))
     network.write_bytes(nets.slow(1400))
     with processes.gateway(settings) as (_, address), Client(address, admin_key) as client:
         made = client.networks.upload(network, licence="CC0-1.0", provenance="Drawn numbers.")
@@ -46,9 +46,9 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
         out, _ = sending.communicate(timeout=240)
     assert sending.returncode == 0
     assert json.loads(out)["num_features"] == nets.OUT
-    done = [int(rows) for rows in re.findall(r"([0-9]+)/1200", seen.decode())]
+    done = [int(rows) for rows in re.findall(r"([0-9]+)/6000", seen.decode())]
     assert done == sorted(done)
-    assert any(0 < one < 1200 for one in done)
+    assert any(0 < one < 6000 for one in done)
 
 
 def test_an_upload_is_known_by_its_name_and_size(
