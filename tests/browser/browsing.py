@@ -111,6 +111,11 @@ class Visitor:
     site: Site
     complaints: list[str] = field(default_factory=list)
 
+    @property
+    def _is_firefox(self) -> bool:
+        browser = self.page.context.browser
+        return browser is not None and browser.browser_type.name == "firefox"
+
     def opens(self, path: str) -> None:
         self.page.goto(self.site.url + path)
 
@@ -123,7 +128,7 @@ class Visitor:
         """What axe-core finds wrong with the page as it is, in light and in dark; of Chromium, as it crashes this
         Firefox."""
         found: list[str] = []
-        if self.page.context.browser and self.page.context.browser.browser_type.name == "firefox":
+        if self._is_firefox:
             return found
         for scheme in ("light", "dark"):
             self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
@@ -166,8 +171,8 @@ class Visitor:
                     raise
 
     def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
-        """With LETHE_TOUR=1, what the page shows from `at` on becomes the picture `name` of the tour."""
-        if os.environ.get("LETHE_TOUR"):
+        """With LETHE_TOUR=1, what the page shows in Chromium from `at` on becomes the picture `name` of the tour."""
+        if os.environ.get("LETHE_TOUR") and not self._is_firefox:
             TOUR.mkdir(exist_ok=True)
             self.page.evaluate("document.activeElement?.blur()")
             self.page.set_viewport_size({"width": width, "height": height})
