@@ -12,6 +12,7 @@ from lethe.contract.problems import Busy, Unavailable, UploadTooLarge
 
 TAGS = {
     "Deletion requests": "Ask for people to be forgotten, decide about it, and watch it happen.",
+    "Saved views": "Views of the list of requests that their callers keep, each for themselves.",
     "Certificates": "What was signed about a forgetting, and whether it holds.",
     "Datasets": "The rows of people.",
     "Models": "What was learned from them, its versions, and what it says.",
