@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Playwright, expect
 
 from app.config import Settings
 from tests.conftest import classes_of, npz
@@ -25,31 +25,25 @@ _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
 
 
-@contextmanager
-def chromium() -> Iterator[Browser]:
+def chromium(playwright: Playwright) -> Browser:
     """Debian's Chromium; whoever has none is told how to get it."""
-    executable = shutil.which("chromium")
-    assert executable, "These tests need a browser: apt-get install --no-install-recommends chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, headless=True, args=_FLAGS)
-        try:
-            yield browser
-        finally:
-            browser.close()
+    executable = _executable("chromium")
+    return playwright.chromium.launch(executable_path=executable, headless=True, args=_FLAGS)
 
 
-@contextmanager
-def firefox(folder: Path) -> Iterator[Browser]:
+def firefox(playwright: Playwright, folder: Path) -> Browser:
     """Debian's Firefox, by way of `firefox.py`; `folder`: for the program that starts it."""
+    _executable("firefox-esr")
     program = folder / "firefox"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("firefox.py")} "$@"\n')
     program.chmod(0o755)
-    with sync_playwright() as playwright:
-        browser = playwright.firefox.launch(channel="moz-firefox", executable_path=program, headless=True)
-        try:
-            yield browser
-        finally:
-            browser.close()
+    return playwright.firefox.launch(channel="moz-firefox", executable_path=program, headless=True)
+
+
+def _executable(name: str) -> str:
+    found = shutil.which(name)
+    assert found, f"These tests need a browser: apt-get install --no-install-recommends {name}"
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

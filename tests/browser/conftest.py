@@ -1,9 +1,10 @@
 """Fixtures for stories: one browser, and for each a gateway of its own, a worker where it needs one, a visitor."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Playwright, sync_playwright
 
 from app.config import Settings
 from tests.browser.browsing import Site, Visitor, chromium, served, visitor
@@ -17,8 +18,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
+def playwright() -> Iterator[Playwright]:
+    """One for all browsers of a process, which may have no second."""
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with contextlib.closing(chromium(playwright)) as started:
         yield started
 
 

@@ -1,9 +1,10 @@
 """Stories of the desk in Firefox: by keyboard alone, of a session that ends, and from a review to the proof."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Playwright
 
 from tests.browser import test_home, test_keyboard, test_login, test_requests
 from tests.browser.browsing import firefox
@@ -22,6 +23,6 @@ test_what_is_owed = test_home.test_what_is_owed_by_when
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with firefox(tmp_path_factory.mktemp("firefox")) as started:
+def browser(playwright: Playwright, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with contextlib.closing(firefox(playwright, tmp_path_factory.mktemp("firefox"))) as started:
         yield started
