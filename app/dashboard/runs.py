@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from app.api import overview, runs
 from app.dashboard import audits, pages
@@ -51,28 +51,24 @@ class Failure:
         return self.last.finished_at or self.last.started_at
 
 
+def _filters(status: Wanted = "", model_id: ModelId = "", order: RunOrder = RunOrder.NEWEST) -> dict[str, Any]:
+    return {"status": status, "model_id": model_id, "order": order}
+
+
+TheFilters = Annotated[dict[str, Any], Depends(_filters)]
+"""Those that the address has, and the order."""
+
+
 @router.get("/runs")
-def list_runs(
-    context: TheContext,
-    place: ThePlace,
-    status: Wanted = "",
-    model_id: ModelId = "",
-    order: RunOrder = RunOrder.NEWEST,
-) -> Response:
+def list_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Response:
     """A page of them, and the workers."""
-    return context.page("runs/list.html", **_listed(context, place, status, model_id, order))
+    return context.page("runs/list.html", **_listed(context, place, **filters))
 
 
 @router.get("/runs/live")
-def live_runs(
-    context: TheContext,
-    place: ThePlace,
-    status: Wanted = "",
-    model_id: ModelId = "",
-    order: RunOrder = RunOrder.NEWEST,
-) -> Response:
+def live_runs(context: TheContext, place: ThePlace, filters: TheFilters) -> Response:
     """The same, for a page that is open."""
-    return context.page("runs/live.html", **_listed(context, place, status, model_id, order))
+    return context.page("runs/live.html", **_listed(context, place, **filters))
 
 
 @router.get("/runs/queue")

@@ -33,9 +33,8 @@ def chromium(playwright: Playwright) -> Browser:
 
 def firefox(playwright: Playwright, folder: Path) -> Browser:
     """Debian's Firefox, by way of `firefox.py`; `folder`: for the program that starts it."""
-    _executable("firefox-esr")
-    program = folder / "firefox"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("firefox.py")} "$@"\n')
+    program, between = folder / "firefox", Path(__file__).with_name("firefox.py")
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {between} {_executable("firefox-esr")} "$@"\n')
     program.chmod(0o755)
     return playwright.firefox.launch(channel="moz-firefox", executable_path=program, headless=True)
 

@@ -7,7 +7,6 @@ yet. So this program stands between them, and answers that one question itself; 
 import asyncio
 import json
 import re
-import shutil
 import signal
 import sys
 from typing import Any
@@ -20,10 +19,8 @@ _UNKNOWN = "emulation.setMediaFeaturesOverride"
 
 
 async def main() -> int:
-    """Start Firefox with what Playwright asks for, and say where to find this program instead of it."""
-    executable = shutil.which("firefox-esr")
-    assert executable, "Install Firefox: apt-get install --no-install-recommends firefox-esr"
-    firefox = await asyncio.create_subprocess_exec(executable, *sys.argv[1:], stderr=asyncio.subprocess.PIPE)
+    """Start Firefox, the first argument, with what Playwright asks for, and say where to find this program instead."""
+    firefox = await asyncio.create_subprocess_exec(*sys.argv[1:], stderr=asyncio.subprocess.PIPE)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firefox.terminate)
     assert firefox.stderr
     while line := await firefox.stderr.readline():
