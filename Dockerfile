@@ -38,7 +38,7 @@ RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/lethe 
     && install --directory --owner lethe --group lethe --mode 0700 \
         /var/lib/lethe /var/lib/lethe/keys /var/lib/lethe/sealing \
     && install --directory --owner lethe --group lethe --mode 0755 /secrets/database /secrets/redis \
-    && install --directory --owner lethe --group lethe --mode 0700 /secrets/lethe /secrets/accounting /secrets/sweeper
+    && install --directory --owner lethe --group lethe --mode 0700 /secrets/lethe /secrets/accounting /secrets/sweeper /secrets/edge
 COPY --chmod=0755 deploy/make-secrets /usr/local/bin/make-secrets
 ENV LETHE_DATA_DIR=/var/lib/lethe \
     LETHE_HOST=0.0.0.0 \

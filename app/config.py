@@ -1,4 +1,5 @@
-"""Settings, from the environment (`LETHE_...`), or files named like them where secrets lie; all have safe defaults."""
+"""Settings from environment variables (`LETHE_...`) or, for secrets, from files of the same names; all have safe
+defaults."""
 
 import ipaddress
 from ipaddress import IPv4Network, IPv6Network
@@ -9,19 +10,27 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _SECRETS = Path("/run/secrets")
-"""The place where containers find files such as `lethe_database_url`."""
+"""Folder in which containers find secrets such as `lethe_database_url`."""
 
 
 class Settings(BaseSettings):
-    """The settings of an operator. None of them can change a guarantee; that is what a model's mechanism is for."""
+    """Settings of the operator. None of them affects a guarantee; guarantees depend on a model's mechanism only."""
 
     model_config = SettingsConfigDict(
         env_prefix="LETHE_", extra="ignore", secrets_dir=_SECRETS if _SECRETS.is_dir() else None
     )
 
     data_dir: Path = Field(Path(".lethe"), description="Rows, sealed weights, keys and the embedded database.")
-    host: str = Field("127.0.0.1", description="Address the gateway listens on.")
+    host: str = Field(
+        "127.0.0.1",
+        description="Address the gateway listens on: one that only clients on this machine or the proxy can reach.",
+    )
     port: int = Field(8000, ge=0, le=65535, description="Port the gateway listens on.")
+    trusted_proxies: str = Field(
+        "",
+        description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such "
+        "as 10.1.0.2, with commas; default: none.",
+    )
     database_url: SecretStr | None = Field(None, description="SQLAlchemy URL; default: SQLite in the data folder.")
     broker_url: SecretStr | None = Field(
         None, description="Celery broker: redis:// or amqp:// (RabbitMQ); default: none, the worker runs embedded."
@@ -163,7 +172,7 @@ class Settings(BaseSettings):
         60.0, gt=1, le=43200, description="How long somebody who does nothing stays logged in to the dashboard."
     )
 
-    @field_validator("webhook_allowed_networks")
+    @field_validator("webhook_allowed_networks", "trusted_proxies")
     @classmethod
     def _are_networks(cls, value: str) -> str:
         _networks(value)
@@ -176,11 +185,14 @@ class Settings(BaseSettings):
         return self
 
     def oidc_client_secret(self) -> str | None:
-        """Raises `OSError`."""
+        """Return the client secret at the identity provider; None without a file. Raises `OSError`."""
         return None if self.oidc_client_secret_file is None else self.oidc_client_secret_file.read_text().strip()
 
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         return _networks(self.webhook_allowed_networks)
+
+    def proxy_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return _networks(self.trusted_proxies)
 
     def resolved_database_url(self) -> str:
         if self.database_url is not None:
@@ -192,7 +204,7 @@ class Settings(BaseSettings):
 
     @property
     def in_bucket(self) -> bool:
-        """Return True if weights and rows are in a bucket, not in a folder."""
+        """True if weights and rows are stored in a bucket, not in a folder."""
         return self.store_url is not None and self.store_url.startswith("s3://")
 
     def resolved_opendsr_domain(self) -> str:
@@ -209,16 +221,16 @@ class Settings(BaseSettings):
 
 
 def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Raises `ValueError`."""
+    """Parse networks separated by commas. Raises `ValueError`."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
 
 
 class AwsSettings(BaseSettings):
-    """Settings of a client of S3 in the usual variables that it cannot read by itself."""
+    """Standard `AWS_...` variables that the S3 client does not read itself."""
 
     model_config = SettingsConfigDict(env_prefix="AWS_", extra="ignore")
 
-    access_key_id: SecretStr | None = Field(None, description="Set: the credentials are in the environment.")
-    shared_credentials_file: Path = Field(Path("~/.aws/credentials"), description="Profiles and their keys.")
-    profile: str = Field("default", description="The profile to use.")
+    access_key_id: SecretStr | None = Field(None, description="Id of the access key, if set in the environment.")
+    shared_credentials_file: Path = Field(Path("~/.aws/credentials"), description="File of profiles and their keys.")
+    profile: str = Field("default", description="Name of the profile to use.")
     allow_http: bool = Field(False, description="Whether the endpoint may be http://.")

@@ -1,7 +1,7 @@
-"""The notifier: tells a worker that there may be work. Losing or doubling it changes nothing; the database is the
-truth.
+"""Notifications of workers about new work. Lost or duplicate notifications are harmless, because workers read the
+database.
 
-Embedded, it is a byte in a named pipe of the data folder; with a broker, a Celery message that carries no content.
+An embedded worker is notified by a byte in a named pipe of the data folder, others by an empty Celery message.
 """
 
 import contextlib
@@ -9,29 +9,31 @@ import os
 import select
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
-
-from celery import Celery
+from typing import TYPE_CHECKING, Protocol
 
 from app import telemetry
 from app.config import Settings
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 TASK = "lethe.work"
 
 
 class Notifier(Protocol):
     def wake(self) -> None:
-        """Never raises: a notification that cannot be sent is logged, and the sweeper finds the work."""
+        """Notify a worker. Log failures and never raise; the sweeper finds the work."""
 
 
 class PipeNotifier:
-    """Embedded: rung by the gateway, heard by those workers of the data folder that listen just then."""
+    """Notifier of embedded workers. Workers of the data folder that are listening get the notification."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path = data_dir / "bell"
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):  # nobody listens yet: the worker reads the database when it starts
+        # If no worker is listening yet, it will read the database at its start.
+        with contextlib.suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
             try:
                 os.write(descriptor, b"!")
@@ -39,21 +41,21 @@ class PipeNotifier:
                 os.close(descriptor)
 
     def listen(self) -> int:
-        """A descriptor to `wait` on; the caller closes it."""
+        """Return a descriptor for `wait`, which the caller closes."""
         with contextlib.suppress(FileExistsError):
             os.mkfifo(self._path, 0o600)
         return os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
 
 
 def wait(descriptor: int, *, seconds: float) -> None:
-    """Return when a worker was notified, or after `seconds`; all notifications until now count as one."""
+    """Return after a notification, or after `seconds`. All notifications until then count as one."""
     if select.select([descriptor], [], [], seconds)[0]:
         with contextlib.suppress(BlockingIOError):
             os.read(descriptor, 65536)
 
 
 class CeleryNotifier:
-    """With a broker: any worker hears it."""
+    """Notifier of workers on a broker, one of which gets the notification."""
 
     def __init__(self, broker_url: str) -> None:
         self._celery = celery_client(broker_url)
@@ -61,20 +63,24 @@ class CeleryNotifier:
     def wake(self) -> None:
         try:
             self._celery.send_task(TASK, ignore_result=True)
-        except Exception as error:  # noqa: BLE001  whatever the broker's client raises, the request is safe
+        # The request is stored, whatever the broker's client raises.
+        except Exception as error:  # noqa: BLE001
             telemetry.logger().warning("dispatch.notification_failed", error=type(error).__name__)
 
 
 def notifier(settings: Settings) -> Notifier:
-    """The notifier that the settings ask for."""
+    """Return the notifier for the settings: by a broker if one is configured, otherwise by the pipe."""
     if settings.broker_url is None:
         return PipeNotifier(settings.data_dir)
     return CeleryNotifier(settings.broker_url.get_secret_value())
 
 
 @lru_cache
-def celery_client(broker_url: str) -> Celery:
-    """Celery for messages that only ever notify: no arguments, no results, and no waiting for a broker."""
+def celery_client(broker_url: str) -> "Celery":
+    """Return a Celery client for notifications only, without arguments, results or retries."""
+    # Installations without a broker need not wait for the import.
+    from celery import Celery
+
     client = Celery("lethe", broker=broker_url)
     client.conf.update(
         accept_content=["json"],
@@ -87,7 +93,8 @@ def celery_client(broker_url: str) -> Celery:
         worker_hijack_root_logger=False,
         broker_connection_retry_on_startup=True,
         broker_transport_options={
-            "max_retries": 0,  # of connecting to ring; a worker that consumes goes on trying
+            # Applies to publishing; a consuming worker continues to reconnect.
+            "max_retries": 0,
             "socket_connect_timeout": 2,
             "socket_timeout": 3,
             "socket_keepalive": True,

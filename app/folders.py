@@ -1,5 +1,5 @@
-"""Folders that only their owner can enter: what is made is 0700 and 0600, whatever the umask says; what was opened to
-others meanwhile is closed again, and that is said."""
+"""Folders and files that only their owner can access (0700 and 0600, whatever the umask). Paths opened to others
+meanwhile are closed again, with a warning."""
 
 import os
 from collections.abc import Iterable
@@ -12,17 +12,15 @@ _OTHERS = 0o077
 
 
 def make(folder: Path) -> None:
-    """The folder, and those above it that are not there, of mode 0700."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
+    """Create a folder and its missing parents with mode 0700."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-    """Let nobody but the owner enter these folders and read these files, as far as they are there.
-
-    Raises `FolderExposed` for what is somebody else's, so that its mode cannot be changed.
-    """
+    """Remove the access of group and others to existing folders and files. Raises `FolderExposed` if the mode of a path
+    cannot be changed because another user owns it."""
     for path in (*folders, *files):
         try:
             mode = path.stat().st_mode & 0o777
@@ -32,7 +30,8 @@ def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
             continue
         try:
             os.chmod(path, mode & ~_OTHERS)
-        except FileNotFoundError:  # such as a database's log, which goes with the last process that closes it
+        # SQLite removes its log when the last process closes the database.
+        except FileNotFoundError:
             continue
         except OSError as error:
             raise FolderExposed(

@@ -1,8 +1,9 @@
-"""Hardening of a process before it meets people's data: its memory gets into no file, and forgets what it frees.
+"""Hardening of a process before it handles personal data: its memory is not swapped to disk, and freed memory is
+overwritten.
 
-A program that frees memory leaves it as it was: what people sent would stay in the heap of a long-lived process, for
-weeks maybe. Here the allocator overwrites what is freed. Its settings are read when a program starts; so a program
-that was started without them starts itself once more, as the same process.
+Freed memory normally retains its contents, possibly for weeks in the heap of a long-lived process. The allocator is
+therefore set to overwrite it. It reads its settings at program start, so a program started without them re-executes
+itself.
 """
 
 import ctypes
@@ -18,16 +19,14 @@ from lethe.hardening import OVERWRITING, harden
 
 _MLOCK_ONFAULT = 1
 _SMALL, _KEPT = 1024, 7
-"""numpy keeps the memory of arrays of fewer bytes when they are freed, seven of each size, for the next such arrays."""
+"""numpy caches freed buffers of fewer than 1024 bytes, seven per size, for new arrays."""
 _NOT_OVERWRITTEN = "People's data may stay in memory that was freed: this takes Linux with glibc as the allocator."
 _NOT_LOCKED = "The memory may be swapped out: allow it to be locked (ulimit -l unlimited), encrypt swap or turn it off."
 
 
 def ensure() -> None:
-    """The first thing that a long-lived program does, after it knows where to log. May start it again.
-
-    What the system does not let it do is logged.
-    """
+    """Harden the process; the first call of a long-lived program after logging is configured. May re-execute the
+    program. Log what the system does not permit."""
     overwrites = overwrites_freed_memory()
     if not overwrites and sys.platform == "linux" and (missing := _missing()):
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | missing)  # noqa: S606
@@ -42,19 +41,17 @@ class _Room(ctypes.Structure):
 
 
 def forget() -> None:
-    """Free what is only held by itself, and overwrite what functions that have returned left on this thread's stack.
-
-    For a program that idles, every second; it has frozen (`gc.freeze`) what it holds for good.
-    """
+    """Collect reference cycles, and overwrite numpy's cached buffers and the unused stack of this thread. Call this
+    every second in an idle program, after `gc.freeze` of its permanent objects."""
     gc.collect()
     for size in range(1, _SMALL):
         _ = [np.zeros(size, np.uint8) for _ in range(_KEPT)]
-    ctypes.CDLL(None).getpid(_Room())  # called with so many zeros, which it does not look at
+    # getpid ignores its argument, 256 KiB of zeros on the stack.
+    ctypes.CDLL(None).getpid(_Room())
 
 
 def lock(memory: npt.NDArray[np.uint8]) -> bool:
-    """Keep this memory out of swap, each page once there is something in it; False where the system does not allow so
-    much to be locked."""
+    """Keep `memory` out of swap, each page from its first use. Return False if the system limits locked memory."""
     if sys.platform != "linux":
         return False
     start, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(memory.nbytes)
@@ -62,8 +59,9 @@ def lock(memory: npt.NDArray[np.uint8]) -> bool:
 
 
 def overwrites_freed_memory() -> bool:
-    """Tell whether this process does, as far as can be seen: values are freed, and looked for where they were."""
-    needle = os.urandom(7)  # with the zero after it, the last eight bytes of a chunk
+    """Return True if freed values are not found at their previous addresses, as far as a test can show."""
+    # With its terminating zero, the last eight bytes of a chunk.
+    needle = os.urandom(7)
     freed = [bytes(length) + needle for length in range(8, 264)]
     places = [(id(value), sys.getsizeof(value)) for value in freed]
     freed.clear()
@@ -71,9 +69,10 @@ def overwrites_freed_memory() -> bool:
 
 
 def _missing() -> dict[str, str]:
-    """The allocator's settings, as far as the environment has not got them."""
+    """Return the allocator settings that the environment lacks."""
     wanted = dict(OVERWRITING)
     if given := os.environ.get("GLIBC_TUNABLES"):
         ours = wanted["GLIBC_TUNABLES"]
-        wanted["GLIBC_TUNABLES"] = given if given.endswith(ours) else f"{given}:{ours}"  # the last of several counts
+        # The last of several values applies.
+        wanted["GLIBC_TUNABLES"] = given if given.endswith(ours) else f"{given}:{ours}"
     return {name: value for name, value in wanted.items() if os.environ.get(name) != value}

@@ -1,8 +1,8 @@
-"""Proof that keys, stores and database are of one installation: check values, and marks.
+"""Consistency of keys, stores and database: check values and marks show that they belong to one installation.
 
-The database keeps the installation's id and a check value of each key; the data folder, and the folder or bucket of
-rows and weights, hold an object with the id. A process that has other keys than its database was set up with would find
-nobody and open nothing: it is told here, before it says anything about anybody.
+The database has the installation's id and a check value of each key. The data folder, and the folder or bucket of rows
+and weights, hold an object with the id. A process with wrong keys would find no person and open no content, so it is
+stopped before it answers about anybody.
 """
 
 import contextlib
@@ -26,106 +26,111 @@ from lethe.contract.problems import InstallationMismatch, Unavailable
 _MARK = "installation.id"
 _KEK = "kek"
 _UNMARKED = "unmarked"
-"""Stands beside the check values until every place is marked: a process that was killed before that goes on."""
+"""Entry beside the check values until every place is marked, so that an interrupted set-up can resume."""
 _BELIEVED_SECONDS = 1.0
-"""Time for which the check values that the database gave are believed. Files are looked at each time."""
+"""Time for which check values of the database are cached. Files are examined each time."""
 _REFERENCES_SECONDS = 60.0
-"""Interval at which the check values of datasets are compared."""
+"""Interval between checks of the datasets' reference values."""
 _ATTEMPTS = 5
-"""Keys and check values are read one after the other: what changed in between is read again."""
+"""Number of comparisons, because a key may change between the reading of keys and of check values."""
 _WHERE = "Are LETHE_DATA_DIR, LETHE_STORE_URL and LETHE_DATABASE_URL right?"
 _table: Any = InstallationIdentity.__table__
 _datasets: Any = Dataset.__table__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The identity of a database, as it states it."""
+class DatabaseIdentity:
+    """Identity stored in a database."""
 
     id: str
     check_values: Mapping[str, Any]
 
     @property
     def is_marked(self) -> bool:
-        """Return True if all places said whose they are, once."""
+        """True once every place has been marked."""
         return _UNMARKED not in self.check_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A folder or bucket that says whose it is; `name`: for people."""
+class StorageLocation:
+    """Folder or bucket with a mark of its installation. `name` is for people."""
 
     name: str
     objects: ObjectStore
 
     def owner(self) -> str | None:
-        """The id of the installation that it belongs to, if that is marked."""
+        """Return the id of the installation that the place is marked with; None without a mark."""
         try:
             return self.objects.get(_MARK).decode(errors="replace").strip()
         except (FileNotFoundError, FolderAway):
             return None
 
     def mark(self, installation_id: str) -> None:
-        """Say whose it is, once."""
+        """Mark the place with an installation, unless it is marked."""
         with contextlib.suppress(FileExistsError):
             self.objects.create(_MARK, installation_id.encode())
 
 
-def of_database(database: Database) -> Identity | None:
-    """The identity that the database states; None for one that states nothing."""
+def of_database(database: Database) -> DatabaseIdentity | None:
+    """Return the identity stored in the database; None if there is none."""
     with database.looking() as connection:
         if not sa.inspect(connection).has_table(_table.name):
             return None
         return _read(connection)
 
 
-def is_unused(database: Database) -> bool:
-    """Return True if nothing was ever put into the database."""
+def require_unused(database: Database) -> None:
+    """Raise `InstallationMismatch` if a database without an identity holds data."""
     with database.looking() as connection:
         if not sa.inspect(connection).has_table(Tenant.__tablename__):
-            return True
-        return connection.scalar(sa.select(sa.func.count()).select_from(Tenant.__table__)) == 0
+            return
+        if connection.scalar(sa.select(sa.func.count()).select_from(Tenant.__table__)) == 0:
+            return
+    raise InstallationMismatch(
+        "The database holds data and does not state which installation it belongs to: restore it from a backup, or "
+        "let LETHE_DATABASE_URL name an empty one. Nothing was changed."
+    )
 
 
 def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFile) -> None:
-    """Let the database be of these keys from now on, unless it is somebody's already."""
+    """Store the check values of these keys in the database, unless it has an identity."""
     if _read(connection) is None:
         installation_id = new_id("ins")
-        found = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
+        values = _values(keys, installation_id) | {
+            _KEK: key_encryption.check_values(installation_id),
+            _UNMARKED: True,
+        }
         at = datetime.datetime.now(datetime.UTC)
-        connection.execute(sa.insert(_table).values(id=installation_id, check_values=found, created_at=at))
-        for dataset_id in connection.scalars(sa.select(_datasets.c.id)).all():
-            check = sa.type_coerce(keys.reference(dataset_id.encode()), sa.String)
-            connection.execute(sa.update(_datasets).where(_datasets.c.id == dataset_id).values(references_check=check))
+        connection.execute(sa.insert(_table).values(id=installation_id, check_values=values, created_at=at))
 
 
 def accept(database: Database, key_encryption: Sequence[str]) -> None:
-    """Let these be the check values of the key-encryption key: two, while it is changed."""
+    """Replace the check values of the key-encryption key; there are two during a rotation."""
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = row.check_values | {_KEK: list(dict.fromkeys(key_encryption))}
 
 
 def confirm_marked(database: Database) -> None:
-    """Note that every place says whose it is: from now on one that does not is not the database's."""
+    """Record that every place is marked. From now on an unmarked place is a mismatch."""
     with database.writing() as session:
         row = session.scalars(sa.select(InstallationIdentity)).one()
         row.check_values = {name: value for name, value in row.check_values.items() if name != _UNMARKED}
 
 
 def is_anything_stored(database: Database) -> bool:
-    """Return True if the database tells of rows or weights, which must be somewhere."""
+    """Return True if the database refers to rows or weights, which must exist somewhere."""
     with database.looking() as connection:
         return any(connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) for table in ("datasets", "versions"))  # noqa: S608
 
 
-def wrong(keys: Keys, key_encryption: KeyEncryptionFile, known: Identity) -> str | None:
-    """Name the fault of these keys in a sentence; None if there is none."""
+def wrong(keys: Keys, key_encryption: KeyEncryptionFile, known: DatabaseIdentity) -> str | None:
+    """Return a sentence about the key that does not match the database; None if all match."""
     return wrong_key(keys, known) or _wrong_key_encryption(key_encryption, known)
 
 
-def wrong_key(keys: Keys, known: Identity) -> str | None:
-    """The same, but for the key-encryption key."""
+def wrong_key(keys: Keys, known: DatabaseIdentity) -> str | None:
+    """Return the sentence of `wrong`, ignoring the key-encryption key."""
     for name, path in keys.paths().items():
         try:
             if keys.check_value(name, known.id) != known.check_values.get(name):
@@ -135,23 +140,23 @@ def wrong_key(keys: Keys, known: Identity) -> str | None:
     return None
 
 
-def _wrong_key_encryption(key_encryption: KeyEncryptionFile, known: Identity) -> str | None:
+def _wrong_key_encryption(key_encryption: KeyEncryptionFile, known: DatabaseIdentity) -> str | None:
     path, _ = key_encryption.paths()
     try:
-        found = key_encryption.check_values(known.id)
+        check_values = key_encryption.check_values(known.id)
     except OSError as error:
         return str(error) if isinstance(error, KeyEncryptionKeyLost) else f"{path} cannot be read."
-    if set(found) <= set(known.check_values.get(_KEK, ())):
+    if set(check_values) <= set(known.check_values.get(_KEK, ())):
         return None
     return f"{path} is not the key-encryption key that this database was set up with; put that back."
 
 
 class Guard:
-    """Compares a process's keys, their files, and its stores with its database: at start, and before each session.
+    """Compares a process's keys, their files, and its stores with its database, at start and before each session.
 
-    `keys`: what the process holds in its memory. A file that has changed is noticed at once (by `stat`), and so is one
-    that came back: nothing must be started again. A bucket is asked at start only. `partly`: for a process that sees
-    neither the key-encryption key nor the stores; what it does see is compared.
+    `keys` are those in the memory of the process. A changed or restored file is noticed at once (by `stat`), without a
+    restart. A bucket is checked at start only. `partly` is for a process without access to the key-encryption key and
+    the stores; whatever it can access is compared.
     """
 
     def __init__(
@@ -160,8 +165,8 @@ class Guard:
         *,
         keys: Keys,
         key_encryption: KeyEncryptionFile,
-        folders: Mapping[Path, Place],
-        bucket: Place | None,
+        folders: Mapping[Path, StorageLocation],
+        bucket: StorageLocation | None,
         partly: bool = False,
     ) -> None:
         self._database = database
@@ -178,30 +183,31 @@ class Guard:
         self._said: str | None = None
 
     def start(self) -> None:
-        """Raises `InstallationMismatch`, saying what is wrong; nothing while database or bucket cannot be asked."""
+        """Raise `InstallationMismatch` with the reason. Return if the database or the bucket is unreachable."""
         try:
-            found = self._wrong()
-            if found is None and self._bucket is not None:
-                with contextlib.suppress(OSError):  # a bucket that is away: until it is back nothing of it is used
-                    found = _wrong_owner(self._bucket.name, self._bucket.owner(), self._known())
-        except (sa.exc.OperationalError, sa.exc.TimeoutError, Unavailable):  # `check` asks again, before anything
+            reason = self._wrong()
+            if reason is None and self._bucket is not None:
+                # Nothing is read from an unreachable bucket.
+                with contextlib.suppress(OSError):
+                    reason = _wrong_owner(self._bucket.name, self._bucket.owner(), self._known())
+        # check() compares again before the first session.
+        except (sa.exc.OperationalError, sa.exc.TimeoutError, Unavailable):
             return
-        if found is not None:
-            raise InstallationMismatch(found)
+        if reason is not None:
+            raise InstallationMismatch(reason)
 
     def check(self) -> None:
-        """Raises `InstallationMismatch`, and says in the log what is wrong; `Unavailable`, where the database does not
-        know yet."""
+        """Raise `InstallationMismatch`, logging the reason, or `Unavailable` if the database has no identity yet."""
         seen = self._look()
         if seen == self._seen and time.monotonic() < self._until:
             return
         until = time.monotonic() + _BELIEVED_SECONDS
-        found = self._wrong()
-        if found is not None:
+        reason = self._wrong()
+        if reason is not None:
             self._seen = None
-            if found != self._said:
-                telemetry.logger().error("installation.mismatch", reason=found)
-            self._said = found
+            if reason != self._said:
+                telemetry.logger().error("installation.mismatch", reason=reason)
+            self._said = reason
             raise InstallationMismatch(
                 "The keys or the stores of this process are not those of its database: nobody is answered until they "
                 "are put back. Its log says which."
@@ -211,17 +217,17 @@ class Guard:
         self._seen, self._until, self._said = seen, until, None
 
     def _wrong(self) -> str | None:
-        """Name the fault in a sentence; it is looked for again if something was changed meanwhile."""
-        found: str | None = None
+        """Return the reason of a mismatch; None without one. A change during the comparison repeats it."""
+        reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()
             known = self._known()
-            found = self._compared(known)
-            if found is None or (before == self._look() and known == self._known()):
+            reason = self._compared(known)
+            if reason is None or (before == self._look() and known == self._known()):
                 break
-        return found
+        return reason
 
-    def _compared(self, known: Identity) -> str | None:
+    def _compared(self, known: DatabaseIdentity) -> str | None:
         for keys in (self._keys, self._keys.fresh()):
             if wrong := wrong_key(keys, known):
                 return wrong
@@ -235,13 +241,14 @@ class Guard:
         return self._wrong_references()
 
     def _wrong_references(self) -> str | None:
-        """A dataset whose people were stored under another key: who asks for one of them would find nobody."""
+        """Return a sentence if a dataset's people were stored under another key, so that requests would not find
+        them."""
         if time.monotonic() < self._references_until:
             return None
         stored = sa.select(_datasets.c.id, sa.type_coerce(_datasets.c.references_check, sa.String).label("check"))
         with self._database.looking() as connection:
-            found = connection.execute(stored.where(_datasets.c.references_check.is_not(None))).all()
-        for dataset_id, check in found:
+            datasets = connection.execute(stored.where(_datasets.c.references_check.is_not(None))).all()
+        for dataset_id, check in datasets:
             if self._keys.reference(dataset_id.encode()) != check:
                 path = self._keys.paths()["subject.key"]
                 return (
@@ -250,14 +257,15 @@ class Guard:
         self._references_until = time.monotonic() + _REFERENCES_SECONDS
         return None
 
-    def _known(self) -> Identity:
+    def _known(self) -> DatabaseIdentity:
         try:
             with self._database.looking() as connection:
                 known = _read(connection)
         except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
                 is_there = sa.inspect(connection).has_table(_table.name)
-            if not is_there:  # as a database that is away
+            # Without the table, report an unreachable database.
+            if not is_there:
                 raise sa.exc.OperationalError(None, None, error.orig or error) from error
             if isinstance(error, sa.exc.ProgrammingError):
                 raise Unavailable(
@@ -272,48 +280,31 @@ class Guard:
         return [_state(path) for path in self._paths]
 
 
-def require(owners: Mapping[str, str | None], known: Identity, *, is_needed: bool) -> None:
-    """Require that these places, by their names, are the database's; one that is not marked is so only if it is not
-    needed yet.
-
-    Raises `InstallationMismatch`.
-    """
+def require(owners: Mapping[str, str | None], known: DatabaseIdentity, *, is_needed: bool) -> None:
+    """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or unmarked though
+    `is_needed`."""
     for name, owner in owners.items():
         if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, known)):
             raise InstallationMismatch(wrong)
 
 
-def require_unmarked(owners: Mapping[str, str | None]) -> None:
-    """Require that none of these places, by their names, is somebody's, for a database that does not say whose it is.
-
-    Raises `InstallationMismatch`.
-    """
-    if taken := next((name for name, owner in owners.items() if owner is not None), None):
-        raise InstallationMismatch(
-            f"{taken} belongs to an installation, and the database is from before it was marked so. {_WHERE}"
-        )
-
-
 def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool) -> None:
-    """Require that these places, by their names, are free to become those of a database in which nothing is.
-
-    Raises `InstallationMismatch`.
-    """
-    taken = next((name for name, owner in owners.items() if owner is not None), None)
-    if taken is not None or is_anything_kept:
+    """Raise `InstallationMismatch` if a place, by name, is marked or has content although the database is empty."""
+    marked = next((name for name, owner in owners.items() if owner is not None), None)
+    if marked is not None or is_anything_kept:
         raise InstallationMismatch(
-            f"The database is empty, and {taken or next(iter(owners))} belongs to an installation. {_WHERE}"
+            f"The database is empty, and {marked or next(iter(owners))} belongs to an installation. {_WHERE}"
         )
 
 
-def _wrong_place(place: Place, known: Identity) -> str | None:
+def _wrong_place(place: StorageLocation, known: DatabaseIdentity) -> str | None:
     try:
         return _wrong_owner(place.name, place.owner(), known)
     except OSError:
         return f"{place.name} cannot be read."
 
 
-def _wrong_owner(name: str, owner: str | None, known: Identity) -> str | None:
+def _wrong_owner(name: str, owner: str | None, known: DatabaseIdentity) -> str | None:
     if owner == known.id:
         return None
     if owner is None:
@@ -321,9 +312,9 @@ def _wrong_owner(name: str, owner: str | None, known: Identity) -> str | None:
     return f"{name} belongs to another installation than the database. {_WHERE}"
 
 
-def _read(connection: sa.Connection) -> Identity | None:
+def _read(connection: sa.Connection) -> DatabaseIdentity | None:
     row = connection.execute(sa.select(_table.c.id, _table.c.check_values)).first()
-    return None if row is None else Identity(id=row.id, check_values=row.check_values)
+    return None if row is None else DatabaseIdentity(id=row.id, check_values=row.check_values)
 
 
 def _values(keys: Keys, installation_id: str) -> dict[str, Any]:
@@ -332,7 +323,7 @@ def _values(keys: Keys, installation_id: str) -> dict[str, Any]:
 
 def _state(path: Path) -> object:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

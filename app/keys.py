@@ -1,9 +1,9 @@
 """Keys of the installation: files of mode 0600 beside the database, never in it.
 
-`subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, from
-`webhook.key` come the secrets of webhooks, `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of what is
-sealed. All are made when an installation is set up on an empty database, by whichever process comes first, and never
-again: a new key would find nobody, and open nothing. The database keeps a check value of each (`app.key_checks`).
+`subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, `webhook.key`
+derives the secrets of webhooks, `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content. The
+first process that sets up an installation on an empty database creates them. They are never recreated, because new keys
+would find no person and open nothing. The database has a check value of each (`app.key_checks`).
 """
 
 import contextlib
@@ -33,37 +33,37 @@ _NONCE_BYTES = 12
 
 
 class KeyUnreadable(OSError):
-    """A key is not where it should be, or what is there is none; nothing is lost if it comes back."""
+    """A key file is missing or invalid. Nothing is lost if the key is put back."""
 
 
 class Keys:
-    """The folder of keys, each of which is read once. Raises `KeyUnreadable`, or another `OSError`."""
+    """Folder of keys, each read once. All methods raise `KeyUnreadable` or another `OSError`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._texts: dict[str, str] = {}
 
     def create(self) -> Self:
-        """Make every key that is not there. Only for a database in which nothing is: see `app.installations`."""
+        """Create the missing keys. Call this only for an empty database (`app.installations`)."""
         for name in SECRETS:
             read_or_create(self._folder / name, _new_secret)
         read_or_create(self._folder / SIGNING, _new_signing_key)
         return self
 
     def paths(self) -> dict[str, Path]:
-        """The file of each key, by its name."""
+        """Return the file of each key by name."""
         return {name: self._folder / name for name in (*SECRETS, SIGNING)}
 
     def fresh(self) -> "Keys":
-        """The same folder, of which nothing has been read yet."""
+        """Return an instance for the same folder that has not read any key yet."""
         return Keys(self._folder)
 
     def check_value(self, name: str, installation_id: str) -> str:
-        """A value that tells this key from any other and says nothing about it, not even to somebody who has another
-        installation's."""
+        """Return a value that identifies the key and discloses nothing about it, even beside values of other
+        installations."""
         if name == SIGNING:
-            found = self._signing_members()
-            canonical = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
+            members = self._signing_members()
+            canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
             return _mac(canonical, b"check", name.encode(), installation_id.encode()).hex()
         return _mac(self._secret(name), b"check", name.encode(), installation_id.encode()).hex()
 
@@ -73,7 +73,7 @@ class Keys:
 
     @cached_property
     def signing_key(self) -> OKPKey:
-        """The Ed25519 key that signs certificates; its id is its RFC 7638 thumbprint."""
+        """Ed25519 key that signs certificates; its id is its RFC 7638 thumbprint."""
         try:
             key = OKPKey.import_key(self._signing_members())
         except (JoseError, ValueError, TypeError, KeyError) as error:
@@ -90,39 +90,39 @@ class Keys:
         return self._secret("webhook.key")
 
     def subject_ref(self, tenant_id: str, subject_id: str) -> str:
-        """The pseudonym of a person everywhere in a tenant: a keyed hash that only this installation can make. Of a
-        subject id in the form that the tenant's rule gives it (`app.access.subjects`)."""
+        """Return the pseudonym of a person in a tenant, a keyed hash that only this installation can compute.
+        `subject_id` is in the normal form of the tenant's rule (`app.access.subjects`)."""
         return self.subject_ref_of_hash(tenant_id, hashlib.sha256(subject_id.encode()).digest())
 
     def subject_ref_of_hash(self, tenant_id: str, sha256: bytes) -> str:
-        """The same, from the SHA-256 of the subject id: all that some lists of people to forget tell."""
+        """Return the pseudonym from the SHA-256 of the subject id, for lists that contain hashes only."""
         return "sub_" + self.fingerprint(b"subject", tenant_id.encode(), sha256)[:40]
 
     def subject_refs(self, tenant_id: str, subject_ids: Iterable[str]) -> list[str]:
-        """The pseudonyms of many people, each as `subject_ref` has it, in a third of the time."""
-        begun = _mac_of(self._subject_key, b"subject", tenant_id.encode())
-        begun.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
+        """Return the pseudonyms of many people, equal to `subject_ref`, in a third of the time."""
+        prefix = _mac_of(self._subject_key, b"subject", tenant_id.encode())
+        prefix.update(hashlib.sha256().digest_size.to_bytes(8, "big"))
         references = []
         for subject_id in subject_ids:
-            mac = begun.copy()
+            mac = prefix.copy()
             mac.update(hashlib.sha256(subject_id.encode()).digest())
             references.append("sub_" + mac.hexdigest()[:40])
         return references
 
     def fingerprint(self, *parts: bytes) -> str:
-        """A keyed hash (hex) of `parts`, for comparing what may hold personal data without storing it."""
+        """Return a keyed hash (hex) of `parts`, for comparing personal data without storing it."""
         return _mac(self._subject_key, *parts).hex()
 
     def reference(self, text: bytes) -> str:
-        """The keyed hash (hex) of a text that callers wrote, so that it is found without being stored."""
+        """Return the keyed hash (hex) of a caller's text, by which the text is found without being stored."""
         return self.fingerprint(b"reference", text)
 
     def record_key(self, dataset_id: str) -> bytes:
-        """The 32 bytes that key the check values of a dataset's records (`app.rows.records`)."""
+        """Return the 32-byte key of the check values of a dataset's records (`app.rows.records`)."""
         return _mac(self._subject_key, b"records", dataset_id.encode())
 
     def webhook_secret(self, tenant_id: str, generation: int) -> bytes:
-        """The 32 bytes that sign a tenant's webhooks: derived, so that they are stored nowhere."""
+        """Return the 32-byte key that signs a tenant's webhooks. It is derived and therefore not stored."""
         return _mac(self._webhook_key, b"webhook", tenant_id.encode(), str(generation).encode())
 
     def _secret(self, name: str) -> bytes:
@@ -151,7 +151,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectKey:
-    """The text of a `subject.key` that is in no folder yet: makes the same fingerprints as `Keys` with that file."""
+    """Text of a `subject.key` that is not in a folder yet. Its fingerprints equal those of `Keys` with this file."""
 
     text: str
 
@@ -160,41 +160,38 @@ class SubjectKey:
 
 
 class KeyEncryptionKeyLost(OSError):
-    """The key that something is wrapped under is not where it should be; nothing is lost if it comes back."""
+    """The key-encryption key of wrapped keys is missing. Nothing is lost if it is put back."""
 
 
 class Wrapping(Protocol):
-    """Wraps the keys of sealed things, so that a copy of a wrapped key is worth nothing where this is not.
-
-    `context` is the name of what the key seals; a key wrapped for one name unwraps for no other.
-    """
+    """Wraps the keys of sealed content, so that a copy of a wrapped key is worthless without the key-encryption key.
+    `context` names the content that the key seals; a wrapped key unwraps in this context only."""
 
     def wrap(self, key: bytes, context: str) -> bytes:
-        """Under the present key. Raises `KeyEncryptionKeyLost`."""
+        """Wrap `key` under the present key. Raises `KeyEncryptionKeyLost`."""
 
     def unwrap(self, wrapped: bytes, context: str) -> bytes:
-        """Raises `ValueError` for what was never wrapped, `KeyEncryptionKeyLost`."""
+        """Unwrap a key. Raises `ValueError` if it was not wrapped in `context` or is damaged, and
+        `KeyEncryptionKeyLost`."""
 
 
 class KeyEncryption(Wrapping, Protocol):
-    """Wraps under the key as it is at each use, and changes it."""
+    """Wrapping that reads the key at each use, and can rotate it."""
 
     def held(self) -> Wrapping:
-        """The same with the key as it is now, for many at once: to be let go of when these are done, since a key that
-        is changed meanwhile would live on in it. Raises `KeyEncryptionKeyLost`."""
+        """Return a wrapping with the present key in memory, for many uses. Release it afterwards, because a key that is
+        destroyed meanwhile would survive in it. Raises `KeyEncryptionKeyLost`."""
 
     def begin_rotation(self) -> None:
-        """Make the next key the present one, and keep the one before; once, however often it is called."""
+        """Make the next key the present key and retain the previous one. Repeating the call is a no-op."""
 
     def end_rotation(self) -> None:
-        """Destroy the key before, with every copy of what is still wrapped under it."""
+        """Destroy the previous key, and thereby every copy of keys still wrapped under it."""
 
 
 class KeyEncryptionFile:
-    """A key-encryption key (AES-256-GCM) in a 0600 file of 64 hex digits, and in `<file>.next` while it is changed.
-
-    The files are read at each use, so that all processes and hosts that share them change keys at once.
-    """
+    """Key-encryption key (AES-256-GCM) in a 0600 file of 64 hex digits, and in `<file>.next` during a rotation. The
+    files are read at each use, so that a rotation reaches all processes and hosts that share them at once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -202,28 +199,28 @@ class KeyEncryptionFile:
         self._prepared = path.with_name(f".{path.name}.prepared")
 
     def create(self) -> None:
-        """Make the key unless there is one."""
+        """Create the key if it is missing."""
         if not self._next.exists():
             read_or_create(self._path, _new_secret)
 
     def check(self) -> None:
-        """Raises `KeyEncryptionKeyLost` where there is none."""
+        """Raise `KeyEncryptionKeyLost` if the key is missing."""
         self._keys()
 
     def paths(self) -> tuple[Path, Path]:
-        """The file of the key; and of the next one, while it is changed."""
+        """Return the file of the key, and that of the next key, which exists during a rotation."""
         return self._path, self._next
 
     def check_values(self, installation_id: str) -> list[str]:
-        """The check values of the present key, then of the one before it, as `Keys.check_value`. Raises
+        """Return the check values of the present and then the previous key, as `Keys.check_value` does. Raises
         `KeyEncryptionKeyLost`."""
         return [_kek_check_value(key, installation_id) for key in self._keys()]
 
     def prepare_rotation(self, installation_id: str) -> str:
-        """Make the key that the next rotation will bring in, where nobody uses it yet; returns its check value. The
-        same one, until a rotation has begun with it."""
-        made = self._next if self._next.exists() else self._prepared
-        return _kek_check_value(bytes.fromhex(read_or_create(made, _new_secret)), installation_id)
+        """Create the key of the next rotation without using it, and return its check value. Calls before the rotation
+        begins return the same value."""
+        path = self._next if self._next.exists() else self._prepared
+        return _kek_check_value(bytes.fromhex(read_or_create(path, _new_secret)), installation_id)
 
     def wrap(self, key: bytes, context: str) -> bytes:
         return self.held().wrap(key, context)
@@ -250,9 +247,10 @@ class KeyEncryptionFile:
         _sync(self._path.parent)
 
     def _keys(self) -> list[bytes]:
-        """The present key, then the one before it."""
+        """Return the present key, then the previous one during a rotation."""
         texts = []
-        for path in (self._next, self._path):  # in this order: what goes from the first name comes to the second
+        # In this order, because a rotation ends by renaming the first file to the second.
+        for path in (self._next, self._path):
             with contextlib.suppress(FileNotFoundError):
                 texts.append(_text(path).strip())
         if not any(texts := [text for text in texts if text.strip("\0")]):
@@ -263,7 +261,7 @@ class KeyEncryptionFile:
 
 
 class _Held:
-    """The present key, and the one before it while it is changed, as they were read from a file."""
+    """Present key, and the previous one during a rotation, as read from the files."""
 
     def __init__(self, path: Path, keys: Sequence[bytes]) -> None:
         self._path = path
@@ -301,7 +299,8 @@ def _opens(key: AESGCM, nonce: bytes, sealed: bytes, context: str) -> bool:
 
 
 def read_or_create(path: Path, make: Callable[[], str]) -> str:
-    """The text of a 0600 file; made whole and durable if it is not there, once even when processes race."""
+    """Return the text of a 0600 file, which is created durably if missing. Concurrent processes create one file
+    only."""
     if not path.exists():
         content = make()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -314,7 +313,8 @@ def read_or_create(path: Path, make: Callable[[], str]) -> str:
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
         temporary.unlink()
-        _sync(path.parent)  # the name is durable too
+        # Make the name durable as well.
+        _sync(path.parent)
     return path.read_text().strip()
 
 
@@ -331,7 +331,7 @@ def _new_secret() -> str:
 
 
 def _mac(key: bytes, *parts: bytes) -> bytes:
-    """The MAC of the list of `parts`: where one ends and the next begins counts too."""
+    """Return the MAC of the list of `parts`, including their lengths."""
     return _mac_of(key, *parts).digest()
 
 
@@ -343,7 +343,7 @@ def _mac_of(key: bytes, *parts: bytes) -> hmac.HMAC:
 
 
 def _text(path: Path) -> str:
-    """Read a short file, in a third of the time of `Path.read_text`: a page of requests asks for it fifty times."""
+    """Read a short file in a third of the time of `Path.read_text`; a page of requests does so fifty times."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 1024).decode(errors="replace")
@@ -352,7 +352,7 @@ def _text(path: Path) -> str:
 
 
 def _id_of(key: bytes) -> bytes:
-    """Tells keys apart and says nothing about them."""
+    """Return an id of the key that discloses nothing about it."""
     return hmac.digest(key, b"lethe.kek", "sha256")[:_ID_BYTES]
 
 

@@ -1,10 +1,10 @@
-"""The gateway: `create_app(settings)` is the whole HTTP surface."""
+"""Gateway: `create_app(settings)` serves the whole HTTP API."""
 
 import functools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute
 
@@ -12,62 +12,29 @@ from app import installations, telemetry, tracing
 from app.api import (
     accounting,
     additions,
-    agents,
-    api_keys,
-    assignees,
     audit_log,
     batches,
-    bounds,
     calls,
-    certificates,
-    curves,
     datasets,
-    decisions,
     deletion_requests,
-    docs,
     document,
-    drp,
-    encodings,
     forms,
-    identity_issuers,
-    leaving_reasons,
-    ledger,
-    lineage,
+    middleware,
     models,
-    networks,
-    opendsr,
     operations,
-    overview,
-    plans,
     predictions,
-    pressure,
-    previews,
     problems,
-    quality,
-    rehearsals,
-    replies,
-    request_attachments,
-    request_notes,
-    request_previews,
     runs,
-    saved_views,
-    scraping,
-    serving,
-    suppressions,
     tenants,
-    users,
-    webhook_deliveries,
 )
-from app.api.callbacks import dialects
-from app.api.compression import Compression
+from app.api.gateway import Mount, limit_threads, of_features
 from app.api.intake import Intake
-from app.api.middleware import BodyLimit, CallLog, Headers, KeyFirst, allow_origins
-from app.backup import verification
 from app.config import Settings
-from app.dashboard import site
+from app.journal import verification
 from app.operations import periodic_jobs
 from app.operations.service import Metrics
-from app.webhooks.dispatcher import Dispatcher
+from lethe import sockets
+from lethe.contract.problems import Problem
 
 DESCRIPTION = """Ask for a person to be forgotten; get a certificate that the models did.
 
@@ -75,12 +42,12 @@ Every call needs `Authorization: Bearer <API key>`. Errors are `application/prob
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The gateway over the installation that `settings` name, which must have been set up."""
+    """Return the gateway for the installation of `settings`, which must have been set up."""
 
     @asynccontextmanager
     async def lifespan(gateway: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
-        pressure.limit_threads()
+        limit_threads()
         telemetry.trace_to(settings.otlp_endpoint, service="lethe-gateway")
         forms.folder(settings).mkdir(mode=0o700, exist_ok=True)
         with (
@@ -92,15 +59,16 @@ def create_app(settings: Settings) -> FastAPI:
             gateway.state.intake = Intake(gateway.state.installation)
             installation = gateway.state.installation
             await run_in_threadpool(verification.verify_at_start, installation)
-            dispatcher = Dispatcher(installation.database, installation.keys, settings, dialects=dialects(settings))
-            remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.OF_GATEWAYS).start()
+            services = [start(installation) for start in sockets.plugs("app.features", "jobs", "GATEWAY_SERVICES")]
+            remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.of_gateways()).start()
             try:
-                with scraping.served(settings, functools.partial(operations.exposition, gateway.state.metrics)):
+                with operations.scraped(settings, gateway.state.metrics):
                     yield
             finally:
                 await run_in_threadpool(remembering.stop)
                 await run_in_threadpool(gateway.state.intake.close)
-                await run_in_threadpool(dispatcher.close)
+                for service in services:
+                    await run_in_threadpool(service.close)
         tracing.close()
 
     gateway = FastAPI(
@@ -113,81 +81,51 @@ def create_app(settings: Settings) -> FastAPI:
         generate_unique_id_function=document.operation_id,
     )
     document.install(gateway)
-    docs.install(gateway)
     problems.install(gateway)
     gateway.router.routes += _routes()
-    gateway.add_middleware(Compression)
-    gateway.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=site.refused)
-    gateway.add_middleware(pressure.Pressure)
-    gateway.add_middleware(KeyFirst, guarded=_guarded())
-    allow_origins(gateway, settings.cors_origins)
-    gateway.add_middleware(CallLog)
-    gateway.add_middleware(Headers)
+    guarded = [(mount.prefix, mount.router) for mount in _mounts()]
+    middleware.install(gateway, settings, guarded=guarded, answered=_refused)
     return gateway
 
 
 @functools.cache
 def _routes() -> Sequence[BaseRoute]:
-    """The routes that are served under all settings: the first call of an application lets the framework analyse them,
-    which takes a quarter of a second, and is done once for all applications of a process."""
+    """Return the routes, which are equal under all settings. The framework analyses them at their first use, which
+    takes 0.25 s, so all applications of a process share them."""
     api = APIRouter(generate_unique_id_function=document.operation_id)
-    for router in _ROUTERS:
-        api.include_router(router, prefix="/v1")
-    api.include_router(operations.router)
-    for prefix in _OPENDSR:  # documents of their own describe these, not ours
-        api.include_router(opendsr.router, prefix=prefix, include_in_schema=False)
-    api.include_router(drp.router, prefix=_DRP, include_in_schema=False)
-    site.install(api)
+    for mount in _mounts():
+        api.include_router(mount.router, prefix=mount.prefix, include_in_schema=mount.described)
+    for install in sockets.plugs("app.features", "endpoints", "INSTALLERS"):
+        install(api)
     return api.routes
 
 
-def _guarded() -> list[tuple[str, APIRouter]]:
-    return [
-        *(("/v1", router) for router in _ROUTERS),
-        ("", operations.router),
-        *((prefix, opendsr.router) for prefix in _OPENDSR),
-        (_DRP, drp.router),
-    ]
+def _mounts() -> list[Mount]:
+    """Return the routers in the order of matching: those of the core first."""
+    return [*(Mount(router=router) for router in _ROUTERS), Mount(router=operations.probes, prefix=""), *of_features()]
 
 
-_OPENDSR = ("/opendsr/v2", "/opendsr")
-_DRP = "/drp/v1"
+def _refused(request: Request, error: Problem) -> Response:
+    """Answer a call that was refused before its route was known: with the page of a feature, otherwise with a
+    problem."""
+    for prefix, refused in sockets.plugs("app.features", "endpoints", "REFUSALS"):
+        if f"{request.url.path}/".startswith(f"{prefix}/"):
+            page: Response = refused(request, error)
+            return page
+    return problems.problem(error)
+
+
 _ROUTERS = (
+    # The most frequent calls are matched first.
     batches.router,
-    deletion_requests.router,  # what is called most is matched first
-    decisions.router,
-    assignees.router,
-    replies.router,
-    request_attachments.router,
-    request_notes.router,
-    request_previews.router,
+    deletion_requests.router,
     datasets.router,
-    encodings.router,
     additions.router,
-    networks.router,
     models.router,
     predictions.router,
-    quality.router,
-    rehearsals.router,
-    serving.router,
-    lineage.router,
-    saved_views.router,
-    suppressions.router,
-    leaving_reasons.router,
-    identity_issuers.router,
-    certificates.router,
     accounting.router,
-    ledger.router,
-    curves.router,
-    previews.router,
-    plans.router,
-    bounds.router,
     runs.router,
-    api_keys.router,
     tenants.router,
-    users.router,
     audit_log.router,
-    webhook_deliveries.router,
-    overview.router,
-    agents.router,
+    operations.router,
 )

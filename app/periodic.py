@@ -1,4 +1,4 @@
-"""A function that a thread of its own calls again and again."""
+"""Periodic calls of a function in a thread."""
 
 import threading
 from collections.abc import Callable
@@ -9,12 +9,9 @@ from app import telemetry
 
 
 class Periodic:
-    """Call a function every so many seconds, from `start` until `stop`; with `seconds=None`, only when woken.
-
-    The first call comes when the first seconds are over. A call that fails is logged, by the class of its error alone
-    and unless the one before failed alike; the next one comes at its time. What lives as long as the process need not
-    be stopped.
-    """
+    """Calls a function every `seconds`, from `start` until `stop`; with `seconds=None`, only when woken. The first call
+    begins after the first interval. A failed call is logged by the class of its error, unless the preceding call failed
+    alike; the next call is on time. An instance that lives as long as the process need not be stopped."""
 
     def __init__(self, name: str, call: Callable[[], object], *, seconds: float | None) -> None:
         self._name = name
@@ -29,11 +26,11 @@ class Periodic:
         return self
 
     def wake(self) -> None:
-        """Have the next call begin at once, or as soon as the one in progress has ended."""
+        """Begin the next call at once, or after the present one."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Let the call in progress end, and begin no more; the call itself may say so."""
+        """Finish the present call and begin no other. The function itself may call this."""
         self._stopping = True
         self._woken.set()
         if threading.current_thread() is not self._thread:
@@ -41,7 +38,7 @@ class Periodic:
 
     @property
     def is_stopping(self) -> bool:
-        """True once it is to end: a call with several things to do asks between them."""
+        """True after `stop`; a function with several steps checks it between them."""
         return self._stopping
 
     def __enter__(self) -> Self:
@@ -62,7 +59,8 @@ class Periodic:
             before, failure = failure, None
             try:
                 self._call()
-            except Exception as error:  # noqa: BLE001  the next call may do better
+            # The next call may succeed.
+            except Exception as error:  # noqa: BLE001
                 failure = type(error).__name__
                 if failure != before:
                     telemetry.logger().error("periodic.call_failed", name=self._name, error=failure)

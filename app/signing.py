@@ -1,4 +1,4 @@
-"""Sign with the installation's Ed25519 key; nothing that does not verify with the published key ever leaves."""
+"""Signatures with the installation's Ed25519 key. Every signature is verified with the published key before use."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from lethe.verification.signatures import ALGORITHM
 
 
 def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
-    """The compact JWS (RFC 7515, RFC 9864) of `payload`, of the type `kind`.
+    """Return the compact JWS (RFC 7515, RFC 9864) of `payload` with the type `kind`.
 
-    Raises `SignatureUnverifiable` where the private key is not that of the public one.
+    Raises `SignatureUnverifiable` if the private key does not belong to the public key.
     """
     header = {"alg": ALGORITHM, "typ": kind, "kid": keys.signing_key.kid}
     signed = jws.serialize_compact(header, payload, keys.signing_key, algorithms=[ALGORITHM])
@@ -28,12 +28,12 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
 
 
 def public_keys(keys: Keys) -> dict[str, Any]:
-    """The JWK set that `/.well-known/jwks.json` publishes."""
+    """Return the JWK set published at `/.well-known/jwks.json`."""
     return {"keys": [keys.signing_key.as_dict(private=False) | {"use": "sig", "alg": ALGORITHM}]}
 
 
 def published(keys: Keys) -> KeySet:
-    """The same, to verify with."""
+    """Return the public key as a key set for verification."""
     return KeySet([OKPKey.import_key(keys.signing_key.as_dict(private=False))])
 
 

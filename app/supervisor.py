@@ -1,7 +1,7 @@
-"""`lethe up`: gateway and worker as one command, on SQLite and without a broker.
+"""`lethe up`: gateway and workers in one command, on SQLite and without a broker.
 
-One process per data folder (a lock says so); the workers are children that die with it and are started again when they
-die.
+A lock permits one such process per data folder. Workers are child processes that die with it, and are restarted when
+they die.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import fcntl
 import functools
 import gc
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -24,19 +25,19 @@ import uvicorn
 from fastapi import FastAPI
 
 from app import folders, hardening, installations, main, telemetry
-from app.api import connections
 from app.config import Settings
 from app.errors import AddressInUse, AlreadyRunning
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
 
-_LONGEST_PAUSE = 15.0
-_MOST_PUT_OFF = 10
+_MAX_PAUSE_SECONDS = 15.0
+_MAX_POSTPONEMENTS = 10
+_DESCRIPTORS = 4096
 
 
 def up(settings: Settings, *, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; `on_ready` is told the address. Raises `AlreadyRunning`, `AddressInUse`."""
+    """Serve until SIGTERM or SIGINT; `on_ready` gets the address. Raises `AlreadyRunning`, `AddressInUse`."""
     telemetry.configure(settings.log_level)
     folders.make(settings.data_dir)
     with _locked(settings.data_dir), _listening(settings) as listener:
@@ -64,20 +65,23 @@ def serve(
     on_ready: Callable[[], None],
     create: Callable[[Settings], FastAPI] = main.create_app,
 ) -> None:
-    """One application alone (the gateway), until SIGTERM or SIGINT. Raises `AddressInUse`."""
+    """Serve one application, by default the gateway, until SIGTERM or SIGINT. Raises `AddressInUse`."""
     config = uvicorn.Config(
         create(settings),
         host=settings.host,
         port=settings.port,
         log_config=None,
         access_log=False,
-        loop="asyncio",  # uvloop keeps the last 256 kB that it has received
-        http=connections.protocol(),
+        # uvloop retains the last 256 kB that it received.
+        loop="asyncio",
+        http="httptools",
         ws="none",
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=[str(network) for network in settings.proxy_networks()],
         timeout_notify=1,
         timeout_graceful_shutdown=10,
     )
-    connections.allow_many()
+    _raise_descriptor_limit()
     server = uvicorn.Server(config)
     config.callback_notify = _Forgetting(server)
     ready = threading.Thread(target=_when_started, args=(server, on_ready), daemon=True)
@@ -87,19 +91,26 @@ def serve(
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)  # uvicorn raises the signal that ended it once more: that must not kill us
+        # uvicorn raises the signal again after its shutdown, which must not kill this process.
+        signal.signal(number, stop)
     with contextlib.nullcontext(listener) if listener else _listening(settings) as listening:
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # for what it accepts: asyncio leaves it out
+        # Accepted connections inherit the option, which asyncio does not set.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gc.freeze()
         server.run(sockets=[listening])
 
 
-class _Forgetting:
-    """Every second: an event loop that idles would neither collect nor overwrite what the last request left.
+def _raise_descriptor_limit() -> None:
+    """Let this process have as many connections as calls in progress and slow clients may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
-    One that is busy does both by itself as it goes, and callers would wait for it: it is put off, ten times in a row at
-    most.
-    """
+
+class _Forgetting:
+    """Callback that collects and overwrites every second what the last request left in memory. A busy event loop does
+    so by itself, and callers would wait, so up to ten calls in a row are skipped while requests come."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self._state = server.server_state
@@ -109,7 +120,7 @@ class _Forgetting:
     async def __call__(self) -> None:
         is_busy = self._state.total_requests != self._answered
         self._answered = self._state.total_requests
-        if is_busy and self._put_off < _MOST_PUT_OFF:
+        if is_busy and self._put_off < _MAX_POSTPONEMENTS:
             self._put_off += 1
             return
         self._put_off = 0
@@ -117,31 +128,32 @@ class _Forgetting:
 
 
 class Worker:
-    """A child process that does runs: started, watched, started again, stopped. The second one (`number`) takes no run
-    that honours no deletion, so that nobody waits for a model that learns."""
+    """Child process that performs runs, restarted when it dies. The worker of `number` 2 claims only runs that honour
+    deletions, so that these need not wait for a model that learns."""
 
     def __init__(self, settings: Settings, installation: Installation, *, number: int = 1) -> None:
-        which = "" if number == 1 else f"-{number}"
-        self.name = f"embedded{which}@{socket.gethostname()}"  # no other process claims runs under it
+        # Unique, because the supervisor takes back all runs claimed under this name.
+        suffix = "" if number == 1 else f"-{number}"
+        self.name = f"embedded{suffix}@{socket.gethostname()}"
         self._arguments = [self.name, *(["--deletions-only"] if number == 2 else [])]
         self._settings = settings
         self._installation = installation
         self._stopping = threading.Event()
         self._child: subprocess.Popen[bytes] | None = None
-        # A child's parent-death signal follows the thread that forked it: this one lives as long as the process.
+        # The parent-death signal is bound to the forking thread; this thread lives as long as the process.
         self._thread = threading.Thread(target=self._watch, name="worker-watch", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the child finish its run, then end."""
+        """Ask the child to finish its run and exit."""
         self._stopping.set()
         if self._child and self._child.poll() is None:
             self._child.terminate()
 
     def join(self) -> None:
-        """Wait until it has."""
+        """Wait until the child has exited."""
         self._thread.join()
 
     def _watch(self) -> None:
@@ -149,7 +161,7 @@ class Worker:
         while not self._stopping.is_set():
             self._take_back()
             started = time.monotonic()
-            self._child = subprocess.Popen(  # noqa: S603  our own interpreter and module
+            self._child = subprocess.Popen(  # noqa: S603
                 [sys.executable, "-m", "worker", *self._arguments],
                 env=_environment(self._settings),
                 preexec_fn=functools.partial(_die_with_parent, os.getpid()),
@@ -159,37 +171,41 @@ class Worker:
             status = self._child.wait()
             if self._stopping.is_set():
                 break
-            pause = 0.25 if time.monotonic() - started > 10 else min(pause * 2, _LONGEST_PAUSE)
+            pause = 0.25 if time.monotonic() - started > 10 else min(pause * 2, _MAX_PAUSE_SECONDS)
             telemetry.logger().warning("worker.died", worker=self.name, status=status, again_in_seconds=pause)
             self._take_back()
             self._stopping.wait(pause)
         self._take_back()
 
     def _take_back(self) -> None:
-        """The child is dead: what it held is handed back at once, not when its lease is over."""
+        """Release the runs of the dead child at once, instead of at the end of its lease."""
         try:
             with self._installation.database.writing() as session:
                 unlearning.take_back(session, worker=self.name)
-        except Exception as error:  # noqa: BLE001  then the lease will end by itself
+        # Without this the lease expires by itself.
+        except Exception as error:  # noqa: BLE001
             telemetry.logger().error("worker.runs_not_taken_back", error=type(error).__name__)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The child's settings are this process's settings, however they were given."""
+    """Return the environment of the child, with the settings of this process whatever their source."""
     given = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
-    for name in ("database_url", "broker_url"):  # a dump masks what is secret
+    # model_dump masks secrets.
+    for name in ("database_url", "broker_url"):
         if secret := getattr(settings, name):
             given[f"LETHE_{name.upper()}"] = secret.get_secret_value()
     return os.environ | {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _die_with_parent(parent: int) -> None:
-    """Runs in the child before it becomes the worker: on Linux it is killed when this process dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which then ends the child
+    """Let Linux kill the child when this process dies. Runs in the child before exec."""
+    # Ctrl-C is for the supervisor, which then stops the child.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before it could be asked for
+        # The parent died before prctl took effect.
+        if os.getppid() != parent:
             os._exit(1)
 
 

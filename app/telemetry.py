@@ -1,8 +1,8 @@
 """Logs and metrics of one process: ids, numbers and names of routes; never records, weights, keys or subjects.
 
-A log line is one JSON object on standard error whose event is dotted and in the past tense. What libraries log goes the
-same way, but for whatever they put into their sentences: only what stands in their source code is kept. Of an exception
-only its class and the places that it passed are kept: its text may quote what was sent.
+A log line is one JSON object on standard error with a dotted event in the past tense. Messages of libraries are logged
+only if they are constants in the source, without their arguments. Of an exception only its class and its stack are
+logged, because its text may quote personal data.
 """
 
 import logging
@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from app import tracing
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_MOST_PLACES = 5
+_MAX_STACK_FRAMES = 5
 
 _registry = CollectorRegistry()
 _calls = Histogram(
@@ -35,7 +35,7 @@ _complaints = Counter(
 
 
 def configure(level: str) -> None:
-    """Send all logs of this process to standard error, from `level` up; of libraries information only at `debug`."""
+    """Log to standard error from `level` up. Information of libraries is logged only at `debug`."""
     number = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[
@@ -46,21 +46,24 @@ def configure(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # whatever it is at the time
+        # Look up sys.stderr at each use, because it may be replaced.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     root = logging.getLogger()
     if _libraries not in root.handlers:
         root.addHandler(_libraries)
     root.setLevel(logging.INFO if number == logging.DEBUG else max(number, logging.WARNING))
     logging.captureWarnings(True)
-    if threading.excepthook is threading.__excepthook__:  # nobody else, such as a test runner, sees what fails
+    # Keep the hooks of a test runner or similar.
+    if threading.excepthook is threading.__excepthook__:
         sys.excepthook = _process_failed
         threading.excepthook = lambda given: _process_failed(given.exc_type, given.exc_value, given.exc_traceback)
         sys.unraisablehook = lambda given: _process_failed(given.exc_type, given.exc_value, given.exc_traceback)
 
 
 def trace_to(endpoint: str | None, *, service: str) -> None:
-    """Trace this process to the collector at `endpoint` (see `tracing.configure`); without the packages, say so."""
+    """Send traces of this process to the collector at `endpoint` (`tracing.configure`). Log a warning without the
+    packages."""
     if not tracing.configure(endpoint, service=service):
         logger().warning("telemetry.traces_not_sent", needs="pip install 'lethe-server[otel]'")
 
@@ -71,52 +74,50 @@ def logger() -> structlog.typing.FilteringBoundLogger:
 
 
 def call_answered(*, method: str, route: str, status: int, seconds: float) -> None:
-    """Count and log one HTTP call by its route (never its path, which may name a person)."""
+    """Count and log one HTTP call by its route, never by its path, which may name a person."""
     method = known_method(method)
     _calls.labels(method, route, status).observe(seconds)
     logger().debug("gateway.call_answered", method=method, route=route, status=status, seconds=round(seconds, 4))
 
 
 def delivery_attempted(outcome: str) -> None:
-    """Count one attempt to call a receiver back: delivered, failed, gone or dead."""
+    """Count one attempt to call a receiver: delivered, failed, gone or dead."""
     _deliveries.labels(outcome).inc()
 
 
 def known_method(method: str) -> str:
-    """The method of a call, if HTTP knows it: a caller may send any word."""
+    """Return a method known to HTTP as it is and any other as "other", because callers may send any word."""
     return method if method in _METHODS else "other"
 
 
 def exposition() -> bytes:
-    """All metrics of this process in Prometheus's text format."""
+    """Return all metrics of this process in Prometheus's text format."""
     return generate_latest(_registry)
 
 
 def places(trace: TracebackType | None) -> list[str]:
-    """The places where an exception has been, the last place last: `service.py:120`."""
-    return [_place(frame.filename, frame.lineno) for frame in traceback.extract_tb(trace)[-_MOST_PLACES:]]
+    """Return the innermost frames of a traceback, innermost last, such as `service.py:120`."""
+    return [_place(frame.filename, frame.lineno) for frame in traceback.extract_tb(trace)[-_MAX_STACK_FRAMES:]]
 
 
 class _Libraries(logging.Handler):
-    """A handler of what libraries log, without the values in it."""
+    """Handler of log records from libraries, which drops their arguments."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        found: dict[str, Any] = {"logger": record.name, "place": _place(record.pathname, record.lineno)}
-        if _is_written_there(record):
-            found["message"] = record.msg
+        fields: dict[str, Any] = {"logger": record.name, "place": _place(record.pathname, record.lineno)}
+        if _has_constant_message(record):
+            fields["message"] = record.msg
         if record.exc_info and record.exc_info[0]:
-            found |= {"error": record.exc_info[0].__name__, "places": places(record.exc_info[2])}
-        logger().log(min(record.levelno // 10, 5) * 10, "library.logged", **found)
+            fields |= {"error": record.exc_info[0].__name__, "places": places(record.exc_info[2])}
+        logger().log(min(record.levelno // 10, 5) * 10, "library.logged", **fields)
 
 
 _libraries = _Libraries()
 
 
-def _is_written_there(record: logging.LogRecord) -> bool:
-    """Return True if the record's message, before its arguments are put in, is a constant of the function that logs it.
-
-    A text that was put together before has values in it.
-    """
+def _has_constant_message(record: logging.LogRecord) -> bool:
+    """Return True if the message, without its arguments, is a constant of the logging function. Other messages may
+    contain values."""
     frame: FrameType | None = sys._getframe()
     while frame and (frame.f_code.co_filename, frame.f_lineno) != (record.pathname, record.lineno):
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""Traces, for an OpenTelemetry collector: what took how long. Off unless an endpoint is configured.
+"""Traces for an OpenTelemetry collector: durations of calls and phases. Off unless an endpoint is configured.
 
-Spans are named by route or phase and carry what logs may carry: ids, numbers, codes. Nothing else is recorded: no
-path, no query, no body, no text of an exception. A caller's `traceparent` is continued; nothing else of it is kept.
+Spans are named by route or phase and carry the same data as logs: ids, numbers, codes. Paths, queries, bodies and texts
+of exceptions are not recorded. A caller's `traceparent` is continued, and nothing else of it is kept.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ TRACEPARENT = "traceparent"
 _TIMEOUT_SECONDS = 5.0
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     def update_name(self, name: str) -> None: ...
 
     def set_attribute(self, key: str, value: str | int | float) -> None: ...
@@ -31,10 +31,11 @@ _provider: Any = None
 
 
 def configure(endpoint: str | None, *, service: str) -> bool:
-    """Send spans to the collector at `endpoint` (OTLP over HTTP, such as `http://collector:4318`), or none if None.
+    """Send spans to the collector at `endpoint` (OTLP over HTTP, such as `http://collector:4318`); send none if it is
+    None.
 
-    Headers and certificates are taken from OpenTelemetry's own `OTEL_EXPORTER_OTLP_...` variables. False if traces are
-    asked for and the packages are not installed.
+    Headers and certificates come from OpenTelemetry's `OTEL_EXPORTER_OTLP_...` variables. Return False if the packages
+    are missing.
     """
     global _provider
     close()
@@ -55,7 +56,7 @@ def configure(endpoint: str | None, *, service: str) -> bool:
 
 
 def close() -> None:
-    """Send what is left, and trace no more."""
+    """Send the remaining spans and stop tracing."""
     global _provider
     if _provider is not None:
         _provider.shutdown()
@@ -63,11 +64,9 @@ def close() -> None:
 
 
 @contextlib.contextmanager
-def span(name: str, *, parent: str | None = None, **attributes: str | int | float | None) -> Iterator[Span]:
-    """A span around the block, within the one that is open in this thread, or continuing `parent`, a traceparent.
-
-    An exception that leaves the block is noted by the name of its class.
-    """
+def span(name: str, *, parent: str | None = None, **attributes: str | int | float | None) -> Iterator[TraceSpan]:
+    """Open a span around the block, as child of `parent`, a traceparent, or of the open span of this thread. An
+    exception that leaves the block is recorded by the name of its class."""
     if _provider is None:
         yield _NoSpan()
         return
@@ -93,7 +92,7 @@ def span(name: str, *, parent: str | None = None, **attributes: str | int | floa
 
 
 def trace_id() -> str | None:
-    """The id of the trace whose span is open in this thread."""
+    """Return the id of the trace of this thread's open span; None without one."""
     if _provider is None:
         return None
     from opentelemetry.trace import format_trace_id, get_current_span

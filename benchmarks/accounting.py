@@ -44,11 +44,11 @@ from app.config import Settings
 from app.db.tables import LedgerEntry, Version
 from app.main import create_app
 from app.unlearning import planner
-from lethe.proof import accountant, guarantees
+from lethe.features.theorems import evaluate
+from lethe.proof import accountant, calibration, guarantees
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration, evaluate
 from lethe.verification.chains import GENESIS, canonical, link_hash
 from lethe.verification.ledgers import FORMAT, chain_numbers, verify
 from worker import runner

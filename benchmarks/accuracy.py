@@ -33,12 +33,11 @@ from xgboost import XGBClassifier
 from benchmarks import data, page
 from lethe.encoding.rows import unit_rows
 from lethe.encoding.schema import parse_schema
-from lethe.proof import accountant
+from lethe.features.tables import infer
+from lethe.features.tables.reading import columns_of
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
-from lethe.tables import infer
-from lethe.tables.reading import columns_of
-from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
@@ -206,11 +205,11 @@ def parity(problem: Callable[[int], Problem], *, goal: float, repeats: int) -> R
 def made(*, num_slots: int, num_classes: int, epsilon: float, share_of_l2: float = 1.0) -> Mechanism:
     """The service's mechanism for a target, with a share of the default l2."""
     return calibration.mechanism_for(
+        calibration.ModelSettings(
+            epsilon=epsilon, delta=num_slots**-1.1, l2=share_of_l2 * calibration.default_l2(num_slots, epsilon)
+        ),
         num_slots=num_slots,
         num_classes=num_classes,
-        epsilon=epsilon,
-        delta=num_slots**-1.1,
-        l2=share_of_l2 * calibration.default_l2(num_slots, epsilon),
     )
 
 

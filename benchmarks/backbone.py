@@ -21,10 +21,9 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data, page
 from lethe.encoding.rows import Features, Labels, encode_vectors
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
@@ -97,8 +96,8 @@ def measured(name: str, l2: float | None, train: Rows, test: Rows) -> Row:
 
 def made(num_slots: int, *, l2: float | None, second_moment: float | None = SECOND_MOMENT) -> Mechanism:
     """The service's mechanism for the target."""
-    asked = {"num_slots": num_slots, "num_classes": 10, "epsilon": EPSILON, "delta": num_slots**-1.1}
-    return calibration.mechanism_for(**asked, l2=l2, second_moment=second_moment)
+    settings = calibration.ModelSettings(epsilon=EPSILON, delta=num_slots**-1.1, l2=l2, second_moment=second_moment)
+    return calibration.mechanism_for(settings, num_slots=num_slots, num_classes=10)
 
 
 def planned(mechanism: Mechanism) -> Row:

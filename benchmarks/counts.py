@@ -22,19 +22,18 @@ from sklearn.metrics import d2_tweedie_score, r2_score
 from benchmarks import page
 from benchmarks.targets import Rows, learn
 from lethe.encoding.schema import parse_schema
-from lethe.encoding.targets import UNIT, Target, y_of_scores
-from lethe.proof import accountant
+from lethe.encoding.targets import UNIT, TargetColumn, y_of_scores
+from lethe.features.tables.fitting import Learned
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from lethe.tables.fitting import Learned
-from lethe.theorems import calibration
 
 REPEATS = 5
 SIZES = (1_000, 3_000, 15_000)
 MEASURED_ON = 5_000
 BOUND = 30
-LEAST_RATE = 0.01
+MIN_RATE = 0.01
 """What a line says below it is taken for it: the deviance of a rate of 0 is infinite."""
 COLUMNS: dict[str, dict[str, Any]] = {
     "lncoins": {"kind": "standard", "center": 2, "scale": 1},
@@ -74,10 +73,12 @@ def measured(size: int) -> Iterator[tuple[Any, ...]]:
         chosen = order[MEASURED_ON:][:size], order[:MEASURED_ON]
         parts.append([(np.ascontiguousarray(rows.features[one]), rows.labels[one]) for one in chosen])
     for changed, settings in track(CHANGED.items(), description=f"{size:,} rows"):
-        of_all = {"objective": POISSON} | settings
-        if "l2" in settings:
-            of_all["l2"] = settings["l2"] * calibration.default_l2(size, 1.0, POISSON)
-        mechanism = calibration.mechanism_for(num_slots=size, num_classes=1, epsilon=1.0, delta=size**-1.1, **of_all)
+        chosen = dict(settings)
+        objective = chosen.pop("objective", POISSON)
+        if "l2" in chosen:
+            chosen["l2"] *= calibration.default_l2(size, 1.0, POISSON)
+        of_all = calibration.ModelSettings(epsilon=1.0, delta=size**-1.1, **chosen)
+        mechanism = calibration.mechanism_for(of_all, objective=objective, num_slots=size, num_classes=1)
         learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
         steps = calibration.least_steps(learned, records=1, epsilon=1.0, delta=size**-1.1, at_most=10**7)
         ours = [close(mechanism, learn(mechanism, train), test, target) for train, test in parts]
@@ -109,14 +110,16 @@ def fit(mechanism: Mechanism, rows: Rows) -> NDArray[np.float64]:
     return np.asarray(minimize(value, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B").x)[np.newaxis]
 
 
-def close(mechanism: Mechanism, parameters: NDArray[np.float64], test: Rows, target: Target) -> tuple[float, float]:
+def close(
+    mechanism: Mechanism, parameters: NDArray[np.float64], test: Rows, target: TargetColumn
+) -> tuple[float, float]:
     """The share of the deviance that is explained, and that of the squares."""
     features, labels = test
     counts = np.rint(target.values(labels / UNIT))
     y = y_of_scores(
         features.astype(float) @ parameters[0], objective=mechanism.objective, loss_width=mechanism.loss_width
     )
-    rates = np.maximum(target.values(y), LEAST_RATE)
+    rates = np.maximum(target.values(y), MIN_RATE)
     return float(d2_tweedie_score(counts, rates, power=1)), float(r2_score(counts, rates))
 
 

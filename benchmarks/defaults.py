@@ -21,10 +21,9 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks import data, page
 from lethe.encoding.rows import Features, Labels, encode_vectors
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Adjacency, Mechanism
-from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
@@ -36,9 +35,9 @@ GENERATED = ((10**6, 2), (10**6, 10), (10**7, 2))
 COLUMNS = 20
 REPEATS = 5
 REQUESTS = 8
-MOST_OFTEN, MOST_FITTED = 40_000, 100_000
+MAX_REPEATED_ROWS, MAX_FITTED_ROWS = 40_000, 100_000
 """Rows up to which each setting is run so often, and up to which scikit-learn says what no noise would give."""
-MOST_READ = 3 * 10**10
+MAX_ENTRIES_READ = 3 * 10**10
 """Numbers that learning reads, beyond which a setting is planned and not run."""
 
 Row = dict[str, Any]
@@ -81,7 +80,7 @@ def problems(folder: Path | None, *, quick: bool) -> Iterator[tuple[str, int, Ro
             train, test = (_digits(folder, part, kept) for part in ("train", "test"))
             yield f"MNIST, {len(kept)} classes", len(train[0]), train, test
     for size, classes in GENERATED:
-        features, labels = generated(size + MOST_FITTED, classes)
+        features, labels = generated(size + MAX_FITTED_ROWS, classes)
         test = features[size:], labels[size:]
         yield f"generated, {size:,}, {classes} classes", size, (features, labels), test
 
@@ -89,7 +88,7 @@ def problems(folder: Path | None, *, quick: bool) -> Iterator[tuple[str, int, Ro
 def measured(name: str, size: int, train: Rows, test: Rows) -> Row:
     """A row of results for each setting."""
     classes = int(test[1].max()) + 1
-    repeats = REPEATS if size <= MOST_OFTEN else 2 if size <= MOST_FITTED else 1
+    repeats = REPEATS if size <= MAX_REPEATED_ROWS else 2 if size <= MAX_FITTED_ROWS else 1
     default, settings, tried = made(size, classes), [], list[Mechanism]()
     for changed, change in track(CHANGED.items(), description=name):
         mechanism = made(size, classes, **change(default))
@@ -97,21 +96,21 @@ def measured(name: str, size: int, train: Rows, test: Rows) -> Row:
             continue
         tried.append(mechanism)
         found: Row = {"changed": changed, **planned(mechanism)}
-        if mechanism.learn_steps * mechanism.batch_size * train[0].shape[1] <= MOST_READ:
+        if mechanism.learn_steps * mechanism.batch_size * train[0].shape[1] <= MAX_ENTRIES_READ:
             began = time.perf_counter()
             right = [learned(mechanism, train, test, seed) for seed in range(repeats)]
             seconds = (time.perf_counter() - began) / repeats
             found |= {"accuracy": float(np.mean(right)), "deviation": float(np.std(right)), "seconds": seconds}
         settings.append(found)
-    noiseless = [fitted(default, train, test, seed) for seed in range(2)] if size <= MOST_FITTED else [math.nan]
+    noiseless = [fitted(default, train, test, seed) for seed in range(2)] if size <= MAX_FITTED_ROWS else [math.nan]
     result: Row = {"name": name, "rows": size, "columns": train[0].shape[1], "classes": classes, "settings": settings}
-    return result | {"noiseless": float(np.mean(noiseless)) if size <= MOST_FITTED else None}
+    return result | {"noiseless": float(np.mean(noiseless)) if size <= MAX_FITTED_ROWS else None}
 
 
 def made(num_slots: int, num_classes: int, **settings: Any) -> Mechanism:
     """The service's mechanism, with some settings that are not its defaults; what is not said follows from them."""
-    asked = {"num_slots": num_slots, "num_classes": num_classes, "epsilon": EPSILON, "delta": num_slots**-1.1}
-    return calibration.mechanism_for(**asked, **settings)
+    asked = calibration.ModelSettings(epsilon=EPSILON, delta=num_slots**-1.1, **settings)
+    return calibration.mechanism_for(asked, num_slots=num_slots, num_classes=num_classes)
 
 
 def planned(mechanism: Mechanism) -> Row:
@@ -212,7 +211,7 @@ def _printed(row: Row) -> tuple[Any, ...]:
 
 def _part(rows: Rows, size: int, seed: int) -> Rows:
     """`size` of them in an order of their own; of what was generated, as it is, the first."""
-    if size > MOST_FITTED:
+    if size > MAX_FITTED_ROWS:
         return rows[0][:size], rows[1][:size]
     chosen = np.random.default_rng(seed).permutation(len(rows[0]))[:size]
     return np.ascontiguousarray(rows[0][chosen]), rows[1][chosen]

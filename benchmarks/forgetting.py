@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from app.unlearning import planner
 from benchmarks import page
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Chain, Run
-from lethe.theorems import calibration
 
 PICTURE = page.ROOT / "docs" / "forgetting.svg"
 NUM_SLOTS, NUM_CLASSES, NUM_PARAMETERS = 32_561, 2, 105
@@ -22,7 +21,7 @@ STRIDE = 12
 
 WIDTH, HEIGHT = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 52, 696, 50, 306
-MOST_PASSES, MOST_EPSILON = 22.0, 1.8
+MAX_PASSES, MAX_EPSILON = 22.0, 1.8
 """At the right and at the top."""
 
 STYLE = """\
@@ -72,7 +71,10 @@ def main() -> None:
 
 def life() -> Life:
     mechanism = calibration.mechanism_for(
-        num_slots=NUM_SLOTS, num_classes=NUM_CLASSES, num_parameters=NUM_PARAMETERS, epsilon=EPSILON, delta=DELTA
+        calibration.ModelSettings(epsilon=EPSILON, delta=DELTA),
+        num_slots=NUM_SLOTS,
+        num_classes=NUM_CLASSES,
+        num_parameters=NUM_PARAMETERS,
     )
     chain = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
     present: list[int] = []
@@ -154,11 +156,11 @@ def drawn(found: Life) -> str:
 
 
 def x(passes: float) -> float:
-    return LEFT + (RIGHT - LEFT) * passes / MOST_PASSES
+    return LEFT + (RIGHT - LEFT) * passes / MAX_PASSES
 
 
 def y(epsilon: float) -> float:
-    return BOTTOM - (BOTTOM - TOP) * epsilon / MOST_EPSILON
+    return BOTTOM - (BOTTOM - TOP) * epsilon / MAX_EPSILON
 
 
 def text(across: float, down: float, words: str, *, anchor: str = "start", css: str | None = None) -> str:

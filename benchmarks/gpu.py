@@ -21,14 +21,15 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from worker.langevin.device import DeviceRows, choose
+from worker.features.gpu.engines import DeviceRows
+from worker.langevin.engines import choose
 from worker.langevin.gradient import HostRows
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule
 from worker.langevin.step import State, projected_noisy_step
 
 RESULTS = Path(__file__).parent / "results"
-MOST_ROWS = 10_000_000
+MAX_ROWS = 10_000_000
 COMMON_ROWS = 200_000
 CLASSES = (2, 10)
 SETTINGS: dict[str, Any] = {"l2": 1e-3, "step_size": 2.0, "noise_scale": 0.01, "radius": 100.0}
@@ -51,7 +52,7 @@ class Repeated:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, help=f"rows, by default as many as fit, {MOST_ROWS:,} at most")
+    parser.add_argument("--rows", type=int, help=f"rows, by default as many as fit, {MAX_ROWS:,} at most")
     parser.add_argument("--width", type=int, default=512, help="features of a row")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each engine is measured")
     parser.add_argument("--dry", action="store_true", help="write no results")
@@ -59,7 +60,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         raise SystemExit("No GPU: torch sees none on this machine, so there is nothing to measure")
     device = choose("cuda:0")
-    num_rows = asked.rows or min(MOST_ROWS, int(0.8 * torch.cuda.mem_get_info(device)[0]) // (4 * asked.width + 4))
+    num_rows = asked.rows or min(MAX_ROWS, int(0.8 * torch.cuda.mem_get_info(device)[0]) // (4 * asked.width + 4))
     copy = copy_bandwidth(device)
     measured: dict[str, Any] = {
         "gpu": torch.cuda.get_device_name(device),

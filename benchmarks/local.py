@@ -2,7 +2,7 @@
 
 - The mean of values in [0, 1], of people drawn of a Beta(2, 5) population: Laplace noise by whoever holds all values
   (central), Laplace noise or Gaussian noise by everybody on their own value, and one bit from everybody (Duchi, Jordan,
-  Wainwright 2018); theory: `central_mean_mse`, `local_mean_mse` of the calculator, `lethe.theorems.local`.
+  Wainwright 2018); theory: `central_mean_mse`, `local_mean_mse` of the calculator, `lethe.features.leaving.local`.
 - The mean of values without bounds, of a Pareto population with E x^2 = 5: clipped at `local_unbounded_tau`, against
   `local_unbounded_mse`, which is a bound and no equality.
 - Reasons for leaving, by the product's own path: `lethe.randomised.randomise` on the device, the estimates and
@@ -27,11 +27,11 @@ from matplotlib.axes import Axes
 from rich.progress import Progress
 
 from benchmarks import page
+from lethe.features.leaving.local import RandomisedResponse, gaussian_error, one_bit_error
+from lethe.features.leaving.randomised import REASONS, randomise
+from lethe.features.theorems import evaluate
 from lethe.proof import conversion
 from lethe.proof.audit import at_least
-from lethe.randomised import REASONS, randomise
-from lethe.theorems import evaluate
-from lethe.theorems.local import RandomisedResponse, gaussian_error, one_bit_error
 
 Values = npt.NDArray[np.float64]
 Estimator = Callable[[np.random.Generator, Values, int], float]

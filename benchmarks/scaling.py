@@ -36,13 +36,12 @@ from app.catalogue import datasets
 from app.config import Settings
 from app.db import Actor
 from app.main import create_app
-from app.rows.uploads import Suppressed, Upload
+from app.rows.uploads import RowUpload, Suppressed
 from app.unlearning import planner
-from app.vault import spool
+from app.vault import store
 from benchmarks import page
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Chain, Run
-from lethe.theorems import calibration
 from worker import isolated, runner
 
 COLUMNS = 100
@@ -86,7 +85,10 @@ def main() -> None:
 def learned(num_rows: int) -> Chain:
     """The service's default model, which has learned."""
     made = calibration.mechanism_for(
-        num_slots=num_rows, num_classes=2, num_parameters=COLUMNS, epsilon=EPSILON, delta=delta(num_rows)
+        calibration.ModelSettings(epsilon=EPSILON, delta=delta(num_rows)),
+        num_slots=num_rows,
+        num_classes=2,
+        num_parameters=COLUMNS,
     )
     return accountant.replay(made, [Run(steps=made.learn_steps)])
 
@@ -184,13 +186,13 @@ def refit(features: Any, labels: Any) -> Row:
 def registered(at: installations.Installation, features: Any, labels: Any) -> str:
     """A dataset of these rows, as the gateway makes one of a file."""
     actor = Actor(tenant_id=DEFAULT_TENANT, name="benchmark")
-    with spool.create(at.settings.data_dir) as file:
+    with store.create(at.settings.data_dir) as file:
         with tempfile.TemporaryFile(dir=at.settings.data_dir) as plain:
             np.savez(plain, x=features, y=labels, subject=np.char.add("p", np.arange(len(labels)).astype(str)))
             plain.seek(0)
             shutil.copyfileobj(plain, file, 2**20)
         file.seek(0)
-        upload = Upload(
+        upload = RowUpload(
             file=file,
             folder=at.settings.data_dir,
             kind="npz",

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks import page
 from lethe.encoding.rows import encode_vectors
-from lethe.theorems import calibration
+from lethe.proof import calibration
 from worker.langevin import chain, init
 from worker.langevin.evaluate import of_classes
 from worker.langevin.gradient import HostRows
@@ -62,10 +62,9 @@ def measured(written: list[str], spoken: Any, features: int) -> dict[str, Any]:
     dense = encode_vectors(hashed.toarray())
     train, labels = np.ascontiguousarray(dense[~held_out]), spoken[~held_out]
     mechanism = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=EPSILON, delta=len(train) ** -1.1),
         num_slots=len(train),
         num_classes=len(LANGUAGES),
-        epsilon=EPSILON,
-        delta=len(train) ** -1.1,
         num_parameters=len(LANGUAGES) * train.shape[1],
     )
     ran = chain.run(

@@ -16,18 +16,18 @@ from rich.table import Table
 from sqlalchemy.orm import Session
 
 from app import installations
-from app.backup import tombstones
 from app.config import Settings
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest, Model
 from app.deletion import repository as deletion
 from app.installations import Installation
+from app.journal import tombstones
 from app.operations import repository as operations
 from app.unlearning import due_repository, queue
 from app.unlearning import repository as unlearning
 from benchmarks.installed import bearer, served
-from lethe.theorems import calibration
+from lethe.proof import calibration
 
 
 def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
@@ -138,16 +138,12 @@ def fill(
     """
     postgres = installation.database.engine.dialect.name == "postgresql"
     learned = calibration.mechanism_for(
+        calibration.ModelSettings(
+            epsilon=1.0, delta=1e-6, l2=0.05, noise_scale=None, step_size=None, radius=None, learn_steps=None
+        ),
         num_slots=number,
         num_classes=2,
         num_parameters=2,
-        epsilon=1.0,
-        delta=1e-6,
-        l2=0.05,
-        noise_scale=None,
-        step_size=None,
-        radius=None,
-        learn_steps=None,
     )
     mechanism = json.dumps(learned.to_json())
 

@@ -28,18 +28,16 @@ from numpy.typing import NDArray
 
 from benchmarks import data, page
 from lethe.encoding.rows import Features, Labels, encode_vectors
-from lethe.proof import accountant
+from lethe.features.networks.tangents.graph import Graph
+from lethe.features.networks.tangents.model import Tangent, network_inputs
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
-from lethe.tangents.graph import Graph
-from lethe.tangents.model import Tangent
-from lethe.tangents.rows import network_inputs
-from lethe.theorems import calibration
-from worker.langevin import chain, init
+from worker.features.networks.engines import scored
+from worker.langevin import chain, engines, init
 from worker.langevin.evaluate import of_classes
 from worker.langevin.noise import SystemNoise
-from worker.langevin.tangent import scored
 
 EPSILON, CLASSES, REQUESTS, EPOCHS = 1.0, 10, 8, 30
 PUBLIC, LEARNED = 100, 1000
@@ -200,13 +198,14 @@ def measured(problem: Problem, chosen: Linearisation | None, content: bytes) -> 
 
 def made(content: bytes, chosen: Linearisation | None, *, num_slots: int, num_features: int) -> Mechanism:
     """The service's mechanism, all by default; of a linear model if nothing is `chosen`."""
-    asked: Row = {"num_slots": num_slots, "num_classes": CLASSES, "epsilon": EPSILON, "delta": num_slots**-1.1}
+    settings = calibration.ModelSettings(epsilon=EPSILON, delta=num_slots**-1.1)
+    data: Row = {"num_slots": num_slots, "num_classes": CLASSES}
     if chosen is None:
-        return calibration.mechanism_for(**asked, num_parameters=CLASSES * num_features)
+        return calibration.mechanism_for(settings, **data, num_parameters=CLASSES * num_features)
     number = Tangent(Graph(content), chosen, num_scores=CLASSES).num_parameters
     digest = hashlib.sha256(content).hexdigest()
     network = PublicNetwork(sha256=digest, licence="CC0-1.0", opset=20, linearisation=chosen)
-    return calibration.mechanism_for(**asked, num_parameters=number, network=network)
+    return calibration.mechanism_for(settings, **data, num_parameters=number, network=network)
 
 
 def planned(mechanism: Mechanism) -> Row:
@@ -249,7 +248,7 @@ def ran(
         steps=mechanism.learn_steps if steps is None else steps,
         noise=noise,
         on_progress=lambda steps_done: None,
-        network=content or None,
+        backend=engines.Backend(network=content or None),
     )
     return found.parameters, time.perf_counter() - began
 

@@ -24,12 +24,11 @@ from benchmarks import data, page
 from examples.diabetes.regression import COLUMNS, HELD_OUT, HERE
 from lethe.encoding.rows import Features, Labels, Schema
 from lethe.encoding.schema import parse_schema
-from lethe.encoding.targets import UNIT, Target
-from lethe.proof import accountant
+from lethe.encoding.targets import UNIT, TargetColumn
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.evaluate import of_target
 from worker.langevin.init import origin
@@ -50,7 +49,7 @@ def main() -> None:
     print(page.table(heads, (row for problem in problems() for row in measured(*problem))))
 
 
-def problems() -> Iterator[tuple[str, int, Target, Rows, Rows]]:
+def problems() -> Iterator[tuple[str, int, TargetColumn, Rows, Rows]]:
     """A name, how many rows each repeat takes of the first, the range, and the rows that tell how close it is."""
     x, y = load_diabetes(return_X_y=True, scaled=False)
     names = (*COLUMNS, "progression")
@@ -80,16 +79,14 @@ def _schema(document: str, **changed: Any) -> Schema:
     return parse_schema({"columns": columns})
 
 
-def measured(name: str, size: int, target: Target, train: Rows, test: Rows) -> Iterator[tuple[Any, ...]]:
+def measured(name: str, size: int, target: TargetColumn, train: Rows, test: Rows) -> Iterator[tuple[Any, ...]]:
     """A row of results for each setting."""
     for changed, settings in track(CHANGED.items(), description=name):
         mechanism = calibration.mechanism_for(
+            calibration.ModelSettings(epsilon=1.0, delta=size**-1.1, **settings),
             objective=Objective.HUBER_REGRESSION,
             num_slots=size,
             num_classes=1,
-            epsilon=1.0,
-            delta=size**-1.1,
-            **settings,
         )
         learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
         steps = calibration.least_steps(learned, records=1, epsilon=1.0, delta=size**-1.1, at_most=10**7)
@@ -128,7 +125,7 @@ def fit(mechanism: Mechanism, rows: Rows) -> NDArray[np.float64]:
     return np.asarray(fitted.coef_)[np.newaxis]
 
 
-def close(parameters: NDArray[np.float64], test: Rows, target: Target) -> float:
+def close(parameters: NDArray[np.float64], test: Rows, target: TargetColumn) -> float:
     return float(of_target(parameters, [test], target)["r_squared"])
 
 

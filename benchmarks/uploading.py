@@ -41,17 +41,16 @@ from app.access.service import DEFAULT_TENANT
 from app.catalogue import datasets
 from app.config import Settings
 from app.db import Actor
-from app.deletion import suppression
-from app.rows import batches, ingest
-from app.rows.shuffle import Shuffle
-from app.rows.uploads import Suppressed, Upload
-from app.vault import spool
-from app.vault.sealing import Sealed
+from app.deletion import search_repository
+from app.rows import formats, ingest
+from app.rows.uploads import RowUpload, Shuffle, Suppressed
+from app.vault import store
+from app.vault.sealing import SealedStore
 from benchmarks import page
 from lethe.encoding.schema import parse_schema
 
 FEATURES = 60
-KINDS: tuple[batches.Kind, ...] = ("csv", "parquet", "npz")
+KINDS: tuple[formats.Kind, ...] = ("csv", "parquet", "npz")
 CLASSES = ("no", "yes")
 _BESIDE = "sealing, in threads"
 _AT_ONCE = 100_000
@@ -80,7 +79,7 @@ def main() -> None:
     page.write("uploading", written, page.SCRATCH if arguments.quick else page.RESULTS)
 
 
-def _measured(rows: int, kind: batches.Kind) -> dict[str, Any]:
+def _measured(rows: int, kind: formats.Kind) -> dict[str, Any]:
     """Of one file, which is gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-bench-"))
     try:
@@ -175,7 +174,7 @@ def _service(file: Path, folder: Path) -> dict[str, Any]:
     columns: dict[str, Any] = {f"x{column}": {"kind": "numeric", "min": 0, "max": 1} for column in range(FEATURES)}
     columns |= {"label": {"role": "label", "values": list(CLASSES)}, "person": {"role": "subject"}}
     kind = ingest.kind_of(file.name)
-    with installations.opened(settings) as installation, spool.create(settings.data_dir) as spooled:
+    with installations.opened(settings) as installation, store.create(settings.data_dir) as spooled:
         with file.open("rb") as given:
             shutil.copyfileobj(given, spooled, _COPIED)
         spooled.seek(0)
@@ -183,9 +182,9 @@ def _service(file: Path, folder: Path) -> dict[str, Any]:
 
         def among(references: Any) -> set[str]:
             with installation.database.reading(by=actor) as session:
-                return suppression.is_suppressed(session, suppression.ANYWHERE, references)
+                return search_repository.suppressed_people(session, search_repository.ANYWHERE, references)
 
-        upload = Upload(
+        upload = RowUpload(
             file=spooled,
             folder=settings.data_dir,
             kind=kind,
@@ -208,7 +207,7 @@ def _service(file: Path, folder: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _timed(upload: Upload, suppressed: Suppressed) -> Iterator[tuple[dict[str, float], Upload, Suppressed]]:
+def _timed(upload: RowUpload, suppressed: Suppressed) -> Iterator[tuple[dict[str, float], RowUpload, Suppressed]]:
     """Seconds in the parts of an upload that follow each other; and those of the threads that seal, beside them."""
     split: dict[str, float] = {}
 
@@ -236,7 +235,7 @@ def _timed(upload: Upload, suppressed: Suppressed) -> Iterator[tuple[dict[str, f
             ("read and encode", ingest, "read", generator),
             ("shuffle", Shuffle, "add", function),
             ("shuffle", Shuffle, "shuffled", generator),
-            (_BESIDE, Sealed, "put", function),
+            (_BESIDE, SealedStore, "put", function),
         ):
             stack.enter_context(mock.patch.object(owner, attribute, wrap(name, getattr(owner, attribute))))
         yield (

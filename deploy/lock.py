@@ -22,7 +22,7 @@ HEAD = """\
 
 
 def wanted(extras: list[str]) -> list[str]:
-    """What the project asks for with these extras, torch replaced by what it asks for here."""
+    """Return the requirements of the project with these extras, with torch replaced by its own requirements here."""
     server, sdk = (
         tomllib.loads((ROOT / file).read_text())["project"] for file in ("pyproject.toml", "lethe/pyproject.toml")
     )

@@ -1,17 +1,20 @@
 """Lethe from Python: `with Client(url, api_key) as lethe: lethe.deletion_requests.create(subject_id=...)`."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lethe.client import AsyncClient, Client
+    from lethe.features.client import AsyncClient, Client  # type: ignore[import-not-found, unused-ignore]
 
 __all__ = ["AsyncClient", "Client"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the clients when they are asked for: proofs need neither HTTP nor pydantic."""
-    if name in __all__:
-        from lethe import client
+    """Load the clients when they are asked for: proofs need neither HTTP nor pydantic.
 
-        return getattr(client, name)
+    They have the calls of every feature, and those of the core alone where no features are installed.
+    """
+    if name in __all__:
+        return getattr(import_module("lethe.features.client" if find_spec("lethe.features") else "lethe.client"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""Everything that can go wrong with a call: the gateway's own conditions, and those of the way there and back.
+"""Errors of a call: those that the gateway answers with, and those of the connection to it.
 
-A family for each thing to do about it: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) will be
-refused again, `Unavailable` and `Unreachable` may be tried later. Below them is a class for each code that the gateway
-answers with (`lethe.contract.problems`).
+Each family calls for a different reaction: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) is
+refused again if repeated, while `Unavailable` and `Unreachable` may be retried later. Each error code of the gateway
+has a class below them (`lethe.contract.problems`).
 """
 
 from lethe.contract.problems import (
@@ -42,34 +42,26 @@ __all__ = [
 ]
 
 
-class Unreachable(Problem):
-    """Nothing answered. A call that changes something may have been made nevertheless."""
+class Unreachable(Problem, title="Nothing answers there"):
+    """The gateway did not answer. A call that changes something may have taken effect nevertheless."""
 
-    code = "unreachable"
-    title = "Nothing answers there"
     status = None
 
 
-class AnswerInvalid(Problem):
+class AnswerInvalid(Problem, title="The answer cannot be read"):
     """The server that answered is not Lethe, or not a version of it that this package understands."""
 
-    code = "answer_invalid"
-    title = "The answer cannot be read"
     status = None
 
 
-class WaitTimedOut(Problem, TimeoutError):
-    """It had not happened in time; it goes on."""
+class WaitTimedOut(Problem, TimeoutError, title="Still not done"):
+    """An operation did not finish within the time limit; it continues."""
 
-    code = "wait_timed_out"
-    title = "Still not done"
     status = None
 
 
-class NotExpressible(Problem):
-    """The model, or the encoding of its rows, cannot be written as ONNX: `errors` names the columns. Nothing was handed
-    out."""
+class NotExpressible(Problem, title="The model cannot be written as ONNX"):
+    """The model, or the encoding of its rows, cannot be written as ONNX; `errors` names the columns. No file was
+    returned."""
 
-    code = "not_expressible"
-    title = "The model cannot be written as ONNX"
     status = None

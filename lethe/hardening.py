@@ -1,5 +1,5 @@
-"""Hardening of a process that has people's data or somebody's network: its memory gets into no file, and it inherits no
-passwords."""
+"""Hardening of a process that holds people's data or a customer's network: its memory is written to no file, and it
+inherits no passwords."""
 
 import ctypes
 import os
@@ -7,29 +7,30 @@ import sys
 from pathlib import Path
 
 OVERWRITING = {
-    "PYTHONMALLOC": "malloc_debug",  # glibc leaves a small chunk's last eight bytes, where a float has its number
-    "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",  # what is in a thread's cache is not
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # nor does Arrow's
+    # glibc's perturb leaves the last eight bytes of a small chunk, where a float has its value, and the thread caches.
+    # Arrow's own pool is not overwritten.
+    "PYTHONMALLOC": "malloc_debug",
+    "GLIBC_TUNABLES": "glibc.malloc.perturb=165:glibc.malloc.tcache_count=0",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
-"""The environment of a program that overwrites what it frees."""
+"""Environment of a program that overwrites the memory it frees."""
 _PR_SET_DUMPABLE = 4
 _CAP_IPC_LOCK = 14
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 
 
 def bare_environment() -> dict[str, str]:
-    """The environment for a process that runs what others made: the allocator's settings and where programs are, and
-    none of the passwords that may be in the rest."""
+    """Return the environment for a process that runs foreign code: allocator settings and search paths, without the
+    passwords that other variables may hold."""
     names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *OVERWRITING)
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def harden() -> bool:
-    """No core dumps; on Linux no debugger of another process, and nothing in swap. Whether that last is so.
-
-    For children too: of all this they inherit only how memory is allocated.
-    """
-    import resource  # Windows has none
+    """Disable core dumps, and on Linux debuggers of other processes and swap. Return True if swap is disabled. Children
+    must call this too: they inherit only the allocator settings."""
+    # Windows does not have this module.
+    import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux":
@@ -40,7 +41,7 @@ def harden() -> bool:
 
 
 def _may_lock_all() -> bool:
-    """Without a limit: up to one it would fail later, in the middle of something."""
+    """Return True if this process may lock all its memory. With a finite limit mlockall would fail in mid-operation."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)

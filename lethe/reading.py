@@ -1,4 +1,4 @@
-"""Answers, read from JSON into the types of the contract."""
+"""Parsing of answers from JSON into the types of the contract."""
 
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def read(kind: type[T], content: bytes, *, of: str) -> T:
-    """The value of `kind` that is in the answer to the call `of`.
+    """Parse the answer `content` to the call `of` as a `kind`.
 
-    Raises `AnswerInvalid`, which names a field and quotes nothing; nor is the error that does quote any part of it.
+    Raises `AnswerInvalid`, which names a field and quotes no content, and has no cause that quotes any.
     """
     if kind is bytes:
         return content  # type: ignore[return-value]
@@ -33,7 +33,7 @@ def read(kind: type[T], content: bytes, *, of: str) -> T:
 
 
 def to_json(value: Any) -> Any:
-    """A value as the gateway sent it: what `json.dumps` takes."""
+    """Return a value in the form in which the gateway sent it, for `json.dumps`."""
     return to_jsonable_python(value, by_alias=True)
 
 

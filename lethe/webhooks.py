@@ -1,4 +1,4 @@
-"""`client.webhooks`: payloads that receivers of callbacks were sent; and for receivers: is this call from Lethe?
+"""For receivers of callbacks: is this call from Lethe?
 
     from lethe import webhooks
 
@@ -8,9 +8,7 @@
 whenever the delivery is repeated, so a receiver that has seen it answers 200 and does nothing more.
 """
 
-from lethe.contract import webhook_deliveries
-from lethe.methods import H, Resource, call, pages
-from lethe.proof.webhooks import (
+from lethe.features.webhooks.signatures import (  # type: ignore[import-not-found, unused-ignore]
     TOLERANCE,
     HeadersMalformed,
     SecretMalformed,
@@ -27,15 +25,5 @@ __all__ = [
     "SignatureWrong",
     "TimestampOutsideTolerance",
     "WebhookUnverified",
-    "Webhooks",
     "verify",
 ]
-
-
-class Webhooks(Resource[H]):
-    list = pages(webhook_deliveries.LIST)
-    get = call(webhook_deliveries.GET)
-    replay = call(webhook_deliveries.REPLAY)
-    replay_all = call(webhook_deliveries.REPLAY_ALL)
-    secret = call(webhook_deliveries.SECRET)
-    rotate_secret = call(webhook_deliveries.ROTATE_SECRET)

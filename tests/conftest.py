@@ -7,13 +7,14 @@ import importlib.metadata
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
@@ -24,6 +25,7 @@ from app.db import Actor
 from app.installations import Installation
 from app.main import create_app
 from tests import statements
+from tests.databases import OnBothDatabases
 from tests.postgres import server
 from tests.postgres.server import Server
 from worker import runner
@@ -38,74 +40,37 @@ hypothesis.settings.load_profile("lethe")
 ADULT = Path(__file__).parent.parent / "examples" / "adult"
 
 
-ON_BOTH_DATABASES = (
-    "acceptance/test_backup.py",
-    "app/db/test_bulk.py",
-    "app/db/test_migrate.py",
-    "app/db/test_paging.py",
-    "app/db/test_session.py",
-    "app/db/test_tables.py",
-    "app/access",
-    "app/accounting",
-    "app/audit",
-    "app/backup/test_dump.py",
-    "app/backup/test_destination.py",
-    "app/backup/test_lost.py",
-    "app/backup/test_restoring.py",
-    "app/backup/test_service.py",
-    "app/backup/test_tombstones.py",
-    "app/deletion",
-    "app/leaving",
-    "app/test_accounting_main.py",
-    "app/test_installations.py",
-    "app/protocols",
-    "app/operations",
-    "app/unlearning",
-    "app/webhooks/test_claims.py",
-    "app/webhooks/test_secret.py",
-    "app/webhooks/test_service.py",
-    "app/api/test_certificates.py",
-    "app/api/test_deletion_requests.py",
-    "app/api/test_deletion_requests_together.py",
-    "app/api/test_intake.py",
-    "app/api/test_lineage.py",
-    "app/api/test_lists.py",
-    "app/api/test_operations.py",
-    "app/api/test_operations_metrics.py",
-    "app/api/test_overview.py",
-    "app/api/test_reviews.py",
-    "app/api/test_runs.py",
-    "app/dashboard/test_every_page.py",
-    "app/rows/test_records.py",
-    "faults/test_damaged_records.py",
-    "faults/test_races.py",
-    "worker/test_lease.py",
-    "worker/test_runner.py",
+ON_BOTH_DATABASES = OnBothDatabases(
+    folder=Path(__file__).parent,
+    where_different=(
+        "app/access/test_idempotency.py",
+        "app/accounting/test_budgets.py",
+        "app/audit/test_service.py",
+        "app/db/test_bulk.py",
+        "app/db/test_migrate.py",
+        "app/db/test_paging.py",
+        "app/db/test_session.py",
+        "app/db/test_tables.py",
+        "app/deletion/test_claims.py",
+        "app/deletion/test_retention.py",
+        "app/deletion/test_summary.py",
+        "app/operations",
+        "app/rows/test_records.py",
+        "app/test_accounting_main.py",
+        "app/unlearning/test_queue.py",
+        "faults/test_races.py",
+        "worker/test_lease.py",
+        "worker/test_runner.py",
+    ),
+    with_soak=(
+        "app/access",
+        "app/accounting",
+        "app/audit",
+        "app/journal/test_tombstones.py",
+        "app/deletion",
+        "app/unlearning",
+    ),
 )
-"""Tests that run once on each database, below `tests`."""
-WHERE_DATABASES_DIFFER = (
-    "app/access/test_idempotency.py",
-    "app/accounting/test_budgets.py",
-    "app/accounting/test_curve.py",
-    "app/audit/test_service.py",
-    "app/backup/test_dump.py",
-    "app/dashboard/test_every_page.py",
-    "app/db",
-    "app/deletion/test_claims.py",
-    "app/deletion/test_retention.py",
-    "app/deletion/test_summary.py",
-    "app/operations",
-    "app/rows/test_records.py",
-    "app/test_accounting_main.py",
-    "app/unlearning/test_queue.py",
-    "app/webhooks/test_claims.py",
-    "faults/test_races.py",
-    "worker/test_lease.py",
-    "worker/test_runner.py",
-)
-"""Of these, the tests of locks, of snapshots and of the statements that the databases plan or spell in their own ways,
-and a walk through all others: on each database in every run. The rest runs on PostgreSQL with the soak."""
-
 
 INSTALLATIONS = {"settings", "set_up_once", "service"}
 """The fixtures that make one, which takes too long for `./dev check`."""
@@ -117,24 +82,24 @@ def pytest_report_header() -> str:
 
 def pytest_configure() -> None:
     statements.share()
-    tests = Path(__file__).parent
-    gone = [place for place in ON_BOTH_DATABASES + WHERE_DATABASES_DIFFER if not (tests / place).exists()]
-    assert not gone, f"Not there any more, so not run on PostgreSQL: {gone}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Search no file of tests for doctests, which the product's modules have. A search takes each process seconds."""
+    return [collector for collector in (yield) if not isinstance(collector, DoctestModule)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "kind" in metafunc.fixturenames:
-        here = metafunc.definition.path.relative_to(Path(__file__).parent).as_posix()
-        if here.startswith(ON_BOTH_DATABASES):
-            marks = [pytest.mark.postgres, *([] if here.startswith(WHERE_DATABASES_DIFFER) else [pytest.mark.soak])]
-            kinds = ["sqlite", pytest.param("postgresql", marks=marks)]
-            metafunc.parametrize("kind", kinds, indirect=True, scope="session")
+    ON_BOTH_DATABASES.parametrize(metafunc)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tests that take minutes, which have a timeout of their own, first: one process would end with them alone."""
     for item in items:
         if isinstance(item, pytest.Function) and not INSTALLATIONS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.service)
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
 
 
 @pytest.fixture(scope="session")
@@ -265,6 +230,13 @@ def people(*subjects: str, **replaced: Any) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **(arrays | replaced))
     return buffer.getvalue()
+
+
+def one_row(subject: str) -> dict[str, tuple[str, bytes]]:
+    """An upload with one person's row, for datasets of three features and two classes."""
+    buffer = io.BytesIO()
+    np.savez(buffer, x=np.array([[0.1, 0.2, 0.3]]), y=np.array([1]), subject=np.array([subject]))
+    return {"file": ("row.npz", buffer.getvalue())}
 
 
 @pytest.fixture

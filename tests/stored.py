@@ -1,5 +1,7 @@
 """The rows that the database names, in the clear, for tests to look at."""
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +12,8 @@ from app.access.service import DEFAULT_TENANT
 from app.db.tables import Record
 from app.installations import Installation
 from app.rows import repository
+from app.rows.blocks import BLOCK_ROWS, Block, Features, Labels, Shape
+from app.rows.row_store import OpenedRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +49,19 @@ def flipped(content: bytes, place: int) -> bytes:
     """With one bit changed, at that byte, or the last where there are not so many."""
     place = min(place, len(content) - 1)
     return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+@contextmanager
+def held_in_memory(features: Features, labels: Labels) -> Iterator[OpenedRows]:  # (n, columns), (n,) or (n, 2)
+    """Yield rows from arrays in the form of `RowStore.open`."""
+    shape = Shape(num_slots=features.shape[0], num_columns=features.shape[1], has_weights=labels.ndim == 2)
+
+    def blocks(numbers: Collection[int]) -> Iterator[Block]:
+        for number in numbers:
+            first = number * BLOCK_ROWS
+            place = slice(first, first + shape.rows_in(number))
+            yield Block(number=number, first=first, features=features[place], labels=labels[place])
+
+    records = int(features.any(axis=1).sum())
+    with OpenedRows.empty(shape, records=records, most_bytes=shape.num_bytes, blocks=blocks) as rows:
+        yield rows

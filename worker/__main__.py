@@ -1,4 +1,4 @@
-"""`python -m worker NAME [--deletions-only]`: an embedded worker that `lethe up` starts and watches."""
+"""`python -m worker NAME [--deletions-only]`: embedded worker that `lethe up` starts and supervises."""
 
 import sys
 

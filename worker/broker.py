@@ -1,7 +1,6 @@
-"""A Celery worker that outlives whatever lies in its broker: what is no ring is dropped, and logged without its text.
+"""Celery worker that survives malformed messages: anything but a wake-up is dropped and logged without its body.
 
-A writer to the broker can ring, and nothing else: remote control, by which a message could end a worker, is
-switched off.
+A writer to the broker can only wake workers. Remote control, with which a message could end a worker, is disabled.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,11 @@ from kombu.transport import redis as kombu_redis
 from app import telemetry
 
 _MALFORMED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, redis.DataError)
-"""Errors that the libraries raise for a message that is not what they write themselves."""
+"""Errors that the libraries raise for messages they did not write themselves."""
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
-    """Drops a message that no task can be made of; whatever else its loop raises is a lost connection."""
+    """Consumer that drops messages without a valid task. Any other error of its loop counts as a lost connection."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -41,7 +40,8 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         def handled(message: Any) -> None:
             try:
                 handle(message)
-            except Exception as error:  # noqa: BLE001  whatever it is, it must not end the worker
+            # Not even an unknown error may end the worker.
+            except Exception as error:  # noqa: BLE001
                 _dropped(error)
                 if not message.acknowledged:
                     message.reject()
@@ -66,7 +66,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
 
 
 class _Channel(kombu_redis.Channel):
-    """Reads past what is no message: it has left its list when it is looked at."""
+    """Channel that skips malformed messages. They have left their list by the time they are parsed."""
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

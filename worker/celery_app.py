@@ -1,6 +1,6 @@
-"""The Celery application of a worker: `celery -A worker.celery_app worker --pool threads --concurrency 1`.
+"""Celery application of a worker: `celery -A worker.celery_app worker --pool threads --concurrency 1`.
 
-What only a worker needs is imported when one begins: a beat, which rings, and a health check are there in a second.
+Modules that only a worker needs are imported when it starts, so that a beat or a health check starts within a second.
 """
 
 import threading
@@ -20,10 +20,12 @@ except ValidationError as error:
     raise SystemExit(f"settings_invalid: {'; '.join(faults)}") from None
 if settings.broker_url is None:
     raise SystemExit("LETHE_BROKER_URL is not set: a Celery worker needs a broker; without one, use 'lethe up'.")
-telemetry.configure(settings.log_level)  # Celery warns before its first signal
+# Before Celery's first signal, because Celery logs warnings earlier.
+telemetry.configure(settings.log_level)
 app = dispatch.celery_client(settings.broker_url.get_secret_value())
 app.conf.worker_consumer = "worker.broker:Consumer"
-app.conf.worker_enable_remote_control = False  # by which a message could end a worker
+# A remote-control message could end a worker.
+app.conf.worker_enable_remote_control = False
 if settings.broker_url.get_secret_value().startswith(("redis://", "rediss://")):
     app.conf.broker_transport = "worker.broker:RedisTransport"
 stopping = threading.Event()
@@ -33,22 +35,22 @@ app.conf.beat_schedule = {"sweep": {"task": dispatch.TASK, "schedule": settings.
 
 @setup_logging.connect  # type: ignore[untyped-decorator]
 def _logs_are_set_up(**_: object) -> None:
-    """Receive the signal: Celery then leaves out its own set-up, which writes whatever it is given."""
+    """Receive the signal, so that Celery skips its own logging set-up, which logs message bodies."""
 
 
 @worker_init.connect  # type: ignore[untyped-decorator]
 def _configure(sender: Any, **_: object) -> None:
-    sender.quiet = True  # its banner is no log line
+    # The banner is not a log line.
+    sender.quiet = True
     hardening.ensure()
     from app import installations
-    from app.backup import verification
+    from app.journal import verification
     from app.operations import periodic_jobs
     from worker import isolated
 
     try:
-        with installations.opened(
-            settings, patience_seconds=30.0
-        ) as installation:  # a worker that may not is not started
+        # A worker without access does not start.
+        with installations.opened(settings, patience_seconds=30.0) as installation:
             verification.verify_at_start(installation)
     except Problem as error:
         raise SystemExit(f"error: {error.code}: {error.detail}") from None

@@ -1,9 +1,10 @@
-"""The edit before a run: rows that came are filled in, rows of people who asked to be forgotten become null."""
+"""Edit before a run: added rows are written to their slots, and rows of people to be erased become null."""
 
 from app import tracing
 from app.errors import RunDiffersFromPlan
 from app.installations import Installation
 from app.rows.blocks import Filling
+from app.unlearning import kinds
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
@@ -11,14 +12,15 @@ from worker import windows
 
 
 def edited(installation: Installation, claimed: ClaimedRun) -> str:
-    """The root of the rows that this run goes on with. People who came and have asked to be forgotten since end null.
+    """Edit the rows of a run and return the root of the result. Rows added for people to be erased end as null.
 
-    First, where a run before this one was cut off, what it left is destroyed; before rows are learned it is looked for
-    in any case. What this run reads is opened once: where that is damaged, or what is to be edited, nothing is erased
-    either. The new root is put on record, the keys of what it replaces are destroyed, and only then is anybody said to
-    be erased.
+    If an earlier run was cut off, its remains are destroyed first; before rows are learned they are looked for in any
+    case. The blocks that this run reads are opened once, and if one of them or of those to be edited is damaged, no row
+    is erased. The new root is recorded, then the keys of the replaced blocks are destroyed, and only then are people
+    reported as erased.
     """
-    with installation.rows.alone(claimed.dataset_id):  # a worker that lost its run has destroyed what it was about to
+    # Under this lock, a worker that lost its run has finished destroying what it was about to destroy.
+    with installation.rows.alone(claimed.dataset_id):
         with installation.database.reading() as session:
             unlearning.check_held(session, run_id=claimed.run_id)
             was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
@@ -42,17 +44,17 @@ def edited(installation: Installation, claimed: ClaimedRun) -> str:
 
 
 def _read_by(claimed: ClaimedRun) -> tuple[range, ...]:
-    """The blocks that the steps of a run read."""
-    if claimed.mechanism is None or claimed.kind in (RunKind.AUDIT, RunKind.REHEARSAL):
+    """Return the blocks that the steps of a run read."""
+    if claimed.mechanism is None or claimed.kind in kinds.asked_kinds():
         return ()
     return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
 
 
 def _edit(installation: Installation, claimed: ClaimedRun) -> str:
-    """A root under which the rows that came are in their slots, and those of people who are to be erased are null;
-    looked at once more, for that. Raises `RunDiffersFromPlan`."""
+    """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if a
+    second read does not show them null."""
     fillings = [
-        Filling(rows_id=one.addition_id, root=one.root, slots=one.slots) for one in claimed.additions if one.slots
+        Filling(rows_id=rows.addition_id, root=rows.root, slots=rows.slots) for rows in claimed.additions if rows.slots
     ]
     root = installation.rows.edit(claimed.dataset_id, claimed.root, fill=fillings, null=claimed.slots_to_null)
     for block in installation.rows.read(claimed.dataset_id, root, holding=claimed.slots_to_null):

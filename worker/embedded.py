@@ -1,4 +1,4 @@
-"""A worker of the embedded default: a process beside the gateway, woken through a pipe."""
+"""Embedded worker: a process beside the gateway, woken through a pipe."""
 
 import contextlib
 import os
@@ -6,16 +6,16 @@ import signal
 import threading
 
 from app import dispatch, hardening, heartbeat, installations, telemetry, tracing
-from app.backup import verification
 from app.config import Settings
+from app.journal import verification
 from app.operations import periodic_jobs
 from lethe.contract.problems import Unavailable
 from worker import isolated, runner
 
 
 def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None:
-    """Work until SIGTERM or SIGINT; the run in progress is finished first. With `deletions_only` no run is taken but
-    those that somebody waits for who asked to be forgotten."""
+    """Work until SIGTERM or SIGINT, then finish the run in progress. With `deletions_only` claim only runs for which a
+    deletion request waits."""
     telemetry.configure(settings.log_level)
     hardening.ensure()
     isolated.prepare(device=settings.device)
@@ -32,7 +32,8 @@ def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None
     descriptor = notifier.listen()
     try:
         with installations.opened(settings, patience_seconds=30.0) as installation:
-            with contextlib.suppress(Unavailable):  # it is told, and asked again, before a run
+            # An unavailable database is logged and tried again before each run.
+            with contextlib.suppress(Unavailable):
                 runner.destroy_unneeded(installation)
             verification.verify_at_start(installation)
             heartbeat.Heartbeat(settings.data_dir).start()

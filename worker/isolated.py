@@ -1,17 +1,17 @@
-"""A run's chain in a process of its own, which is forked for it and ends with it.
+"""Chain of a run in a process of its own, which is forked for it and ends with it.
 
-What that process is told comes through its pipe: the mechanism, the shape of the rows, the iterate to start from. The
-rows are in memory that both processes map (`app/vault/memory.py`), as far as the next steps read them: when it needs
-others it asks for them. What it says goes through the pipe too: how many steps are done, in a rehearsal the iterates at
-its checkpoints, at the end what ran and the last iterate, or the name of what went wrong. Noise is drawn in that
-process alone, where its key is made and dies.
+The process receives its request through a pipe: the mechanism, the shape of the rows and the initial iterate. Rows are
+in memory that both processes map (`app/vault/memory.py`), as far as the next steps read them; the process asks for
+others when it needs them. It answers through the pipe too: the number of steps done, in a rehearsal the iterates at its
+checkpoints, at the end the result with the last iterate, or the name of the error. Noise is drawn only in this process,
+where its key is made and ends.
 """
 
 import contextlib
 import json
 import mmap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,30 +21,32 @@ import torch
 from numpy.typing import NDArray
 
 from app.errors import RunDiffersFromPlan
-from app.rows.blocks import mapped
-from app.rows.manifest import BLOCK_ROWS
-from app.rows.opened import OpenedRows
+from app.rows.blocks import BLOCK_ROWS, mapped
+from app.rows.row_store import OpenedRows
 from lethe.contract.problems import Problem
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import windows
 from worker.audit import lanes
-from worker.langevin import chain
-from worker.langevin.device import choose
+from worker.langevin import chain, engines
+from worker.langevin.chain import Checkpoints
+from worker.langevin.engines import Backend
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule
 from worker.langevin.window import Window
 from worker.process import Forker
 
 DIED = "run_process_died"
-"""The code of a run whose process was killed, or could not be started."""
+"""Error code of a run whose process was killed, or could not be started."""
 
 _SECONDS_BETWEEN_NEWS = 0.05
+# Imported here, before the fork, so that no run has to import them.
+engines.installed()
 _FORKER = Forker(__name__)
 
 
 class ChainFailed(Exception):
-    """A run's process ended without an iterate. `code` says why, and nothing that was computed from data."""
+    """A run's process ended without an iterate. `code` names the reason, and contains nothing computed from data."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -52,26 +54,28 @@ class ChainFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """The result of a run, as the process that ran it says."""
+class IsolatedResult:
+    """Result of a run, as reported by its process. `records` counts the non-null rows that the process was shown, and
+    `observed` has the statistics of the lanes."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     first_step: int
     steps: int
     mechanism: Mechanism
-    records: int  # rows that are not null, of those that it was shown
-    observed: Observed | None  # what the lanes showed
+    records: int
+    observed: Observed | None
 
 
 def prepare(*, device: str) -> None:
-    """For a worker that has opened and started nothing yet: from then on a run's process starts in no time.
+    """Prepare to start processes of runs without delay. Call it before the worker opens or starts anything else.
 
-    Ends the worker, in one line, if it is to compute on a device that is not there.
+    Exit with a one-line message if `device` is not available.
     """
     _FORKER.prepare()
     if device != "auto":
         try:
-            choose(device)  # not before: a process that has asked for its GPUs cannot be forked
+            # After the fork, because a process that has initialised its GPUs cannot be forked.
+            engines.choose(device)
         except ValueError as error:
             raise SystemExit(f"settings_invalid: LETHE_DEVICE {error}") from None
 
@@ -89,36 +93,35 @@ def run(
     on_progress: Callable[[int], None],
     on_opened: Callable[[], None] = lambda: None,
     network: bytes | None = None,
-    checkpoints: Sequence[int] = (),
-    on_checkpoint: Callable[[int, NDArray[np.float64]], None] = lambda steps_done, parameters: None,
-) -> Ran:
-    """Take `steps` noisy steps from `initial`, to which `first_step` others of its chain have led. With an `audit` its
-    lanes take part in the run. `network`: the file of the one that a tangent model's mechanism names.
+    checkpoints: Checkpoints | None = None,
+) -> IsolatedResult:
+    """Take `steps` noisy steps from `initial`, which `first_step` earlier steps of the chain reached. With an `audit`
+    its lanes take part. `network` is the file named by a tangent model's mechanism.
 
-    `threads`: CPU threads at most; None for all that this process may use. `on_progress` is told the count, about
-    twenty times a second; until it returns the run stands still, and it ends the run by raising, as does `on_opened`,
-    which is called after each block of rows that was opened for the next steps. `checkpoints` and `on_checkpoint` are
-    those of `chain.run`. When this returns or raises, the run's process is gone. Raises `ChainFailed`;
-    `DatasetTooLarge` where what a step reads may be more than there is room for; `RunDiffersFromPlan` where the process
-    has not counted the rows that it was to read.
+    At most `threads` CPU threads compute; None allows all. `on_progress` receives the number of steps about twenty
+    times a second, and `on_opened` is called after each block of rows opened for the next steps. The run waits for
+    both, and they may raise to stop it. On return or error the run's process has ended. Raises `ChainFailed`,
+    `DatasetTooLarge` if the rows of a step may exceed the room for them, and `RunDiffersFromPlan` if the process has
+    not counted the rows that it should read.
     """
     if mechanism.num_slots != rows.shape.num_slots:
         raise RunDiffersFromPlan("The dataset has another number of slots than the model's mechanism says.")
     schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
     rows.require_room(windows.bytes_of_a_step(schedule, rows.shape))
-    there: dict[int, int] = {}  # from blocks that the process sees to how many of their rows are not null
+    # Number of non-null rows of each block that the process sees.
+    counts: dict[int, int] = {}
     records = 0
 
     def show(steps_done: int) -> dict[str, Any]:
-        nonlocal there, records
-        found = windows.next_blocks(schedule, rows.shape, steps_done=steps_done, most_bytes=rows.most_bytes)
-        before, there = there, rows.show(found.numbers, on_opened=on_opened)
-        records += sum(count for number, count in there.items() if number not in before)
-        most = rows.shape.num_slots
-        slots = [(one.start * BLOCK_ROWS, min(one.stop * BLOCK_ROWS, most)) for one in found.numbers]
-        return {"until": found.until, "slots": slots}
+        nonlocal counts, records
+        blocks = windows.next_blocks(schedule, rows.shape, steps_done=steps_done, most_bytes=rows.most_bytes)
+        before, counts = counts, rows.show(blocks.numbers, on_opened=on_opened)
+        records += sum(count for number, count in counts.items() if number not in before)
+        num_slots = rows.shape.num_slots
+        slots = [(numbers.start * BLOCK_ROWS, min(numbers.stop * BLOCK_ROWS, num_slots)) for numbers in blocks.numbers]
+        return {"until": blocks.until, "slots": slots}
 
-    told = {
+    request = {
         "mechanism": mechanism.to_json(),
         "rows": [rows.shape.num_slots, rows.shape.num_columns, rows.shape.has_weights],
         "shape": initial.shape,
@@ -127,18 +130,19 @@ def run(
         "device": device,
         "audit": audit and asdict(audit),
         "threads": threads,
-        "checkpoints": list(checkpoints),
+        "checkpoints": list(checkpoints.steps) if checkpoints else [],
     }
     with _FORKER.start(rows.descriptor) as child:
-        with contextlib.suppress(OSError):  # it has ended, which is heard next
-            child.connection.send_bytes(json.dumps(told).encode())
+        # A process that has ended is reported by _answer().
+        with contextlib.suppress(OSError):
+            child.connection.send_bytes(json.dumps(request).encode())
             child.connection.send_bytes(np.ascontiguousarray(initial).data)
             child.connection.send_bytes(network or b"")
-        answer = _answer(child.connection, on_progress, show, on_checkpoint, initial.shape)
+        answer = _answer(child.connection, on_progress, show, checkpoints, initial.shape)
         content = _received(child.connection)
     if answer["records"] != records:
         raise RunDiffersFromPlan("The run read other rows than those that it was shown.")
-    return Ran(
+    return IsolatedResult(
         parameters=np.frombuffer(content).reshape(initial.shape),
         first_step=answer["first_step"],
         steps=answer["steps"],
@@ -149,13 +153,13 @@ def run(
 
 
 def main(connection: Connection, rows: int) -> None:
-    """Be the process of a `run`. `rows`: the descriptor of the memory that holds them."""
+    """Serve a `run` in its own process. `rows` is the descriptor of the memory that holds the rows."""
     try:
-        told = json.loads(connection.recv_bytes())
-        initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(told["shape"])
+        request = json.loads(connection.recv_bytes())
+        initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(request["shape"])
         network = connection.recv_bytes()
-        mechanism = Mechanism.from_json(told["mechanism"])
-        ran = _run(told, mechanism, initial, rows, network, connection)
+        mechanism = Mechanism.from_json(request["mechanism"])
+        ran = _run(request, mechanism, initial, rows, network, connection)
         answer = {
             "first_step": ran.first_step,
             "steps": ran.steps,
@@ -165,14 +169,15 @@ def main(connection: Connection, rows: int) -> None:
         }
         connection.send_bytes(json.dumps(answer).encode())
         connection.send_bytes(ran.parameters.data)
-    except BaseException as error:  # noqa: BLE001  of what went wrong only its name may leave
+    # Only the name of an error may leave the process.
+    except BaseException as error:  # noqa: BLE001
         code = error.code if isinstance(error, Problem) else type(error).__name__
         with contextlib.suppress(OSError):
             connection.send_bytes(json.dumps({"failed": code}).encode())
 
 
 def _run(
-    told: dict[str, Any],
+    request: dict[str, Any],
     mechanism: Mechanism,
     initial: NDArray[np.float64],
     rows: int,
@@ -181,30 +186,27 @@ def _run(
 ) -> chain.Ran:
     if initial.size != mechanism.num_parameters:
         raise RunDiffersFromPlan("The model has another number of parameters than its mechanism says.")
-    if told["threads"]:
-        torch.set_num_threads(told["threads"])
-    features, labels = mapped(memoryview(mmap.mmap(rows, 0, prot=mmap.PROT_READ)), *told["rows"])
+    if request["threads"]:
+        torch.set_num_threads(request["threads"])
+    features, labels = mapped(memoryview(mmap.mmap(rows, 0, prot=mmap.PROT_READ)), *request["rows"])
     return chain.run(
         mechanism=mechanism,
         features=features,
         labels=labels,
         initial=initial,
-        first_step=told["first_step"],
-        steps=told["steps"],
+        first_step=request["first_step"],
+        steps=request["steps"],
         noise=SystemNoise(),
         on_progress=_news(connection),
-        device=told["device"],
-        threads=told["threads"],
-        lanes=lanes.of(mechanism, AuditPlan(**told["audit"])) if told["audit"] else None,
+        backend=Backend(device=request["device"], threads=request["threads"], network=network),
+        lanes=lanes.of(mechanism, AuditPlan(**request["audit"])) if request["audit"] else None,
         show=_asking(connection),
-        network=network,
-        checkpoints=told["checkpoints"],
-        on_checkpoint=_sending(connection),
+        checkpoints=Checkpoints(steps=request["checkpoints"], reached=_sending(connection)),
     )
 
 
 def _sending(connection: Connection) -> Callable[[int, NDArray[np.float64]], None]:
-    """Sends the iterate of a checkpoint, and overwrites it here."""
+    """Return a callback that sends the iterate of a checkpoint and overwrites it."""
 
     def reached(steps_done: int, parameters: NDArray[np.float64]) -> None:
         connection.send_bytes(json.dumps({"checkpoint": steps_done}).encode())
@@ -215,26 +217,26 @@ def _sending(connection: Connection) -> Callable[[int, NDArray[np.float64]], Non
 
 
 def _asking(connection: Connection) -> Callable[[int], Window]:
-    """Asks for the rows of the next steps, and waits until they are in memory."""
+    """Return a callback that requests the rows of the next steps and waits until they are in memory."""
 
     def show(steps_done: int) -> Window:
         connection.send_bytes(json.dumps({"show": steps_done}).encode())
-        shown = json.loads(connection.recv_bytes())
-        return Window(until=shown["until"], slots=tuple(slice(*one) for one in shown["slots"]))
+        window = json.loads(connection.recv_bytes())
+        return Window(until=window["until"], slots=tuple(slice(*bounds) for bounds in window["slots"]))
 
     return show
 
 
 def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_NEWS) -> Callable[[int], None]:
-    """Tells the count of steps, not more often than somebody wants to read it, and waits until that is done."""
-    told = time.monotonic()
+    """Return a callback that reports the number of steps, at most every `seconds_between`, and waits for the reply."""
+    reported_at = time.monotonic()
 
     def progressed(steps_done: int) -> None:
-        nonlocal told
-        if time.monotonic() - told >= seconds_between:
+        nonlocal reported_at
+        if time.monotonic() - reported_at >= seconds_between:
             connection.send_bytes(json.dumps(steps_done).encode())
             connection.recv_bytes()
-            told = time.monotonic()
+            reported_at = time.monotonic()
 
     return progressed
 
@@ -243,43 +245,44 @@ def _answer(
     connection: Connection,
     on_progress: Callable[[int], None],
     show: Callable[[int], dict[str, Any]],
-    on_checkpoint: Callable[[int, NDArray[np.float64]], None],
+    checkpoints: Checkpoints | None,
     shape: tuple[int, ...],
 ) -> dict[str, Any]:
-    """Wait for the iterate that the run's process sends; until then show the process what it asks for. Raises
-    `ChainFailed` as soon as it has failed."""
+    """Return the final answer of the run's process. Until then show it the rows that it requests. Raises `ChainFailed`
+    as soon as it fails."""
     steps_done = 0
     while True:
-        said = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_NEWS) else None
-        match said:
+        message = json.loads(_received(connection)) if connection.poll(_SECONDS_BETWEEN_NEWS) else None
+        match message:
             case {"failed": str(code)}:
                 raise ChainFailed(code)
             case int():
-                steps_done = said
+                steps_done = message
         on_progress(steps_done)
-        match said:
-            case {"show": int(asked_at)}:
-                _tell(connection, json.dumps(show(asked_at)).encode())
-            case {"checkpoint": int(reached)}:
-                on_checkpoint(reached, _received_into(connection, shape))
+        match message:
+            case {"show": int(steps_before)}:
+                _tell(connection, json.dumps(show(steps_before)).encode())
+            case {"checkpoint": int(reached)} if checkpoints:
+                checkpoints.reached(reached, _received_into(connection, shape))
             case dict():
-                return said
+                return message
             case int():
                 _tell(connection, b"")
 
 
 def _received_into(connection: Connection, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """An iterate that the run's process sends, which the receiver may overwrite."""
-    found = np.empty(shape)
+    """Receive an iterate from the run's process, which the caller may overwrite."""
+    iterate = np.empty(shape)
     try:
-        connection.recv_bytes_into(found.data.cast("B"))
+        connection.recv_bytes_into(iterate.data.cast("B"))
     except (EOFError, OSError):
         raise ChainFailed(DIED) from None
-    return found
+    return iterate
 
 
 def _tell(connection: Connection, content: bytes) -> None:
-    with contextlib.suppress(OSError):  # it has ended, which is heard next
+    # A process that has ended is reported by the next read.
+    with contextlib.suppress(OSError):
         connection.send_bytes(content)
 
 

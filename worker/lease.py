@@ -1,8 +1,9 @@
-"""The lease of a run, kept while a worker works on it."""
+"""Leases of runs: a heartbeat that renews them, and runs that yield to deletions."""
 
 import contextlib
 import math
 import time
+from collections.abc import Callable
 
 from app import telemetry
 from app.errors import LeaseLost
@@ -13,35 +14,38 @@ from app.unlearning.queue import ClaimedRun
 
 
 class Lease(Periodic):
-    """Keeps a run while a worker works on it: a heartbeat, at least every third of the lease, that reports progress.
+    """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
 
-    A run that for `stall_seconds` has taken no step, nor opened a block for one, is let go: a disk or a GPU hangs,
-    another worker may not.
+    A run that for `stall_seconds` has neither taken a step nor opened a block is abandoned: its disk or GPU hangs, and
+    another worker's may not.
     """
 
     def __init__(self, installation: Installation, claimed: ClaimedRun) -> None:
         self._installation = installation
+        self.poll_seconds = installation.settings.poll_seconds
         self._run_id = claimed.run_id
         self._steps_done = 0
-        self._moved_at = math.inf  # before the first step there is no progress to miss
+        # Infinite before the first step, when there is no progress to wait for.
+        self._moved_at = math.inf
         self._lost = False
         super().__init__("lease", self._beat, seconds=min(installation.settings.lease_seconds / 3, 0.5))
 
     def progressed(self, steps_done: int) -> None:
-        """Called many times a second. Raises `LeaseLost`, which kills the processes of a run that was taken away."""
+        """Report the number of steps; called many times a second. Raises `LeaseLost` if the run was taken away, which
+        kills its processes."""
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def opened(self) -> None:
-        """Called for each block of rows that was opened: the run has not stood still. Raises as `progressed`."""
+        """Report that a block of rows was opened, which counts as progress. Raises as `progressed`."""
         self._moved_at = time.monotonic()
         if self._lost:
             raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def renew(self) -> bool:
-        """Keep the run for another lease; False while the database does not answer. Raises `LeaseLost`."""
+        """Renew the lease; return False if the database does not answer. Raises `LeaseLost`."""
         seconds = self._installation.settings.lease_seconds
         try:
             with self._installation.database.writing(exclusive=False) as session:
@@ -49,13 +53,14 @@ class Lease(Periodic):
         except LeaseLost:
             self._lost = True
             raise
-        except Exception as error:  # noqa: BLE001  the database may be back before the lease is over
+        # The database may be back before the lease ends.
+        except Exception as error:  # noqa: BLE001
             telemetry.logger().warning("unlearning.heartbeat_missed", error=type(error).__name__)
             return False
         return True
 
     def stand_still(self) -> None:
-        """Miss no progress until there is some again."""
+        """Pause the watch for stalls until the next progress."""
         self._moved_at = math.inf
 
     def _beat(self) -> None:
@@ -67,3 +72,39 @@ class Lease(Periodic):
                 self.renew()
         if self._lost:
             self.stop()
+
+
+class PreemptibleLease:
+    """Lease of a run that honours no deletion. Between two steps the run waits while its worker does the due deletions
+    of other datasets, then continues where it was, in the memory of its own process.
+
+    `run_deletion` does one run, and returns False if none is due. It is called before the first step and every
+    `poll_seconds`. After each deletion the run takes steps for at least a tenth of the deletion's time, so that
+    learning finishes however many deletions are requested.
+    """
+
+    _SHARE = 0.1
+
+    def __init__(self, lease: Lease, *, run_deletion: Callable[[], bool]) -> None:
+        self._lease = lease
+        self._run_deletion = run_deletion
+        self._next_check_at = 0.0
+
+    def opened(self) -> None:
+        """Report that a block of rows was opened. Raises as `Lease.progressed`."""
+        self._lease.opened()
+
+    def progressed(self, steps_done: int) -> None:
+        """Report the number of steps, and do the due deletions. Raises as `Lease.progressed`."""
+        self._lease.progressed(steps_done)
+        if (began := time.monotonic()) < self._next_check_at:
+            return
+        self._lease.stand_still()
+        # Renew first: a claim reclaims runs that seem abandoned, including this one.
+        is_held = self._lease.renew()
+        if is_held and self._run_deletion():
+            ended = time.monotonic()
+            self._next_check_at = ended + self._SHARE * (ended - began)
+        else:
+            self._next_check_at = time.monotonic() + self._lease.poll_seconds
+        self._lease.progressed(steps_done)

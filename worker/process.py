@@ -1,11 +1,11 @@
-"""Processes that end with what they did: children of which nothing is left.
+"""Child processes that leave no memory behind when they end.
 
-Children are forked by a server that has imported what they need and has never held a record, so starting one takes
-milliseconds. Each hangs by a leash, a socket whose other end its owner holds: when the owner lets go or dies, the
-server kills the child. What a child has in memory goes back to the operating system, whatever happened.
+A server that has imported the children's modules and has never held a record forks them, so that starting a child takes
+milliseconds. Each child has a leash, a socket whose other end its owner holds: when the owner closes it or dies, the
+server kills the child. All memory of the child returns to the operating system in any case.
 
-What `multiprocessing`'s fork server does not do, and this must: be forked from a worker that has imported everything
-already, kill the children of a dead owner, and leave no file behind (`docs/decisions/0005-one-process-per-run.md`).
+Unlike the fork server of `multiprocessing`, this server is forked from a worker with everything imported, kills the
+children of a dead owner, and leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).
 """
 
 import atexit
@@ -28,15 +28,13 @@ from typing import NoReturn, Self
 from lethe import hardening
 
 _GONE_WITHIN = 10.0
-"""Seconds to wait for a killed child to be gone, and for the server to say so."""
-_MOST_DESCRIPTORS = 128
+"""Seconds to wait until a killed child is gone and the server reports it."""
+_MAX_DESCRIPTORS = 128
 
 
 class Child:
-    """A child process: what it says comes by `connection`, which ends when the child has ended.
-
-    Leaving the block ends it, if it has not ended by itself, and waits until it is gone, its memory with it.
-    """
+    """Child process that sends messages through `connection`, which is closed when the child ends. Leaving the block
+    kills the child if it still runs, and waits until the process and its memory are gone."""
 
     def __init__(self, connection: Connection, leash: socket.socket) -> None:
         self.connection = connection
@@ -49,29 +47,28 @@ class Child:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self.connection, self._leash:
-            with contextlib.suppress(OSError):  # the server is dead, which was the end of the child
+            # An error means that the server is dead, and so is the child.
+            with contextlib.suppress(OSError):
                 self._leash.shutdown(socket.SHUT_WR)
-            for one in (self.connection, self._leash):  # the child has ended; the server has waited for it
+            # Both ends hang up once the server has waited for the child. poll() reports that even with unread messages.
+            for socket_end in (self.connection, self._leash):
                 closed = select.poll()
-                closed.register(one, 0)  # a hang-up is always told, whatever has not been read
+                closed.register(socket_end, 0)
                 closed.poll(_GONE_WITHIN * 1000)
 
 
 class Forker:
-    """Forks children that run `main(connection, *descriptors)` of a module, from a server process of its own."""
+    """Fork children that run `main(connection, *descriptors)` of a module, from a server process of its own."""
 
     def __init__(self, module: str) -> None:
         self._module = module
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
-        self._server: int | None = None  # its process id
+        self._server: int | None = None
 
     def prepare(self) -> None:
-        """Fork the server from this process, which has the module in memory already.
-
-        For a worker that has opened and started nothing yet. Without this call the server is a new interpreter, which
-        takes a second to import what is here already.
-        """
+        """Fork the server from this process, before the worker opens or starts anything else. Without this call the
+        server is a new interpreter, which takes a second to import what this process has in memory."""
         with self._lock:
             if self._control is None:
                 with self._new_control() as theirs:
@@ -80,14 +77,15 @@ class Forker:
                         _be_the_server(theirs.fileno(), self._module)
 
     def start(self, *descriptors: int) -> Child:
-        """A child with copies of these descriptors; one that cannot run is a child that has ended."""
+        """Start a child with copies of these descriptors. A child that cannot run counts as ended."""
         mine, theirs = socket.socketpair()
         leash, held = socket.socketpair()
         try:
             with theirs, held, self._lock:
                 try:
                     self._ask(theirs.fileno(), held.fileno(), *descriptors)
-                except (BrokenPipeError, ConnectionResetError):  # there is no server yet, or it was killed
+                # The server does not exist yet, or was killed.
+                except (BrokenPipeError, ConnectionResetError):
                     self._launch()
                     self._ask(theirs.fileno(), held.fileno(), *descriptors)
         except BaseException:
@@ -105,10 +103,11 @@ class Forker:
         with self._new_control() as theirs:
             program = f"from worker import process; process._be_the_server(0, {self._module!r})"
             server = subprocess.Popen([sys.executable, "-c", program], stdin=theirs.fileno())  # noqa: S603  our own interpreter
-        self._server, server.returncode = server.pid, 0  # so that nothing complains that it outlives this object
+        # With a return code, Popen does not warn that the server outlives this object.
+        self._server, server.returncode = server.pid, 0
 
     def _new_control(self) -> socket.socket:
-        """The server's end of a new connection to it."""
+        """Open a new connection to a server and return the server's end."""
         if self._control and self._server:
             self._control.close()
             with contextlib.suppress(ChildProcessError):
@@ -119,24 +118,27 @@ class Forker:
 
 
 def _be_the_server(control: int, module: str) -> NoReturn:
-    """Run `module.main` in a child for each message of `control`; end, and all children, when `control` does."""
+    """Run `module.main` in a child for each message of `control`. When `control` closes, kill all children and end."""
     try:
         control = _alone_with(control)
         hardening.harden()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # they are for the worker, which then finishes its run
+            # These signals are for the worker, which then finishes its run.
+            signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         main = importlib.import_module(module).main
         gc.freeze()
         _serve(socket.socket(fileno=control), main)
-    except BaseException:  # noqa: BLE001  it ends here; no record is in it, so all may be said
+    # The server holds no record, so the traceback may be printed.
+    except BaseException:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
 
 def _serve(control: socket.socket, main: Callable[..., None]) -> None:
-    children: dict[int, int] = {}  # from leash to process id
+    # Process id by leash.
+    children: dict[int, int] = {}
     events = select.poll()
     events.register(control, select.POLLIN)
     while True:
@@ -145,14 +147,15 @@ def _serve(control: socket.socket, main: Callable[..., None]) -> None:
                 events.unregister(descriptor)
                 _kill(children.pop(descriptor))
                 os.close(descriptor)
-            elif (message := socket.recv_fds(control, 1, _MOST_DESCRIPTORS))[0]:
+            elif (message := socket.recv_fds(control, 1, _MAX_DESCRIPTORS))[0]:
                 given = message[1]
-                if len(given) < 2:  # there was no room for them: a child that cannot run
+                # A child cannot run if descriptors, memory or processes are exhausted.
+                if len(given) < 2:
                     for mine in given:
                         os.close(mine)
                     continue
                 connection, leash, *others = given
-                with contextlib.suppress(OSError):  # no memory, or no process, is left
+                with contextlib.suppress(OSError):
                     children[leash] = _forked(main, connection, others, not_for_it=[control.fileno(), leash, *children])
                     events.register(leash, select.POLLIN)
                 for mine in (connection, *others) if leash in children else given:
@@ -164,13 +167,14 @@ def _serve(control: socket.socket, main: Callable[..., None]) -> None:
 
 
 def _forked(main: Callable[..., None], connection: int, others: Sequence[int], *, not_for_it: Sequence[int]) -> int:
-    """The process id of a new child."""
+    """Fork a child and return its process id."""
     server = os.getpid()
     if child := os.fork():
         return child
     try:
-        _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() == server:  # it may have died before it could be asked for
+        # PR_SET_PDEATHSIG has no effect if the server died before the call.
+        _prctl(1, signal.SIGKILL)
+        if os.getppid() == server:
             hardening.harden()
             for descriptor in not_for_it:
                 os.close(descriptor)
@@ -180,19 +184,20 @@ def _forked(main: Callable[..., None], connection: int, others: Sequence[int], *
 
 
 def _kill(child: int) -> None:
-    os.kill(child, signal.SIGKILL)  # it is there, if only as what nobody has waited for
+    # The process exists, at least as a zombie.
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
 
 def _alone_with(descriptor: int) -> int:
-    """Close what a process has inherited but this descriptor and its output; the descriptor's new number."""
-    kept, nothing = os.dup(descriptor), os.open(os.devnull, os.O_RDONLY)
+    """Close all inherited descriptors except `descriptor` and the output, and return its new number."""
+    copy, nothing = os.dup(descriptor), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for inherited in os.listdir("/dev/fd"):
-        if int(inherited) > 2 and int(inherited) != kept:
+        if int(inherited) > 2 and int(inherited) != copy:
             with contextlib.suppress(OSError):
                 os.close(int(inherited))
-    return kept
+    return copy
 
 
 def _prctl(option: int, value: int) -> None:

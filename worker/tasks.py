@@ -1,6 +1,6 @@
-"""The one Celery task: be notified, then do all runs that are due. It carries nothing and returns nothing.
+"""Celery task: wake up and do all due runs. It has no arguments and no result.
 
-A worker that is told to stop finishes the run in progress and leaves the others to the next worker.
+A worker that is told to stop finishes the run in progress and leaves the remaining runs to the next worker.
 """
 
 import os
@@ -13,7 +13,8 @@ from worker.celery_app import app, settings, stopping
 
 @app.task(name=dispatch.TASK, ignore_result=True)  # type: ignore[untyped-decorator]
 def work() -> None:
-    from app import installations  # not before: who only rings knows this module too
+    # Imported late, because a beat imports this module only to send the task.
+    from app import installations
     from worker import runner
 
     try:

@@ -1,24 +1,24 @@
-"""The blocks of a dataset's rows that are in memory at once, while a run reads: functions of public numbers alone."""
+"""Blocks of a dataset's rows that are in memory at the same time during a run, as functions of public numbers only."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.rows.manifest import BLOCK_ROWS, Shape
+from app.rows.blocks import BLOCK_ROWS, Shape
 from lethe.proof.mechanism import Mechanism
 from worker.langevin.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocks:
-    """Those that the steps up to `until` read: their numbers, disjoint ranges of them."""
+    """Blocks that the steps before the first `until` are done read: disjoint ranges of their `numbers`."""
 
     until: int
     numbers: tuple[range, ...]
 
 
 def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes: int) -> Blocks:
-    """Those of as many of the next steps as fit into so many bytes, and of one step at least."""
+    """Return the blocks of as many of the next steps as fit into `most_bytes`, and of at least one step."""
 
     def needed(until: int) -> int:
         return num_bytes(shape, blocks_of(schedule.reads(steps_done, until)))
@@ -29,28 +29,28 @@ def next_blocks(schedule: Schedule, shape: Shape, *, steps_done: int, most_bytes
 
 
 def read_by(mechanism: Mechanism, *, first_step: int, steps: int) -> tuple[range, ...]:
-    """All blocks that the steps of a run read."""
+    """Return all blocks that the steps of a run read."""
     return blocks_of(Schedule.of(mechanism, first_step=first_step, steps=steps).reads(0, steps))
 
 
 def bytes_of_a_step(schedule: Schedule, shape: Shape) -> int:
-    """The most memory that the blocks of any one step take, wherever its batch begins."""
+    """Return the maximum number of bytes that the blocks of one step occupy, wherever its batch begins."""
     most_rows = -(-schedule.num_slots // schedule.num_batches)
     touched = min(shape.num_blocks, -(-(most_rows - 1) // BLOCK_ROWS) + 1)
     return num_bytes(shape, (range(touched),))
 
 
 def num_bytes(shape: Shape, numbers: Sequence[range]) -> int:
-    rows = sum(min(one.stop * BLOCK_ROWS, shape.num_slots) - one.start * BLOCK_ROWS for one in numbers)
+    rows = sum(min(blocks.stop * BLOCK_ROWS, shape.num_slots) - blocks.start * BLOCK_ROWS for blocks in numbers)
     return rows * shape.row_bytes
 
 
 def blocks_of(slots: Sequence[slice]) -> tuple[range, ...]:
-    """The blocks in which these are."""
-    found: list[range] = []
-    for one in sorted((one.start // BLOCK_ROWS, -(-one.stop // BLOCK_ROWS)) for one in slots):
-        if found and one[0] <= found[-1].stop:
-            found[-1] = range(found[-1].start, max(found[-1].stop, one[1]))
+    """Return the blocks that contain these slots, as disjoint ascending ranges."""
+    ranges: list[range] = []
+    for start, stop in sorted((part.start // BLOCK_ROWS, -(-part.stop // BLOCK_ROWS)) for part in slots):
+        if ranges and start <= ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, max(ranges[-1].stop, stop))
         else:
-            found.append(range(*one))
-    return tuple(found)
+            ranges.append(range(start, stop))
+    return tuple(ranges)

@@ -1,1 +1,1 @@
-"""Access: the permissions of callers, and the same answer to a question asked twice."""
+"""Access: the permissions of callers, and idempotent answers to repeated calls."""

@@ -1,7 +1,10 @@
-"""The callers of a process: known for a second, and the use of their keys noted every minute, so that few calls ask the
-database."""
+"""Cache of authenticated callers, and the batched times at which their API keys were last used.
+
+Callers are cached for a second and last uses are written once per minute, so that few calls query the database.
+"""
 
 import datetime
+import math
 import time
 from collections.abc import Callable
 
@@ -17,17 +20,15 @@ from app.periodic import Periodic
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
-"""A key that another process revokes is refused that much later at the latest."""
-_MOST_BELIEVED = 1000
+"""Lifetime of a cached caller; a key that another process revokes is refused after at most this delay."""
+_MAX_CACHED_KEYS = 1000
 _NOTED_EVERY = datetime.timedelta(minutes=1)
 _WRITTEN_EVERY_SECONDS = 20.0
 
 
 class Callers:
-    """The callers behind keys; the database is asked about each once in `_BELIEVED_SECONDS`, not at every call.
-
-    `used` is told of each key that the database is asked about.
-    """
+    """Callers by API key. A process queries the database once per key and `_BELIEVED_SECONDS`, not at every call.
+    `used` is called with each key that was read from the database."""
 
     def __init__(self, database: Database, *, used: Callable[[ApiKey], None] | None = None) -> None:
         self._database = database
@@ -35,26 +36,27 @@ class Callers:
         self._known: dict[str, tuple[float, int, Caller]] = {}
 
     def recall(self, key: str | None) -> Caller | None:
-        """At once; None where the database must be asked."""
-        if not key or (found := self._known.get(access.hash_of(key))) is None:
-            return None
-        until, changes, caller = found
-        return caller if time.monotonic() < until and changes == access.changes() else None
+        """Return the cached caller of a key; None if the key has to be read from the database."""
+        return self._cached(key, at=time.monotonic())
 
     def last_known(self, key: str | None) -> Caller | None:
-        """The caller when the database was asked last, unless this process has changed what keys open since."""
-        if not key or (found := self._known.get(access.hash_of(key))) is None:
+        """Return the caller as last read, however old, unless this process has changed keys or policies since."""
+        return self._cached(key, at=-math.inf)
+
+    def _cached(self, key: str | None, *, at: float) -> Caller | None:
+        entry = self._known.get(access.hash_of(key)) if key else None
+        if entry is None:
             return None
-        _, changes, caller = found
-        return caller if changes == access.changes() else None
+        until, changes, caller = entry
+        return caller if at < until and changes == access.changes() else None
 
     def has_known(self, key: str) -> bool:
-        """Return True if the key was in force when it last came: then it is asked about, no matter who else calls from
-        its address."""
+        """Return True if the key was in force when last read. It is then read again even if its address is rate
+        limited."""
         return access.hash_of(key) in self._known
 
     def authenticate(self, key: str | None) -> Caller:
-        """Ask the database. Raises `Unauthenticated`."""
+        """Read the caller of a key from the database. Raises `Unauthenticated`."""
         if not key:
             raise access.unauthenticated()
         until, changes = time.monotonic() + _BELIEVED_SECONDS, access.changes()
@@ -67,14 +69,15 @@ class Callers:
             caller = access.caller_with(session, row)
         if self._used is not None:
             self._used(row)
-        if len(self._known) >= _MOST_BELIEVED:
+        if len(self._known) >= _MAX_CACHED_KEYS:
             self._known.clear()
         self._known[access.hash_of(key)] = until, changes, caller
         return caller
 
 
 class LastUses:
-    """The last uses of keys, to the minute: noted while they are, written by a thread of its own, many at once."""
+    """Times of the last use of API keys, to the minute. They are collected in memory, and a thread writes them in
+    batches."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -82,25 +85,25 @@ class LastUses:
         self._writing = Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
 
     def note(self, key: ApiKey) -> None:
-        """`key` is being used."""
+        """Note that `key` is being used."""
         at = datetime.datetime.now(datetime.UTC)
         if key.last_used_at is None or abs(at - key.last_used_at) >= _NOTED_EVERY:
             self._noted.add(key.id)
 
     def write(self) -> None:
-        """Write what was noted to the database; while that cannot be reached, or has another schema, it is kept."""
-        noted, self._noted = self._noted, set()
-        if not noted:
+        """Write the collected keys to the database. Keep them if it is unreachable or has another schema."""
+        key_ids, self._noted = self._noted, set()
+        if not key_ids:
             return
         try:
             with self._database.writing(exclusive=False) as session:
                 at = now(session)
-                repository.used(session, list(noted), at=at, unless_since=at - _NOTED_EVERY)
+                repository.used(session, list(key_ids), at=at, unless_since=at - _NOTED_EVERY)
         except (OperationalError, ProgrammingError, Unavailable) as error:
             telemetry.logger().warning("access.last_uses_not_written", error=type(error).__name__)
-            self._noted |= noted
+            self._noted |= key_ids
 
     def close(self) -> None:
-        """Write the rest, and end."""
+        """Stop the thread and write the remaining keys."""
         self._writing.stop()
         self.write()

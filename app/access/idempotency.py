@@ -1,4 +1,4 @@
-"""The same answer to the same call: kept in the transaction that did what was asked."""
+"""Idempotent answers: the answer to a call is stored in the transaction that performs the call."""
 
 import datetime
 from collections.abc import Callable, Sequence
@@ -8,47 +8,47 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import repository
-from app.db import now
+from app.db import bulk, now
+from app.db.tables import IdempotentAnswer
 from lethe.contract.problems import IdempotencyConflict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """A call that may be repeated. `name`: what its repetitions have in common, a keyed hash of its API key and its
-    Idempotency-Key; None for a call that has none. `fingerprint`: one of method, path and body (which may name a
-    person)."""
+    """Call that may be repeated. `name` is a keyed hash of the API key and the Idempotency-Key, which all repetitions
+    share; None without an Idempotency-Key. `fingerprint` is a hash of method, path and body, keyed because the body may
+    name a person."""
 
     name: str | None
     fingerprint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class StoredResponse:
     status: int
     location: str | None
     body: dict[str, Any]
 
 
-def replay(session: Session, once: Once) -> Answer | None:
-    """The first answer, if this call was made before. Raises `IdempotencyConflict` if it was another call."""
-    [found] = replay_all(session, [once])
-    if isinstance(found, IdempotencyConflict):
-        raise found
-    return found
+def replay(session: Session, once: Once) -> StoredResponse | None:
+    """Return the first answer to a call, or None if the call is new. Raises `IdempotencyConflict` if the first call
+    differed."""
+    [answer] = replay_all(session, [once])
+    if isinstance(answer, IdempotencyConflict):
+        raise answer
+    return answer
 
 
-def replay_all(session: Session, calls: Sequence[Once]) -> list[Answer | IdempotencyConflict | None]:
-    """For each call its first answer, None if it was not made before, or the conflict if that was another call."""
+def replay_all(session: Session, calls: Sequence[Once]) -> list[StoredResponse | IdempotencyConflict | None]:
+    """Return for each call its first answer, None if the call is new, or the conflict if the first call differed."""
     names = [once.name for once in calls if once.name is not None]
-    answered = repository.answers(session, names) if names else {}
-    return [_replayed(once, answered.get(once.name) if once.name else None) for once in calls]
+    stored = repository.answers(session, names) if names else {}
+    return [_replayed(once, stored.get(once.name) if once.name else None) for once in calls]
 
 
-def perform(session: Session, once: Once, make: Callable[[Session], Answer]) -> Answer:
-    """Return the first answer to this call: if it was not made before, `make` makes one, which its repetitions get.
-
-    Raises `IdempotencyConflict` if it was another call.
-    """
+def perform(session: Session, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
+    """Return the first answer to a call. A new call is performed by `make`, whose answer all repetitions get. Raises
+    `IdempotencyConflict` if the first call with its Idempotency-Key differed."""
     answer = replay(session, once)
     if answer is None:
         answer = make(session)
@@ -57,15 +57,17 @@ def perform(session: Session, once: Once, make: Callable[[Session], Answer]) -> 
 
 
 def remember_all(
-    session: Session, answered: Sequence[tuple[Once, Answer]], *, at: datetime.datetime | None = None
+    session: Session, answered: Sequence[tuple[Once, StoredResponse]], *, at: datetime.datetime | None = None
 ) -> None:
-    """Keep each answer for repetitions of its call; no two of the calls are the same. `at`: now, if that is known."""
-    kept = [(once, answer) for once, answer in answered if once.name is not None]
-    if not kept:
+    """Store the answer to each call for its repetitions; no call occurs twice. `at` is the present time, if already
+    known."""
+    named = [(once, answer) for once, answer in answered if once.name is not None]
+    if not named:
         return
     at = at or now(session)
-    repository.add_answers(
+    bulk.store(
         session,
+        IdempotentAnswer,
         [
             {
                 "name": once.name,
@@ -75,16 +77,16 @@ def remember_all(
                 "answer": answer.body,
                 "created_at": at,
             }
-            for once, answer in kept
+            for once, answer in named
         ],
     )
 
 
-def _replayed(once: Once, row: Any) -> Answer | IdempotencyConflict | None:
+def _replayed(once: Once, row: Any) -> StoredResponse | IdempotencyConflict | None:
     if row is None:
         return None
     if row.fingerprint != once.fingerprint:
         return IdempotencyConflict(
             "This Idempotency-Key came before with another body; use a new key for a new request."
         )
-    return Answer(status=row.status, location=row.location, body=row.answer)
+    return StoredResponse(status=row.status, location=row.location, body=row.answer)

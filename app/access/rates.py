@@ -1,35 +1,36 @@
-"""Rate limits: the calls that a key makes in a minute of the clock, and the wrong keys that come from an address.
+"""Rate limits: calls per API key and clock minute, and wrong keys per network address.
 
-Every gateway counts for itself, which costs microseconds, and where there is a Redis a thread tells it what was counted
-and hears what the other gateways did, twice a second: no call ever waits for Redis, and while that is away each gateway
-limits by what it counts alone.
+Each gateway counts in memory, which takes microseconds. With Redis, a thread exchanges the counts of the gateways twice
+a second. No call waits for Redis; while Redis is away, each gateway limits by its own counts.
 """
 
 import contextlib
 import ipaddress
 import time
 from dataclasses import dataclass, field
-
-import redis
+from typing import TYPE_CHECKING
 
 from app import telemetry
 from app.access.service import Caller
 from app.periodic import Periodic
 from lethe.contract.problems import RateLimited
 
+if TYPE_CHECKING:
+    import redis
+
 _SHARED_EVERY_SECONDS = 0.5
 _REDIS_SECONDS = 1.0
-_MOST_PASSWORDS = 10
-"""Wrong ones for an account in a minute, from one address: nobody keeps somebody out who comes from another."""
-_MOST_OF_ACCOUNT = 100
-"""Wrong ones for an account in a minute, from whatever addresses."""
-_MOST_ADDRESSES = 10_000
-"""Those that come later in the same minute are counted as one: memory has a bound."""
+_MAX_WRONG_PASSWORDS = 10
+"""Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
+_MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
+"""Wrong passwords for an account per minute from all addresses together."""
+_MAX_ADDRESSES = 10_000
+"""Number of addresses and accounts counted separately per minute. The rest share one count, which bounds memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """The rest of a minute: a key may make `remaining` of its `quota` calls in the next `seconds`."""
+class RateWindow:
+    """Remaining calls of a key: `remaining` of its `quota` calls in the next `seconds` of the minute."""
 
     quota: int
     remaining: int
@@ -38,21 +39,20 @@ class Window:
 
 @dataclass(slots=True)
 class _Minute:
-    """The counts of one minute. The event loop counts `here` and the thread keeps the others, each by operations that
-    nothing can come between: no call waits for a lock that a waiting thread holds."""
+    """Counts of one minute, by API key and by `_place`. The event loop updates `own` and `failed`; the thread updates
+    `reported` (calls reported to Redis) and `elsewhere` (calls at other gateways). Each update is atomic, so no call
+    waits for a lock that a waiting thread holds."""
 
     number: int
-    here: dict[str, int] = field(default_factory=dict)
-    told: dict[str, int] = field(default_factory=dict)
+    own: dict[str, int] = field(default_factory=dict)
+    reported: dict[str, int] = field(default_factory=dict)
     elsewhere: dict[str, int] = field(default_factory=dict)
     failed: dict[str, int] = field(default_factory=dict)
 
 
 class Rates:
-    """The counts of one process, whose methods are called in its event loop. A limit of 0 is none.
-
-    `redis_url`: where gateways tell each other what they counted.
-    """
+    """Counts of one process; its methods are called in the event loop. A limit of 0 means no limit. `redis_url` is
+    where gateways exchange their counts."""
 
     def __init__(self, *, calls_per_minute: int, failed_calls_per_minute: int, redis_url: str | None = None) -> None:
         self._quota = calls_per_minute
@@ -61,26 +61,28 @@ class Rates:
         self._is_redis_away = False
         self._sharing: Periodic | None = None
         if redis_url is not None and redis_url.startswith(("redis://", "rediss://")):
+            # Installations without Redis need not wait for the import.
+            import redis
+
             self._redis = redis.Redis.from_url(
                 redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
             )
             self._sharing = Periodic("call-rates", self._share, seconds=_SHARED_EVERY_SECONDS).start()
 
-    def count(self, caller: Caller) -> Window | None:
-        """Count a call; None if its key has no limit. Raises `RateLimited`."""
+    def count(self, caller: Caller) -> RateWindow | None:
+        """Count a call and return its window; None if the key has no limit. Raises `RateLimited`."""
         quota = min(filter(None, (caller.calls_per_minute, self._quota)), default=0)
         if not quota:
             return None
         minute = self._this_minute()
-        calls = minute.here[caller.id] = minute.here.get(caller.id, 0) + 1
+        calls = minute.own[caller.id] = minute.own.get(caller.id, 0) + 1
         remaining = quota - calls - minute.elsewhere.get(caller.id, 0)
         if remaining < 0:
             raise _limited(f"This key may make {quota} calls in a minute.")
-        return Window(quota=quota, remaining=remaining, seconds=_seconds_left())
+        return RateWindow(quota=quota, remaining=remaining, seconds=_seconds_left())
 
     def admit(self, address: str, account: str | None = None) -> None:
-        """Require that a key that is not known may be tried from `address`, or a password for `account`. Raises
-        `RateLimited`."""
+        """Check that `address` may try an unknown key, or a password for `account`. Raises `RateLimited`."""
         failed, network = self._this_minute().failed, _network(address)
         if not self._most_failed:
             return
@@ -88,13 +90,13 @@ class Rates:
             raise _limited("Too many calls with wrong keys came from this address.")
         if account is None:
             return
-        most = min(self._most_failed, _MOST_PASSWORDS)
+        most = min(self._most_failed, _MAX_WRONG_PASSWORDS)
         is_over = failed.get(_place(failed, f"{account} {network}"), 0) >= most
-        if is_over or failed.get(_place(failed, account), 0) >= _MOST_OF_ACCOUNT:
+        if is_over or failed.get(_place(failed, account), 0) >= _MAX_WRONG_PASSWORDS_OF_ACCOUNT:
             raise _limited("Too many wrong passwords came for this account.")
 
     def count_login(self, address: str) -> None:
-        """Count a login that begins at an identity provider, which may have to be asked. Raises `RateLimited`."""
+        """Count the start of a login at an identity provider, which may cost a request to it. Raises `RateLimited`."""
         failed = self._this_minute().failed
         place = _place(failed, f"begun {_network(address)}")
         if self._most_failed and failed.get(place, 0) >= self._most_failed:
@@ -102,7 +104,7 @@ class Rates:
         failed[place] = failed.get(place, 0) + 1
 
     def failed(self, address: str, account: str | None = None) -> None:
-        """A wrong key came from `address`, or a wrong password for `account`."""
+        """Count a wrong key from `address`, or a wrong password for `account`."""
         failed, network = self._this_minute().failed, _network(address)
         names = [network] if account is None else [network, account, f"{account} {network}"]
         for place in [_place(failed, name) for name in names]:
@@ -120,35 +122,38 @@ class Rates:
 
     def _share(self) -> None:
         try:
-            told = _tell(self._redis, self._minute)
-        except Exception as error:  # noqa: BLE001  whatever Redis or its client does, calls are limited here
+            has_exchanged = _exchange(self._redis, self._minute)
+        # Calls are limited by local counts whatever Redis or its client raises.
+        except Exception as error:  # noqa: BLE001
             if not self._is_redis_away:
                 telemetry.logger().warning("access.rates_not_shared", error=type(error).__name__)
             self._is_redis_away = True
         else:
-            self._is_redis_away = self._is_redis_away and not told
+            self._is_redis_away = self._is_redis_away and not has_exchanged
 
 
-def _tell(client: redis.Redis, minute: _Minute) -> bool:
-    """Add to Redis what is new here, and keep what the others added; whether there was anything new."""
-    news = {key_id: calls - minute.told.get(key_id, 0) for key_id, calls in minute.here.copy().items()}
-    news = {key_id: calls for key_id, calls in news.items() if calls}
-    if not news:
+def _exchange(client: "redis.Redis", minute: _Minute) -> bool:
+    """Report new calls to Redis and read those of the other gateways. Return False if there were none to report."""
+    new_calls = {key_id: calls - minute.reported.get(key_id, 0) for key_id, calls in minute.own.copy().items()}
+    new_calls = {key_id: calls for key_id, calls in new_calls.items() if calls}
+    if not new_calls:
         return False
     with client.pipeline(transaction=False) as pipeline:
-        for key_id, calls in news.items():
+        for key_id, calls in new_calls.items():
             name = f"lethe:calls:{minute.number}:{key_id}"
             pipeline.incrby(name, calls)
             pipeline.expire(name, 120)
         totals = pipeline.execute()[::2]
-    for (key_id, calls), total in zip(news.items(), totals, strict=True):
-        minute.told[key_id] = minute.told.get(key_id, 0) + calls
-        minute.elsewhere[key_id] = max(0, total - minute.told[key_id])  # a Redis that came back empty knows less
+    for (key_id, calls), total in zip(new_calls.items(), totals, strict=True):
+        minute.reported[key_id] = minute.reported.get(key_id, 0) + calls
+        # A Redis that restarted empty reports fewer calls than this gateway counted.
+        minute.elsewhere[key_id] = max(0, total - minute.reported[key_id])
     return True
 
 
 def _network(address: str) -> str:
-    """The network that an address is counted as: a holder of one of IPv6 has 2^64 of them."""
+    """Return the network under which an address is counted. IPv6 counts by /64, because one holder has 2^64
+    addresses."""
     if ":" in address:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_network((address, 64), strict=False))
@@ -156,8 +161,8 @@ def _network(address: str) -> str:
 
 
 def _place(failed: dict[str, int], name: str) -> str:
-    """The name that something is counted under; memory has a bound."""
-    return name if name in failed or len(failed) < _MOST_ADDRESSES else "others"
+    """Return the key of a count; "others" once `_MAX_ADDRESSES` keys exist, which bounds memory."""
+    return name if name in failed or len(failed) < _MAX_ADDRESSES else "others"
 
 
 def _limited(detail: str) -> RateLimited:

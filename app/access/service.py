@@ -1,9 +1,9 @@
-"""API keys: made once, stored as hashes, carrying scopes; and the tenant that every installation has."""
+"""API keys, which are stored as hashes and carry scopes, and the default tenant."""
 
 import datetime
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -12,37 +12,33 @@ from sqlalchemy.orm import Session
 from app.access import repository
 from app.audit import service as audit
 from app.db import Actor, actor, now
-from app.db.tables import ApiKey, Tenant, User, new_id
-from lethe.contract.policy import Policy
-from lethe.contract.problems import (
-    FieldError,
-    InputInvalid,
-    KeyUnknown,
-    LastAdminKey,
-    ScopeMissing,
-    SubjectRuleFixed,
-    Unauthenticated,
-)
-from lethe.contract.sets import Role, Scope
-from lethe.contract.users import SCOPES_OF
+from app.db.tables import ApiKey, Tenant, new_id
+from lethe import sockets
+from lethe.contract import problems
+from lethe.contract.sets import Scope
+from lethe.contract.tenants import Policy
 
 DEFAULT_TENANT = "ten_default"
-"""The tenant that every installation has."""
+"""Id of the tenant that every installation has."""
 _changes = 0
-"""Number of times that this process has changed what keys open."""
+"""Number of changes to keys and policies that this process has committed."""
 
 
-LASTING = ((Scope.ADMIN, Role.ADMINISTRATOR), (Scope.OPERATOR, Role.OPERATOR))
-"""Scopes that somebody must always have, and the roles that bring them."""
+LASTING = (Scope.ADMIN, Scope.OPERATOR)
+"""Scopes that a tenant must keep a non-expiring holder of, once it has had one."""
+HoldsScope = Callable[[Session, str, Scope], bool]
+"""Hook `HOLDS_SCOPE`: return True if a tenant has a non-expiring holder of a scope that is not an API key."""
+NamesOf = Callable[[Session, Collection[str]], dict[str, str]]
+"""Hook `NAMES`: map known ids to names."""
 _REQUESTS = frozenset({Scope.REQUESTS_READ, Scope.REQUESTS_WRITE})
 _OF_ALL = frozenset({Scope.ADMIN, Scope.AGENT, Scope.OPERATOR, Scope.REQUESTS_REVIEW})
-"""With these a key decides about everybody's requests, or about none, or has a rule of its own."""
+"""Scopes that exclude `own_requests_only`: they cover all requests or none, or have a rule of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The caller: an API key, or somebody who logged in to the dashboard. `id`: of the key, or the person; `name`:
-    theirs."""
+    """Caller: an API key, or a person logged in to the dashboard. `id` and `name` are those of the key or the
+    person."""
 
     id: str
     tenant_id: str
@@ -57,7 +53,7 @@ class Caller:
 
     @property
     def maker(self) -> str:
-        """The origin of requests, which stays the same over all rotations of a key."""
+        """Id under which requests are made, which stays the same when a key is rotated."""
         return self.line_id or self.id
 
     @property
@@ -66,7 +62,7 @@ class Caller:
 
     @property
     def reader(self) -> Actor:
-        """The same, where only what it may see of deletion requests is to be found."""
+        """Actor for sessions that may see only the deletion requests that this caller may see."""
         return Actor(tenant_id=self.tenant_id, name=self.id, maker=self.maker if self.own_requests_only else None)
 
     @property
@@ -77,30 +73,34 @@ class Caller:
     def has(self, scope: Scope) -> bool:
         if scope is Scope.METRICS_READ:
             return scope in self.scopes or Scope.OPERATOR in self.scopes
-        if scope is Scope.REQUESTS_REVIEW and self.discreet:  # a decision that is refused tells what is held
+        # A refused decision would disclose whether anything is held about the person.
+        if scope is Scope.REQUESTS_REVIEW and self.discreet:
             return False
         return scope in self.scopes or (Scope.ADMIN in self.scopes and scope is not Scope.OPERATOR)
 
     def require(self, scope: Scope) -> None:
-        """Raises `ScopeMissing`."""
+        """Raise `ScopeMissing` unless the caller has the scope."""
         if not self.has(scope):
-            if scope in self.scopes:  # a decision about requests, by a key made before it took this too
+            # The key was made before requests:review required accounting:read as well.
+            if scope in self.scopes:
                 scope = Scope.ACCOUNTING_READ
-            raise ScopeMissing(f"This {'role' if self.is_person else 'key'} does not have the scope {scope.value!r}.")
+            raise problems.ScopeMissing(
+                f"This {'role' if self.is_person else 'key'} does not have the scope {scope.value!r}."
+            )
 
 
 def new_key() -> str:
-    """A fresh API key, 256 random bits."""
+    """Return a fresh API key with 256 random bits."""
     return "lethe_" + secrets.token_urlsafe(32)
 
 
 def hash_of(key: str) -> str:
-    """Hash a key for storage: 256 random bits need no slow hash."""
+    """Return the SHA-256 of a key, for storage. A key of 256 random bits needs no slow hash."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def ensure_default_tenant(session: Session) -> Actor:
-    """The service itself, acting for the tenant that every installation has."""
+    """Create the default tenant if it is missing, and return the service itself as its actor."""
     if session.get(Tenant, DEFAULT_TENANT) is None:
         policy = Policy().model_dump(mode="json")
         session.add(Tenant(id=DEFAULT_TENANT, name="default", policy=policy, created_at=now(session)))
@@ -119,28 +119,30 @@ def add_key(
     own_requests_only: bool | None = None,
     replaces: ApiKey | None = None,
 ) -> ApiKey:
-    """Let `key` in; only its hash is stored. `own_requests_only`: by default of a key that makes requests and may do
-    nothing else. Raises `InputInvalid` for a key that would have expired already, that sees its own requests alone and
-    yet is to decide about all, or that is to decide and may not know what is held: refused decisions would tell it."""
+    """Add `key`, of which only the hash is stored.
+
+    `own_requests_only` defaults to True for a key that makes requests and has no other scopes. Raises `InputInvalid` if
+    the key has already expired, combines `own_requests_only` with a scope over all requests, or may review requests but
+    not read accounting: refused decisions would disclose what is held.
+    """
     at = now(session)
-    asked = {Scope(scope) for scope in scopes}
-    if Scope.REQUESTS_REVIEW in asked and not asked & {Scope.ADMIN, Scope.ACCOUNTING_READ}:
-        message = "Add accounting:read: what becomes of a decision tells whether anything is held about the person"
-        raise InputInvalid(message, [FieldError("scopes", message)])
+    granted = {Scope(scope) for scope in scopes}
+    if Scope.REQUESTS_REVIEW in granted and not granted & {Scope.ADMIN, Scope.ACCOUNTING_READ}:
+        raise _invalid(
+            "scopes", "Add accounting:read: what becomes of a decision tells whether anything is held about the person"
+        )
     if own_requests_only is None:
-        own_requests_only = asked <= _REQUESTS and Scope.REQUESTS_WRITE in asked
-    if own_requests_only and asked & _OF_ALL:
-        message = f"Expected false for a key with {', '.join(sorted(asked & _OF_ALL))}"
-        raise InputInvalid(message, [FieldError("own_requests_only", message)])
+        own_requests_only = granted <= _REQUESTS and Scope.REQUESTS_WRITE in granted
+    if own_requests_only and granted & _OF_ALL:
+        raise _invalid("own_requests_only", f"Expected false for a key with {', '.join(sorted(granted & _OF_ALL))}")
     if expires_at is not None and expires_at <= at:
-        message = "Expected a time that is still to come"
-        raise InputInvalid(message, [FieldError("expires_at", message)])
+        raise _invalid("expires_at", "Expected a time that is still to come")
     row = ApiKey(
         id=new_id("key"),
         tenant_id=actor(session).tenant_id,
         name=name,
         key_hash=hash_of(key),
-        scopes=sorted(scope.value for scope in asked),
+        scopes=sorted(scope.value for scope in granted),
         calls_per_minute=calls_per_minute,
         line_id=None if replaces is None else replaces.line_id or replaces.id,
         own_requests_only=own_requests_only,
@@ -158,7 +160,7 @@ def add_key(
 
 
 def ensure_key(session: Session, *, name: str, key: str, scopes: Iterable[Scope]) -> None:
-    """Let `key` in if it is not."""
+    """Add `key` unless it exists."""
     if repository.by_hash(session, hash_of(key)) is None:
         add_key(session, name=name, key=key, scopes=scopes)
 
@@ -172,11 +174,9 @@ def rotate_key(
     overlap_seconds: int,
     expires_at: datetime.datetime | None = None,
 ) -> ApiKey:
-    """Let `key` in with what `key_id` may do, which expires after `overlap_seconds`, if it does not before.
-
-    Without `expires_at` the new key lives as long as the old one was made to. Raises `KeyUnknown`, `ScopeMissing` (`by`
-    lacks a scope of the old key), `LastAdminKey`.
-    """
+    """Add `key` with the permissions of key `key_id`, which then expires after `overlap_seconds` at the latest. Without
+    `expires_at` the new key gets the lifetime of the old one. Raises `KeyUnknown`, `ScopeMissing` if `by` lacks a scope
+    of the old key, and `LastAdminKey`."""
     old = _in_force(session, key_id)
     _require(by, old)
     at = now(session)
@@ -195,7 +195,7 @@ def rotate_key(
     session.flush()
     until = at + datetime.timedelta(seconds=overlap_seconds)
     if old.expires_at is None:
-        _let_go(session, old)
+        _require_other_holder(session, old)
     old.expires_at = min(old.expires_at or until, until)
     audit.record(session, "api_key.rotated", old.id, new_key_id=new.id, expires_at=old.expires_at.isoformat())
     will_change(session)
@@ -203,41 +203,32 @@ def rotate_key(
 
 
 def revoke_key(session: Session, key_id: str, *, by: Caller | None) -> None:
-    """End a key; `by`: None where the service ends it itself. Raises `KeyUnknown`, `ScopeMissing` (`by` lacks a scope
-    of the key), `LastAdminKey`."""
+    """Revoke a key; `by` is None if the service itself revokes it. Raises `KeyUnknown`, `ScopeMissing` if `by` lacks a
+    scope of the key, and `LastAdminKey`."""
     row = _in_force(session, key_id)
     if by is not None:
         _require(by, row)
     if row.expires_at is None:
-        _let_go(session, row)
+        _require_other_holder(session, row)
     row.revoked_at = now(session)
-    line_id = row.line_id or row.id
-    session.flush()
-    if not repository.is_line_in_force(session, line_id, at=row.revoked_at):
-        repository.drop_saved_views(session, line_id)
     audit.record(session, "api_key.revoked", key_id)
     will_change(session)
 
 
 def find(session: Session, key: str | None) -> ApiKey:
-    """The key in force that this is. Raises `Unauthenticated`."""
-    found = repository.by_hash(session, hash_of(key)) if key else None
-    if found is None or not is_in_force(found, at=now(session)):
+    """Return the row of a key in force. Raises `Unauthenticated`."""
+    row = repository.by_hash(session, hash_of(key)) if key else None
+    if row is None or not is_in_force(row, at=now(session)):
         raise unauthenticated()
-    return found
+    return row
 
 
 def is_in_force(key: ApiKey, *, at: datetime.datetime) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > at)
 
 
-def unauthenticated() -> Unauthenticated:
-    return Unauthenticated("Send 'Authorization: Bearer <API key>' with a key that is in force.")
-
-
-def authenticate(session: Session, key: str | None) -> Caller:
-    """Raises `Unauthenticated`."""
-    return caller_with(session, find(session, key))
+def unauthenticated() -> problems.Unauthenticated:
+    return problems.Unauthenticated("Send 'Authorization: Bearer <API key>' with a key that is in force.")
 
 
 def caller_with(session: Session, key: ApiKey) -> Caller:
@@ -255,24 +246,13 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
     )
 
 
-def caller_as(session: Session, user: User) -> Caller:
-    """The caller that somebody is who logged in."""
-    tenant = session.get_one(Tenant, user.tenant_id)
-    return Caller(
-        id=user.id,
-        name=user.name,
-        tenant_name=tenant.name,
-        tenant_id=user.tenant_id,
-        scopes=frozenset(SCOPES_OF[Role(user.role)]),
-        policy=Policy.model_validate(tenant.policy),
-        calls_per_minute=None,
-        is_person=True,
-    )
-
-
 def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
-    """The names of the people and keys among `ids`, as far as the session's tenant has them."""
-    return repository.names(session, frozenset(ids))
+    """Map the ids of API keys and people of the session's tenant among `ids` to their names."""
+    known_ids = frozenset(ids)
+    names = repository.names(session, known_ids)
+    for names_of_feature in sockets.plugs("app.features", "hooks", "NAMES"):
+        names |= names_of_feature(session, known_ids)
+    return names
 
 
 def policy_of(session: Session, tenant_id: str) -> Policy:
@@ -283,24 +263,23 @@ def subject_rule_of(session: Session, tenant_id: str) -> str:
     return str(session.get_one(Tenant, tenant_id).policy["subject_rule"])
 
 
-def rule_changed() -> SubjectRuleFixed:
-    """The error for what was read by another rule for subject ids than the tenant's present one."""
-    return SubjectRuleFixed("The tenant's rule for subject ids was changed a moment ago; repeat the call.")
+def rule_changed() -> problems.SubjectRuleFixed:
+    """Return the error for input that was parsed under an earlier rule for subject ids of its tenant."""
+    return problems.SubjectRuleFixed("The tenant's rule for subject ids was changed a moment ago; repeat the call.")
 
 
 def policies(session: Session) -> dict[str, Policy]:
-    """The policy of every tenant, by its id."""
+    """Return the policy of every tenant, by tenant id."""
     return {tenant.id: Policy.model_validate(tenant.policy) for tenant in repository.every_tenant(session)}
 
 
 def changes() -> int:
-    """Number of times that this process has changed what keys open: what was believed before a change is asked
-    again."""
+    """Return the number of changes to keys and policies in this process. An older cache entry is stale."""
     return _changes
 
 
 def will_change(session: Session) -> None:
-    """Ask again what was believed of keys, once `session` has been committed."""
+    """Invalidate the cached callers of this process once `session` has been committed."""
 
     def count(_session: Session) -> None:
         global _changes
@@ -309,27 +288,31 @@ def will_change(session: Session) -> None:
     sa.event.listen(session, "after_commit", count, once=True)
 
 
+def _invalid(field: str, message: str) -> problems.InputInvalid:
+    return problems.InputInvalid(message, [problems.FieldError(field, message)])
+
+
 def _in_force(session: Session, key_id: str) -> ApiKey:
     row = repository.key(session, key_id)
     if row is None or not is_in_force(row, at=now(session)):
-        raise KeyUnknown(f"There is no API key {key_id!r} in force.")
+        raise problems.KeyUnknown(f"There is no API key {key_id!r} in force.")
     return row
 
 
 def _require(by: Caller, row: ApiKey) -> None:
-    """Raises `ScopeMissing` if `by` lacks a scope of the key."""
+    """Raise `ScopeMissing` if `by` lacks a scope of the key."""
     for scope in row.scopes:
         by.require(Scope(scope))
 
 
-def _let_go(session: Session, row: ApiKey) -> None:
-    """Raises `LastAdminKey` if no other key that does not expire, and nobody who logs in with a password, may do what
-    only this one could have done."""
+def _require_other_holder(session: Session, row: ApiKey) -> None:
+    """Raise `LastAdminKey` if `row` has a `LASTING` scope without another non-expiring holder."""
     others = [other for other in repository.lasting_keys(session, tenant_id=row.tenant_id) if other.id != row.id]
-    at = now(session)
-    for scope, role in LASTING:
-        is_given = any(scope in other.scopes for other in others)
-        if scope in row.scopes and not is_given and not repository.lasting_users(session, row.tenant_id, role, at=at):
-            raise LastAdminKey(
+    for scope in LASTING:
+        if scope not in row.scopes or any(scope in other.scopes for other in others):
+            continue
+        holders = sockets.plugs("app.features", "hooks", "HOLDS_SCOPE")
+        if not any(holds(session, row.tenant_id, scope) for holds in holders):
+            raise problems.LastAdminKey(
                 f"{row.id} is the last key with the scope {scope.value!r} that does not expire; make another one first."
             )

@@ -1,12 +1,12 @@
-"""Equality of subject ids: the rule of a tenant, by which every id is brought to one form at the door.
+"""Equality of subject ids: each tenant has a rule that normalises every id at the API.
 
-Rows, requests, lists and look-ups go through the same rule, so that "é" in its two forms, or a blank at the end, is not
-somebody else whose request completes with nothing erased.
+Rows, requests, lists and look-ups use the same rule. Otherwise "é" in its two Unicode forms, or a trailing blank, would
+be another person, whose request completes without erasing anything.
 """
 
 import unicodedata
 
-from lethe.contract.choices import SubjectRule
+from lethe.contract.fields import SubjectRule
 
 IN_WORDS: dict[SubjectRule, str] = {
     SubjectRule.EXACT: "exact: the same text, byte for byte",
@@ -17,11 +17,12 @@ IN_WORDS: dict[SubjectRule, str] = {
     SubjectRule.EMAIL: "email: the same text in Unicode's NFC, without white space around it; with an @ in it, in "
     "whatever case",
 }
-"""The properties that two ids of one person share, as certificates and statements say it."""
+"""Rules in the words of certificates and statements: the properties that two ids of one person share."""
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:
-    """The form by which a subject id is compared; empty for one that is nothing but white space. A form is its own."""
+    """Return the normal form of a subject id, by which ids are compared; empty if the id is only white space.
+    Idempotent."""
     if rule == SubjectRule.EXACT:
         return subject_id
     trimmed = unicodedata.normalize("NFC", subject_id).strip()
@@ -38,5 +39,5 @@ def normal(subject_id: str, rule: SubjectRule) -> str:
 
 
 def _folded(text: str) -> str:
-    """As Unicode compares texts without case (canonical caseless matching), in NFC."""
+    """Return `text` in NFC after Unicode's canonical caseless matching."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())

@@ -1,4 +1,4 @@
-"""Tenants: organisations that share an installation and see nothing of each other."""
+"""Tenants: organisations that share an installation and are isolated from each other."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,17 +12,17 @@ from app.audit import service as audit
 from app.audit.service import Deed
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id
-from lethe.contract.policy import MAY_NAME_SOMEBODY, Policy
 from lethe.contract.problems import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
+from lethe.contract.tenants import MAY_NAME_SOMEBODY, Policy
+from lethe.proof import target
 
 OPERATOR = "operator"
-"""The actor in the log of a tenant that is being made; the key that made it stands in the log of the operator's
-tenant."""
+"""Actor in the log of a new tenant. The log of the operator's tenant has the key that created it."""
 
 
 def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Tenant:
-    """A tenant in which `admin_key` may do everything. Raises `TenantExists`, `InputInvalid`."""
+    """Create a tenant in which `admin_key` has all rights of an admin. Raises `TenantExists`, `InputInvalid`."""
     if repository.tenant_named(session, name) is not None:
         raise TenantExists("Tenants have names of their own; choose another one.")
     _check_business_id(session, policy, besides=None)
@@ -53,7 +53,7 @@ def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Te
 
 
 def get(session: Session, tenant_id: str) -> Tenant:
-    """Raises `TenantUnknown`."""
+    """Return a tenant. Raises `TenantUnknown`."""
     tenant = session.get(Tenant, tenant_id)
     if tenant is None:
         raise TenantUnknown(f"There is no tenant {tenant_id!r}.")
@@ -61,8 +61,7 @@ def get(session: Session, tenant_id: str) -> Tenant:
 
 
 def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
-    """Set these fields of the policy of the session's tenant, and leave the others. Raises `InputInvalid`,
-    `SubjectRuleFixed`."""
+    """Set the fields `changed` of the policy of the session's tenant. Raises `InputInvalid`, `SubjectRuleFixed`."""
     tenant = session.get_one(Tenant, actor(session).tenant_id)
     before = Policy.model_validate(tenant.policy)
     try:
@@ -86,16 +85,22 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
 
 
 def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """These fields for the audit log, which has nothing personal: a field that may name somebody is "set" there."""
-    found = {name: policy[name] for name in names}
-    return {name: "set" if name in MAY_NAME_SOMEBODY and value else value for name, value in found.items()}
+    """Return the named fields for the audit log, which holds nothing personal: "set" replaces a value that may name a
+    person."""
+    fields = {name: policy[name] for name in names}
+    return {name: "set" if name in MAY_NAME_SOMEBODY and value else value for name, value in fields.items()}
 
 
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
-    """Agents address a tenant by this id: with that of another, what is meant for them would come here.
+    """Raise `InputInvalid` if another tenant has the policy's id in the Data Rights Protocol.
 
-    Raises `InputInvalid`.
+    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant.
     """
     if policy.drp_business_id is not None and repository.is_business(session, policy.drp_business_id, besides=besides):
         message = "expected an id that no other tenant has"
         raise InputInvalid("This is another tenant's id.", [FieldError("policy.drp_business_id", message)])
+
+
+def weakest(policy: Policy, *, num_slots: int) -> tuple[float, float]:
+    """Return the largest epsilon and delta that a target of a model with `num_slots` slots may have."""
+    return policy.max_epsilon, target.largest_delta(num_slots) if policy.max_delta is None else policy.max_delta

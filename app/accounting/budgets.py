@@ -1,12 +1,11 @@
-"""Budgets of datasets: what all their versions together may ever tell, to people who read every one of them."""
+"""Adaptive budgets of datasets: bounds on what all published versions together reveal to a reader of every version."""
 
 from collections import Counter
 
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
-from app.db.mechanisms import stored_mechanism
-from app.db.tables import Dataset
+from app.db.tables import Dataset, stored_mechanism
 from lethe.contract.problems import AdaptiveBudgetSpent
 from lethe.proof import accountant
 from lethe.proof.accountant import Exposure
@@ -17,31 +16,31 @@ _NEXT = "the next version"
 
 
 def of(dataset: Dataset) -> Budget | None:
-    """The budget that the dataset was made with, if any."""
+    """Return the budget with which the dataset was created, if any."""
     return Budget(**dataset.adaptive_budget) if dataset.adaptive_budget else None
 
 
 def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, Exposure]:
-    """By model of a dataset, everything published so far, to a person whose `records` have fed all of it."""
-    beyond = session.get_one(Dataset, dataset_id).revision + 1
-    found = {}
-    for fed in repository.models_of(session, dataset_id=dataset_id):
-        published = repository.releases_before(session, model_id=fed.id, revision=beyond)
-        mechanism, lost = stored_mechanism(fed.mechanism), len(fed.lost_releases)
-        found[fed.id] = accountant.exposed(mechanism, published, records=records, lost=lost)
+    """Return, by model of a dataset, the exposure of a person whose `records` fed all of its versions so far."""
+    next_revision = session.get_one(Dataset, dataset_id).revision + 1
+    by_model = {}
+    for model in repository.models_of(session, dataset_id=dataset_id):
+        published = repository.releases_before(session, model_id=model.id, revision=next_revision)
+        mechanism, lost = stored_mechanism(model.mechanism), len(model.lost_releases)
+        by_model[model.id] = accountant.exposed(mechanism, published, records=records, lost=lost)
     for model_id, mechanism, steps in repository.lost_models(session, dataset_id=dataset_id):
-        found[model_id] = accountant.exposed(mechanism, Counter(steps), records=records, lost=len(steps))
-    return found
+        by_model[model_id] = accountant.exposed(mechanism, Counter(steps), records=records, lost=len(steps))
+    return by_model
 
 
 def require_room(session: Session, dataset: Dataset, mechanism: Mechanism, *, steps: int) -> None:
-    """Raises `AdaptiveBudgetSpent` unless the budget of a dataset has room for one more version, made by a run of
-    `steps`, of a model of this mechanism."""
+    """Check that the budget of a dataset has room for one more version, of a model of this mechanism after a run of
+    `steps`; otherwise raise `AdaptiveBudgetSpent`."""
     _require(session, dataset, {_NEXT: Exposure(mechanism=mechanism, records=1, releases=((steps, 1),))})
 
 
 def require_kept(session: Session, dataset: Dataset) -> None:
-    """Raises `AdaptiveBudgetSpent` if the versions on record exceed the budget of a dataset."""
+    """Check that the versions on record keep the budget of a dataset; otherwise raise `AdaptiveBudgetSpent`."""
     _require(session, dataset, {})
 
 

@@ -1,8 +1,9 @@
-"""Certificates: statements signed with the installation's Ed25519 key; `lethe.verification` verifies them."""
+"""Certificates: statements signed with the installation's Ed25519 key, to be verified by `lethe.verification`."""
 
 import hashlib
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from joserfc import jws
@@ -12,11 +13,22 @@ from app import signing
 from app.accounting import budgets, repository
 from app.accounting.ledger import History
 from app.db import now
-from app.db.mechanisms import stored_mechanism
-from app.db.tables import Certificate, Dataset, DeletionRequest, Erasure, LedgerEntry, Model, Run, Version, new_id
+from app.db.tables import (
+    Certificate,
+    Dataset,
+    DeletionRequest,
+    Erasure,
+    LedgerEntry,
+    Model,
+    Run,
+    Version,
+    new_id,
+    stored_mechanism,
+)
 from app.keys import Keys
 from lethe.contract.problems import CertificateUnknown
-from lethe.proof import accountant
+from lethe.contract.sets import Outcome
+from lethe.proof import absence, accountant
 from lethe.proof import certificate as statements
 from lethe.proof.accountant import Exposure
 from lethe.proof.audit import Observed
@@ -41,7 +53,7 @@ def issue(
     evidence: Evidence,
     observed: Observed | None,
 ) -> Certificate:
-    """Sign what is now true of one request and one model version, in the transaction that publishes it."""
+    """Issue the signed certificate of one request and one model version, in the transaction that publishes it."""
     certificate_id, issued_at = new_id("crt"), now(session)
     statement = statements.statement(
         certificate_id=certificate_id,
@@ -73,7 +85,7 @@ def issue(
 
 
 class Evidences:
-    """The evidence of many requests about one model, as its chain stands now: what they share is read once."""
+    """Evidence for many requests about one model at the present state of its chain; shared data are read once."""
 
     def __init__(self, session: Session, model: Model, history: History) -> None:
         self._session = session
@@ -83,12 +95,12 @@ class Evidences:
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
     def of(self, erasure: Erasure) -> Evidence:
-        """The evidence that the guarantees about this erasure depend on; the old part of the history is left out.
+        """Return the evidence for the guarantees about an erasure, without the old part of the history.
 
         Raises `PrivacyError` if the parts contradict each other.
         """
         revision, records = _claimed(self._session, erasure)
-        exposures, under = self._exposures(erasure.request_id)
+        exposures, dataset_budgets = self._exposures(erasure.request_id)
         return Evidence(
             mechanism=self._history.mechanism,
             steps_before=self._history.steps_before,
@@ -96,20 +108,22 @@ class Evidences:
             records=records,
             steps_present=self._steps_before(revision),
             exposures=exposures,
-            budgets=under,
+            budgets=dataset_budgets,
             delta=self._model.delta,
         )
 
     def _steps_before(self, revision: int) -> int:
         if revision not in self._steps_present:
-            found = repository.chain_steps_before(self._session, model_id=self._model.id, revision=revision)
-            self._steps_present[revision] = found
+            steps = repository.chain_steps_before(self._session, model_id=self._model.id, revision=revision)
+            self._steps_present[revision] = steps
         return self._steps_present[revision]
 
     def _exposures(self, request_id: str) -> tuple[dict[str, Exposure], dict[str, Budgeted]]:
-        """For every model that the request's records fed, the versions published while they were present: all so far,
-        of the models of a dataset where they still are. And the budgets of their datasets, of those that have one."""
-        exposures, under = {}, {}
+        """Return the exposure to each model that the request's records fed, and the budgets by dataset.
+
+        An exposure counts the versions published while the records were present; all versions so far if they still are.
+        """
+        exposures, dataset_budgets = {}, {}
         for erasure in repository.erasures_of(self._session, request_id=request_id):
             revision, records = _claimed(self._session, erasure)
             released = self._released(erasure.dataset_id, revision) if records else []
@@ -118,15 +132,15 @@ class Evidences:
             budget = budgets.of(self._session.get_one(Dataset, erasure.dataset_id))
             if budget and released:
                 models = tuple(model_id for model_id, *_ in released)
-                under[erasure.dataset_id] = Budgeted(budget=budget, models=models)
-        return exposures, under
+                dataset_budgets[erasure.dataset_id] = Budgeted(budget=budget, models=models)
+        return exposures, dataset_budgets
 
     def _released(self, dataset_id: str, revision: int) -> list[tuple[str, Mechanism, Counter[int], int]]:
-        """By model of the dataset, the steps behind each version that was published before `revision`, and how many of
-        these were lost."""
+        """Return tuples (model id, mechanism, number of versions published before `revision` by the steps of their
+        runs, number of lost versions) of the models of a dataset that have such versions."""
         if (dataset_id, revision) not in self._releases:
             models = repository.models_of(self._session, dataset_id=dataset_id)
-            found = [
+            released = [
                 (
                     model.id,
                     stored_mechanism(model.mechanism),
@@ -136,13 +150,13 @@ class Evidences:
                 for model in models
             ]
             for model_id, mechanism, steps in repository.lost_models(self._session, dataset_id=dataset_id):
-                found.append((model_id, mechanism, Counter(steps), len(steps)))
-            self._releases[dataset_id, revision] = [one for one in found if one[2]]
+                released.append((model_id, mechanism, Counter(steps), len(steps)))
+            self._releases[dataset_id, revision] = [model for model in released if model[2]]
         return self._releases[dataset_id, revision]
 
 
 def _claimed(session: Session, erasure: Erasure) -> tuple[int, int]:
-    """The revision at which an erasure's rows became null, and how many; of one that waits, as if claimed now."""
+    """Return the revision at which an erasure's rows became null, and their number; if unclaimed, as if claimed now."""
     if erasure.revision is not None and erasure.num_records is not None:
         return erasure.revision, erasure.num_records
     revision = session.get_one(Dataset, erasure.dataset_id).revision + 1
@@ -150,7 +164,7 @@ def _claimed(session: Session, erasure: Erasure) -> tuple[int, int]:
 
 
 def get(session: Session, certificate_id: str) -> Certificate:
-    """Raises `CertificateUnknown`."""
+    """Return a certificate, or raise `CertificateUnknown`."""
     certificate = repository.certificate(session, certificate_id)
     if certificate is None:
         raise CertificateUnknown(f"There is no certificate {certificate_id!r}.")
@@ -158,27 +172,50 @@ def get(session: Session, certificate_id: str) -> Certificate:
 
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:
-    """The compact JWS (RFC 7515, RFC 9864) of a statement. Raises `SignatureUnverifiable`."""
+    """Return a statement as compact JWS (RFC 7515, RFC 9864). Raises `SignatureUnverifiable`."""
     return signing.sign(keys, canonical(statement).encode(), kind=TYPE)
 
 
 def public_keys(keys: Keys) -> dict[str, Any]:
-    """The JWK set that `/.well-known/jwks.json` publishes."""
+    """Return the JWK set that `/.well-known/jwks.json` publishes."""
     return signing.public_keys(keys)
 
 
 def statement_in(compact_jws: str) -> dict[str, Any]:
-    """The statement inside a certificate of our own making, not verified."""
+    """Return the statement in a certificate of this installation, without verifying the signature."""
     document: dict[str, Any] = json.loads(jws.extract_compact(compact_jws.encode()).payload)
     return document
 
 
-def evidence_in(compact_jws: str) -> Evidence | None:
-    """The evidence in a certificate of our own making, not verified; None for an earlier format."""
-    document = statement_in(compact_jws)
-    return Evidence.from_json(document["evidence"]) if document["format"] == statements.FORMAT else None
+def evidence_in(compact_jws: str) -> Evidence:
+    """Return the evidence in a certificate of this installation, without verifying the signature."""
+    return Evidence.from_json(statement_in(compact_jws)["evidence"])
 
 
 def sha256(weights: bytes) -> str:
-    """The digest by which ledger and certificates name weights."""
+    """Return the hexadecimal SHA-256 by which ledger and certificates name weights."""
     return hashlib.sha256(weights).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    jws: str
+    statement: dict[str, Any]
+
+
+def of(session: Session, keys: Keys, request: DeletionRequest, *, identity_rule: str) -> Absence | None:
+    """Return the signed statement that the request's datasets held nothing when it was accepted; None if they did.
+
+    Only for callers who may know whether anything is held. `identity_rule` says in words when two identifiers denote
+    the same person; a tenant's rule is fixed once it has a request.
+    """
+    looked_at = repository.accepted_at(session, request_id=request.id)
+    if request.outcome != Outcome.NOTHING_HELD or looked_at is None:
+        return None
+    statement = absence.statement(
+        request={"id": request.id, "submitted_at": request.submitted_at.isoformat()},
+        looked_at=looked_at.isoformat(),
+        identity_rule=identity_rule,
+        dataset_ids=repository.datasets_at(session, at=looked_at, among=request.dataset_ids),
+    )
+    return Absence(jws=sign(keys, statement), statement=statement)

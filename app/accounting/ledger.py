@@ -1,36 +1,41 @@
-"""The ledger: one entry per published version, each naming what ran and hashing its predecessor.
+"""Ledger: one entry per published version, which states its run and the hash of the previous entry.
 
-An entry's numbers follow from those before it: `lethe.verification.ledgers` recomputes them from the bodies alone.
-Each model's entries are a chain; one more chain, whose head is signed, has the entries of all models of a tenant in the
-order in which they came, so that neither the last entry nor a whole model goes without a trace.
+The numbers of an entry follow from the previous entries: `lethe.verification.ledgers` recomputes them from the bodies
+alone. The entries of a model form a hash chain. A second chain per tenant, with a signed head, links the entries of all
+models in order, so that neither the last entry nor a whole model can be removed unnoticed.
 """
 
 import json
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
 from app.accounting import repository
-from app.audit import repository as chain_repository
-from app.audit.chains import LEDGER
+from app.audit import repository as chains
+from app.audit.checkpoints import LEDGER
 from app.db import now
-from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
+from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Model, Run, Version
+from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import accountant, guarantees
 from lethe.proof.accountant import Chain
 from lethe.proof.mechanism import Mechanism
-from lethe.verification.chains import GENESIS, canonical, link_hash
-from lethe.verification.ledgers import FORMAT, LINK_FORMAT, chain_numbers
+from lethe.verification import ledgers
+from lethe.verification.chains import GENESIS, SignedHead, canonical, link_hash
+from lethe.verification.exports import ENTRY, LINK, VERSION
+from lethe.verification.exports import FORMAT as EXPORT_FORMAT
+from lethe.verification.ledgers import FORMAT, LINK_FORMAT, OfTenant, chain_numbers
 
 
 def post(
     session: Session, *, model: Model, run: Run, version: Version, chain: Chain, requests: list[dict[str, Any]]
 ) -> LedgerEntry:
-    """Append the entry of a version that is being published, in the same transaction.
+    """Append the entry of a version, in the transaction that publishes it.
 
-    `chain` is where the accountant stands after `run`; `requests` names the deletion requests it served.
+    `chain` is the accountant's state after `run`; `requests` lists the deletion requests that the run served.
     """
     last = repository.last_entry(session, model_id=model.id)
     ran = accountant.Run(steps=run.steps_total, records=run.records)
@@ -70,9 +75,11 @@ def post(
 
 
 def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerLink:
-    """Say in the chain of a tenant, which is over all its models, what comes next: an entry of a model, or that the
-    installation was restored from a backup."""
-    last = chain_repository.last_row(session, LEDGER, tenant_id=tenant_id)
+    """Append a link to the tenant's chain over all models: an entry of a model, or a restoration from a backup.
+
+    The keywords in `said` become fields of the link.
+    """
+    last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     sequence, previous = (last.sequence + 1, last.hash) if last else (1, GENESIS)
     place = {"format": LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
     body = canonical(place | said)
@@ -83,29 +90,16 @@ def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerL
     return linked
 
 
-def format_of(entry: LedgerEntry) -> str | None:
-    """The format that an entry states."""
-    said = json.loads(entry.body)
-    return said.get("format") if isinstance(said, dict) else None
-
-
 def epsilon_of(entry: LedgerEntry) -> float:
-    """The `unlearning` epsilon of the version that an entry is of; infinite where its format does not say."""
-    said = json.loads(entry.body).get("guarantees", [])
-    return next((one["epsilon"] for one in said if one["notion"] == guarantees.Notion.UNLEARNING), math.inf)
-
-
-def goes_on(session: Session, *, model_id: str) -> bool:
-    """Return True if a run can continue the model's present chain: entries of an earlier format have none that goes
-    on."""
-    last = repository.last_entry(session, model_id=model_id)
-    return last is None or format_of(last) == FORMAT
+    """Return the `unlearning` epsilon of the version that an entry accounts for."""
+    stated = json.loads(entry.body)["guarantees"]
+    return next(float(item["epsilon"]) for item in stated if item["notion"] == guarantees.Notion.UNLEARNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """The published runs of a model's present chain, oldest first, after its first `steps_before` steps: of these too
-    long ago has passed for them to count (`accountant.compact`)."""
+    """Published runs of a model's present chain, oldest first, without its first `steps_before` steps, which are too
+    old to affect the guarantees (`accountant.compact`)."""
 
     mechanism: Mechanism
     steps_before: int
@@ -113,13 +107,13 @@ class History:
 
     @property
     def chain(self) -> Chain:
-        """The model's chain at its live version."""
+        """Chain of the model at its live version."""
         return accountant.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
 
 def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> History:
-    """Read the part of a model's present chain that counts; it takes as long however old the model is."""
-    read: list[repository.Ran] = []
+    """Read the part of a model's present chain that affects the guarantees, in time independent of the model's age."""
+    read: list[repository.PublishedRun] = []
 
     def newest_first() -> Iterator[tuple[int, accountant.Run]]:
         for ran in repository.chain_backwards(session, model_id=model_id):
@@ -129,3 +123,95 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
     runs = tuple(accountant.recent(mechanism, newest_first()))
     steps_before = read[len(runs) - 1].first_step if runs else 0
     return History(mechanism=mechanism, steps_before=steps_before, runs=runs)
+
+
+def verify_tenant(
+    session: Session, public_keys: KeySet, *, tenant_id: str, kept: Sequence[SignedHead] = ()
+) -> OfTenant:
+    """Verify the ledger of a tenant in the database, also against the signed heads in `kept`, which are stored outside.
+
+    Raises `LedgerCorrupt`.
+    """
+    verified = ledgers.verify_tenant(
+        tenant_id,
+        entries=repository.entries_of_tenant(session, tenant_id=tenant_id),
+        versions=repository.versions_of_tenant(session, tenant_id=tenant_id),
+        links=chains.rows_of(session, LEDGER, tenant_id=tenant_id),
+        signed=chains.all_checkpoints(session, LEDGER, tenant_id=tenant_id),
+        certificates=repository.certificates_of_tenant(session, tenant_id=tenant_id),
+        public_keys=public_keys,
+    )
+    for signed_head in kept:
+        if signed_head.tenant_id == tenant_id:
+            ledgers.require_kept(verified, signed_head, public_keys)
+    return verified
+
+
+def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> Checkpoint | None:
+    """Return the signed head of a tenant's ledger, the hash of its last link; None if nothing is published.
+
+    Raises `LedgerCorrupt` if the last link is not signed; a worker signs it soon unless it was changed.
+    """
+    last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
+    signed = chains.checkpoints(session, LEDGER, tenant_id=tenant_id, limit=1)
+    if last is None and not signed:
+        return None
+    if not signed or last is None or (signed[0].sequence, signed[0].hash) != (last.sequence, last.hash):
+        raise LedgerCorrupt(
+            f"Tenant {tenant_id}: the last link of the ledger is not what was signed, or not signed yet. A worker "
+            "signs it within a minute; if it does not, run `lethe ledger verify`."
+        )
+    if not LEDGER.is_signed(signed[0], public_keys):
+        raise LedgerCorrupt(f"Tenant {tenant_id}: what was signed about the ledger was changed.")
+    return signed[0]
+
+
+_PAGE = 500
+
+
+def written(
+    reading: Callable[[], AbstractContextManager[Session]], public_keys: KeySet, *, tenant_id: str
+) -> Iterator[bytes]:
+    """Return the lines of an export, or raise `LedgerCorrupt` before the first line if the head is not as signed."""
+    with reading() as session:
+        signed_head = head(session, public_keys, tenant_id=tenant_id)
+        lengths = repository.ledger_lengths(session, tenant_id=tenant_id) if signed_head else {}
+        header = {"format": EXPORT_FORMAT, "tenant_id": tenant_id, "exported_at": now(session).isoformat()}
+    return _lines(reading, header, signed_head, lengths)
+
+
+def _lines(
+    reading: Callable[[], AbstractContextManager[Session]],
+    header: dict[str, str],
+    head: Checkpoint | None,
+    lengths: dict[str, int],
+) -> Iterator[bytes]:
+    yield _line(header)
+    for first in range(1, (head.sequence if head else 0) + 1, _PAGE):
+        with reading() as session:
+            links = chains.page_of(session, LEDGER, tenant_id=header["tenant_id"], since=first, limit=_PAGE)
+        for link in links:
+            if head is not None and link.sequence <= head.sequence:
+                yield _line({"link": _fields(link, LINK)})
+    for model_id, length in lengths.items():
+        for after in range(0, length, _PAGE):
+            limit = min(_PAGE, length - after)
+            with reading() as session:
+                entries = repository.entries(session, model_id=model_id, after=after, limit=limit)
+            yield from (_line({"entry": _fields(entry, ENTRY)}) for entry in entries)
+    for model_id, length in lengths.items():
+        for after in range(0, length, _PAGE):
+            with reading() as session:
+                versions = repository.versions_between(
+                    session, model_id=model_id, after=after, until=min(after + _PAGE, length)
+                )
+            yield from (_line({"version": _fields(version, VERSION)}) for version in versions)
+    yield _line({"head": head.jws if head else None})
+
+
+def _fields(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""All SQL of the accountant: it reads what was published and appends to the ledger, nothing else."""
+"""SQL of accounting: read-only queries of versions, runs, the ledger and certificates."""
 
 import datetime
 from collections import Counter
@@ -8,7 +8,6 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db.mechanisms import stored_mechanism
 from app.db.tables import (
     OWED,
     Addition,
@@ -16,7 +15,6 @@ from app.db.tables import (
     Dataset,
     DeletionRequest,
     Erasure,
-    Export,
     LedgerEntry,
     Model,
     Record,
@@ -25,6 +23,7 @@ from app.db.tables import (
     RequestModel,
     Run,
     Version,
+    stored_mechanism,
 )
 from lethe.contract.sets import RequestModelStatus, RequestStatus, RunKind
 from lethe.proof.mechanism import Mechanism
@@ -32,9 +31,9 @@ from lethe.proof.mechanism import Mechanism
 _AT_ONCE = 64
 
 
-class Ran(NamedTuple):
-    """A published run: the number of its version, how many steps of its chain come before its own, its steps, and how
-    many records became null before it, at which dataset revision."""
+class PublishedRun(NamedTuple):
+    """Published run: the number of its version, the number of steps of its chain before it, its own steps, and the
+    number of records that became null before it, at which dataset revision."""
 
     number: int
     first_step: int
@@ -43,30 +42,31 @@ class Ran(NamedTuple):
     revision: int
 
 
-def chain_backwards(session: Session, *, model_id: str) -> Iterator[Ran]:
-    """The published runs of the model's present chain, newest first, its last learning run at the end: a few at a time,
-    as far as anybody asks."""
-    ran = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
-    ran = ran.join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
-    ran = ran.order_by(Version.number.desc()).limit(_AT_ONCE)
-    found = session.execute(ran).all()
-    while found:
-        for number, kind, *of_run in found:
-            yield Ran(number, *of_run)
+def chain_backwards(session: Session, *, model_id: str) -> Iterator[PublishedRun]:
+    """Yield the published runs of the model's present chain, from the newest back to its learning run. They are read in
+    batches, as the iterator advances."""
+    runs = sa.select(Version.number, Run.kind, Run.first_step, Run.steps_total, Run.records, Run.revision)
+    runs = runs.join(Version, Version.run_id == Run.id).where(Version.model_id == model_id)
+    runs = runs.order_by(Version.number.desc()).limit(_AT_ONCE)
+    batch = session.execute(runs).all()
+    while batch:
+        for number, kind, *of_run in batch:
+            yield PublishedRun(number, *of_run)
             if kind != RunKind.UNLEARN:
                 return
-        found = session.execute(ran.where(Version.number < number)).all()
+        batch = session.execute(runs.where(Version.number < number)).all()
 
 
 def chain_steps(session: Session, *, model_id: str) -> int:
-    """Steps of the model's present chain."""
+    """Return the number of steps of the model's present chain; 0 without versions."""
     last = sa.select(Run.first_step + Run.steps_total).join(Version, Version.run_id == Run.id)
     last = last.where(Version.model_id == model_id).order_by(Version.number.desc())
     return session.scalars(last.limit(1)).first() or 0
 
 
 def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int:
-    """Those of them that ran before dataset revision `revision`: none where the chain began after it."""
+    """Return the number of steps of the model's present chain before dataset revision `revision`; 0 if the chain began
+    later."""
     for ran in chain_backwards(session, model_id=model_id):
         if ran.revision < revision:
             return ran.first_step + ran.steps
@@ -74,32 +74,35 @@ def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int
 
 
 def chain_began_at(session: Session, *, model_id: str) -> int | None:
-    """The dataset revision that the model's present chain learned from first; None if it never learned."""
+    """Return the dataset revision from which the model's present chain learned first; None if it never learned."""
     learned = sa.select(Version.revision).join(Run, Run.id == Version.run_id)
     learned = learned.where(Version.model_id == model_id, Run.kind != RunKind.UNLEARN)
     return session.scalars(learned.order_by(Version.number.desc()).limit(1)).first()
 
 
 def releases_before(session: Session, *, model_id: str, revision: int) -> Counter[int]:
-    """Count the versions of a model that were published before dataset revision `revision`, by the steps of their runs,
-    and all that were lost: nobody knows to whom those were exposed."""
+    """Count the versions of a model published before dataset revision `revision`, by the steps of their runs. All lost
+    versions count too, because the records in them are unknown."""
     query = sa.select(Run.steps_total, sa.func.count()).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id, Version.revision < revision).group_by(Run.steps_total)
-    found = Counter(session.get_one(Model, model_id).lost_releases)
+    counts = Counter(session.get_one(Model, model_id).lost_releases)
     for steps, count in session.execute(query):
-        found[steps] += count
-    return found
+        counts[steps] += count
+    return counts
 
 
 def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechanism, list[int]]]:
-    """Models of a dataset that a restored backup did not know: their mechanisms, and the steps behind each version."""
+    """Return the models of a dataset that are missing in a restored backup, with the mechanism and the steps of the run
+    of each version."""
     lost = session.get_one(Dataset, dataset_id).lost_models
-    return [(model_id, stored_mechanism(one["mechanism"]), one["steps"]) for model_id, one in sorted(lost.items())]
+    return [
+        (model_id, stored_mechanism(model["mechanism"]), model["steps"]) for model_id, model in sorted(lost.items())
+    ]
 
 
 def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
-    """Every version of a model, in order: its number, the dataset revision it was made at, the steps of its run; those
-    that were lost count as the first."""
+    """Return every version of a model in order: its number, dataset revision and the steps of its run. Lost versions
+    come first, with number 0 and revision -1."""
     query = sa.select(Version.number, Version.revision, Run.steps_total).join(Run, Run.id == Version.run_id)
     query = query.where(Version.model_id == model_id).order_by(Version.number)
     lost = [(0, -1, steps) for steps in session.get_one(Model, model_id).lost_releases]
@@ -107,40 +110,34 @@ def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
 
 
 def steps_until(session: Session, *, model_id: str, number: int) -> int:
-    """Steps of the runs behind all versions of a model before version `number`."""
+    """Return the total steps of the runs of all versions of a model before version `number`."""
     query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
     return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
 
 
-def count_exports(session: Session, *, model_id: str) -> dict[int, int]:
-    """Number of times that the weights of each version of a model were handed out; versions that never were are left
-    out."""
-    query = sa.select(Export.version, sa.func.count()).where(Export.model_id == model_id).group_by(Export.version)
-    return {version: exports for version, exports in session.execute(query)}  # noqa: C416  rows are no pairs to mypy
-
-
 def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, datetime.datetime, datetime.datetime]]:
-    """The `last` published runs of a model: steps, when it was claimed, when it was over."""
+    """Return (steps, start, end) of the latest `last` published runs of a model."""
     query = sa.select(Run.steps_total, Run.started_at, Run.finished_at).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id).order_by(Version.number.desc()).limit(last)
     return [(steps, began, ended) for steps, began, ended in session.execute(query) if ended is not None]
 
 
 def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
-    """Open requests whose people have more than so many rows in a model's data: their ids and rows, most rows first."""
+    """Return up to `limit` pending requests with more than `records` rows in a model's data: their ids and numbers of
+    rows, largest first."""
     mine = sa.select(RequestModel.request_id).where(
         RequestModel.model_id == model.id, RequestModel.status == RequestModelStatus.PENDING
     )
-    there = Record.dataset_id == model.dataset_id
-    by_name = mine.join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+    in_dataset = Record.dataset_id == model.dataset_id
+    by_subject = mine.join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
     by_alias = mine.join(RequestAlias, RequestAlias.request_id == RequestModel.request_id)
-    found = sa.union_all(
-        by_name.join(Record, sa.and_(there, Record.subject_ref == DeletionRequest.subject_ref)),
-        by_alias.join(Record, sa.and_(there, Record.subject_ref == RequestAlias.subject_ref)),
+    matches = sa.union_all(
+        by_subject.join(Record, sa.and_(in_dataset, Record.subject_ref == DeletionRequest.subject_ref)),
+        by_alias.join(Record, sa.and_(in_dataset, Record.subject_ref == RequestAlias.subject_ref)),
     ).subquery()
     rows = sa.func.count()
-    query = sa.select(found.c.request_id, rows).group_by(found.c.request_id).having(rows > records)
-    query = query.order_by(rows.desc(), found.c.request_id).limit(limit)
+    query = sa.select(matches.c.request_id, rows).group_by(matches.c.request_id).having(rows > records)
+    query = query.order_by(rows.desc(), matches.c.request_id).limit(limit)
     return [(request_id, count) for request_id, count in session.execute(query)]
 
 
@@ -157,7 +154,7 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
 
 
 def count_records_of(session: Session, *, erasure: Erasure) -> int:
-    """Rows of the person whom an erasure that nobody has claimed is about."""
+    """Return the number of rows in the dataset of an unclaimed erasure that belong to its person."""
     person = sa.union_all(
         sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == erasure.request_id),
         sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == erasure.request_id),
@@ -167,26 +164,26 @@ def count_records_of(session: Session, *, erasure: Erasure) -> int:
 
 
 def records_erased_since(session: Session, *, dataset_id: str, revision: int) -> int:
-    """Rows of a dataset that became null after `revision`."""
+    """Return the number of rows of a dataset that became null after `revision`."""
     later = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision > revision)
     return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Erasure.num_claimed), 0)).where(later)).one()
 
 
 def records_added_since(session: Session, *, dataset_id: str, revision: int) -> int:
-    """Rows that came to a dataset after `revision`."""
+    """Return the number of rows added to a dataset after `revision`."""
     later = sa.and_(Addition.dataset_id == dataset_id, Addition.revision > revision)
     return session.scalars(sa.select(sa.func.coalesce(sa.func.sum(Addition.num_records), 0)).where(later)).one()
 
 
 def is_anything_added_since(session: Session, *, dataset_id: str, revision: int) -> bool:
-    """Return True if rows came to a dataset after `revision`, or wait to be written into it."""
+    """Return True if rows were added to a dataset after `revision`, or wait to be written into it."""
     later = sa.or_(Addition.revision.is_(None), Addition.revision > revision)
     query = sa.select(Addition.id).where(Addition.dataset_id == dataset_id, later)
     return session.scalars(query.limit(1)).first() is not None
 
 
 def records_waiting_for(session: Session, model: Model) -> int:
-    """Rows that became null after the live version of a model was made."""
+    """Return the number of rows that became null after the revision of a model's live version; 0 without a version."""
     live = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
     revision = session.scalars(live).one_or_none()
     if revision is None:
@@ -200,12 +197,12 @@ def last_entry(session: Session, *, model_id: str) -> LedgerEntry | None:
 
 
 def last_entries(session: Session) -> dict[str, LedgerEntry]:
-    """The last entry of each model in service that has any."""
+    """Return the last entry of each model in service, by model; models without entries are absent."""
     entry = aliased(LedgerEntry)
     last = sa.select(sa.func.max(entry.sequence)).where(entry.model_id == Model.id).scalar_subquery()
     query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id)
     query = query.where(Model.retired_at.is_(None), LedgerEntry.sequence == last)
-    return {one.model_id: one for one in session.scalars(query)}
+    return {last_entry.model_id: last_entry for last_entry in session.scalars(query)}
 
 
 def entries(session: Session, *, model_id: str, after: int = 0, limit: int | None = None) -> list[LedgerEntry]:
@@ -214,7 +211,7 @@ def entries(session: Session, *, model_id: str, after: int = 0, limit: int | Non
 
 
 def entries_backwards(session: Session, *, model_id: str, before: int | None, limit: int) -> list[LedgerEntry]:
-    """The last `limit` entries of a model before entry `before`, newest first."""
+    """Return the last `limit` entries of a model before entry `before`, newest first."""
     query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id)
     if before is not None:
         query = query.where(LedgerEntry.sequence < before)
@@ -236,21 +233,21 @@ def all_versions(session: Session, *, model_id: str | None = None) -> Iterator[V
 
 
 def entries_of_tenant(session: Session, *, tenant_id: str) -> Iterator[LedgerEntry]:
-    """Ordered by model and sequence."""
+    """Yield the entries of a tenant, ordered by model and sequence."""
     query = sa.select(LedgerEntry).join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.order_by(LedgerEntry.model_id, LedgerEntry.sequence)
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
 def versions_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Version]:
-    """Ordered by model and number."""
+    """Yield the versions of a tenant, ordered by model and number."""
     query = sa.select(Version).join(Model, Model.id == Version.model_id).where(Model.tenant_id == tenant_id)
     query = query.order_by(Version.model_id, Version.number)
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
 def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
-    """Number of entries of each model of a tenant, of those that have any, ordered by model."""
+    """Return the number of entries of each model of a tenant, ordered by model; models without entries are absent."""
     query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
     query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
     query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)
@@ -258,7 +255,7 @@ def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
 
 
 def versions_between(session: Session, *, model_id: str, after: int, until: int) -> list[Version]:
-    """Those of these numbers, in their order."""
+    """Return the versions with numbers in (after, until], in ascending order."""
     query = sa.select(Version).where(Version.model_id == model_id, Version.number > after, Version.number <= until)
     return list(session.scalars(query.order_by(Version.number)))
 
@@ -282,7 +279,7 @@ def request(session: Session, request_id: str) -> DeletionRequest | None:
 
 
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:
-    """Time at which it was looked up what a request asks for."""
+    """Return the time of acceptance, at which the rows of a request were looked up; None if it was never accepted."""
     accepted = sa.select(RequestEvent.at).where(
         RequestEvent.request_id == request_id, RequestEvent.status == RequestStatus.ACCEPTED
     )
@@ -290,7 +287,7 @@ def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | Non
 
 
 def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | None) -> list[str]:
-    """The datasets that there were, all or among these."""
+    """Return the ids of the datasets that existed at `at`, restricted to `among` unless None."""
     query = sa.select(Dataset.id).where(Dataset.created_at <= at)
     if among is not None:
         query = query.where(Dataset.id.in_(among))
@@ -298,12 +295,12 @@ def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | N
 
 
 def is_model_waited_for(session: Session, *, request_id: str) -> bool:
-    """Return True if a model still has to forget what the request is about."""
+    """Return True if a model still has to forget the rows of the request."""
     owed = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(OWED))
     return session.scalars(sa.select(sa.exists().where(owed))).one()
 
 
 def is_live_since(session: Session, model: Model, *, revision: int) -> bool:
-    """Return True if the live version of a model was made without what became null at `revision`."""
+    """Return True if a model's live version excludes the rows that became null at `revision`."""
     live = sa.and_(Version.model_id == model.id, Version.number == model.live_version, Version.revision >= revision)
     return session.scalars(sa.select(sa.exists().where(live))).one()

@@ -1,4 +1,4 @@
-"""Runtime estimates of a model's runs: measured on its own past runs, or not known; and of a run under way."""
+"""Runtime estimates of a model's runs, measured on its own past runs, and of a run under way."""
 
 import datetime
 import math
@@ -13,15 +13,15 @@ from app.db.tables import Model, Run
 from lethe.contract.sets import RunKind, RunStatus
 
 _RECENT = 20
-"""Older runs may have had other machines."""
+"""Number of past runs measured; older runs may have used other machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeEstimate:
-    """Seconds from claim to publication: `seconds_per_run`, whatever its length, and `seconds_per_step`.
+    """Seconds from claim to publication: a constant `seconds_per_run` plus `seconds_per_step`.
 
-    The line of least squares through the last `runs` published runs; a line through the origin where they were all of
-    one length, or where theirs would give a run, or a step, less than nothing.
+    Fitted by least squares to the last `runs` published runs; through the origin if all runs have the same length or
+    the fit would yield a negative constant or a step cost of zero or less.
     """
 
     seconds_per_run: float
@@ -30,7 +30,7 @@ class RuntimeEstimate:
 
     @classmethod
     def through(cls, measured: Sequence[tuple[int, float]]) -> Self | None:
-        """Fit pairs (steps, seconds); None if there is none.
+        """Fit pairs (steps, seconds); return None if there are none.
 
         >>> RuntimeEstimate.through([(100, 3.0), (300, 5.0)])
         RuntimeEstimate(seconds_per_run=2.0, seconds_per_step=0.01, runs=2)
@@ -49,12 +49,12 @@ class RuntimeEstimate:
         return cls(seconds_per_run=per_run, seconds_per_step=per_step, runs=runs)
 
     def seconds(self, steps: int, *, runs: int = 1) -> float:
-        """Seconds that `steps` in so many runs would take here."""
+        """Return the estimated seconds of `steps` in total over `runs` runs."""
         return runs * self.seconds_per_run + steps * self.seconds_per_step
 
 
 def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
-    """None before its first version."""
+    """Return the estimate of a model's runs; None before its first version."""
     times = repository.times(session, model_id=model.id, last=_RECENT)
     return RuntimeEstimate.through(
         [(steps, max(0.0, (ended - began).total_seconds())) for steps, began, ended in times]
@@ -62,29 +62,28 @@ def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
 
 
 def of_dataset(session: Session, dataset_id: str) -> RuntimeEstimate | None:
-    """The estimate of the newest of a dataset's models that has one, which holds for the runs of the next one if it has
-    as many parameters. None before the first version of any."""
+    """Return the estimate of the newest model of a dataset that has one; None before the first version of any. It
+    applies to another model of the dataset if it has as many parameters."""
     models = repository.models_of(session, dataset_id=dataset_id)
-    for model in sorted(models, key=lambda one: one.created_at, reverse=True):
-        if found := of_model(session, model):
-            return found
+    for model in sorted(models, key=lambda each: each.created_at, reverse=True):
+        if estimate := of_model(session, model):
+            return estimate
     return None
 
 
 def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float | None:
-    """Seconds that a run under way still takes; None where nothing is known: it has reported no step, and its model has
-    no version that would tell.
+    """Return the seconds that a run under way still takes; None without a reported step and without past runs.
 
-    The share of its steps that is done is judged by its own time, the rest by the model's past runs, where there are
-    any. The canaries of a run of kind `audit` are many more than those of others, so past runs say nothing of it.
+    The run's own speed is weighted by the share of its steps that is done, the estimate of the model's past runs by the
+    rest. Past runs do not predict a run of kind `audit`, which has many more canaries.
     """
     if run.status != RunStatus.RUNNING or not run.steps_total:
         return None
     done = run.steps_done / run.steps_total
-    taken = max(0.0, (at - run.started_at).total_seconds())
+    elapsed = max(0.0, (at - run.started_at).total_seconds())
     model = session.get(Model, run.model_id) if run.model_id and run.kind != RunKind.AUDIT else None
     estimate = of_model(session, model) if model else None
     if estimate is None:
-        return taken * (1 - done) / done if done else None
-    in_all = taken + (1 - done) * estimate.seconds(run.steps_total) if done else estimate.seconds(run.steps_total)
-    return in_all * (1 - done)
+        return elapsed * (1 - done) / done if done else None
+    total = elapsed + (1 - done) * estimate.seconds(run.steps_total) if done else estimate.seconds(run.steps_total)
+    return total * (1 - done)

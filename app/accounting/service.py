@@ -1,32 +1,30 @@
-"""The state of a model's guarantees, and what the next request will take."""
+"""Present guarantees of a model, and the cost of the next request."""
 
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from app.accounting import budgets, certificates, ledger, repository
-from app.db.mechanisms import stored_mechanism
-from app.db.tables import Certificate, Erasure, Model
+from app.db.tables import Certificate, Erasure, Model, stored_mechanism
 from lethe.contract.problems import ModelNotLive
-from lethe.proof import accountant, guarantees, joint
+from lethe.proof import accountant, calibration, guarantees, joint
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import InfeasibleError
 from lethe.proof.guarantees import Evidence, Guarantee, Notion
 from lethe.proof.joint import Joint
-from lethe.theorems import calibration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveAccount:
-    """A model's live version on the data as they are now: rows that became null since it was published count, and rows
-    that came since, which it will only have when it has learned again."""
+    """Account of a model's live version against the present data. Rows that became null since its publication count as
+    edits, and so do rows added since its chain began, which it includes only after relearning."""
 
     chain: Chain
     guarantees: list[Guarantee]
 
 
 def standing(session: Session, model: Model) -> LiveAccount:
-    """Raises `ModelNotLive`."""
+    """Return the account of a model's live version, or raise `ModelNotLive`."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
     began = repository.chain_began_at(session, model_id=model.id)
     if began is None:
@@ -38,13 +36,13 @@ def standing(session: Session, model: Model) -> LiveAccount:
 
 
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
-    """The guarantees of everybody at the live version. Raises `ModelNotLive`."""
+    """Return the guarantees of a model's live version against the present data. Raises `ModelNotLive`."""
     return standing(session, model).guarantees
 
 
 def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
-    """The least steps on the present data after which it no longer matters where a model started, to its target; and
-    the guarantee then. For models from elsewhere, and for repair. None if `at_most` do not reach it."""
+    """Return the minimum number of steps on the present data after which the start of a model no longer matters up to
+    its target, and the guarantee then; None if it exceeds `at_most`. Used for imported models and for repair."""
     imported = accountant.imported(stored_mechanism(model.mechanism))
     try:
         steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
@@ -55,16 +53,16 @@ def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
-    """The `unlearning` epsilon if `records` more became null and no step were run: what unlearning is for."""
+    """Return the `unlearning` epsilon if `records` more became null and no step was run."""
     return calibration.least_epsilon(chain, records=records, steps=0, delta=delta)
 
 
 def releases_left(
     session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
 ) -> int | None:
-    """Number of versions of `model`, by runs of `steps`, that still fit the `adaptive` budget of a person who stays.
+    """Return the number of versions, by runs of `steps`, that still fit the `adaptive` budget of a remaining person.
 
-    Of one whose `records` have fed every version of every model of the dataset. None: what is published exceeds it.
+    The person's `records` have fed every version of every model of the dataset. None if the budget is exceeded already.
     """
     exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
     mechanism = stored_mechanism(model.mechanism)
@@ -75,7 +73,7 @@ def releases_left(
 
 
 def room(chain: Chain, *, epsilon: float, delta: float) -> int:
-    """Number of records that can still be forgotten together before learning again is no dearer; 0 if it is already."""
+    """Return the maximum number of records whose joint unlearning is still cheaper than relearning; 0 if none."""
     fewer = chain.mechanism.learn_steps - 1
     if fewer == 0:
         return 0
@@ -86,44 +84,42 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """The statement that was signed about one request and one model, and the guarantees of the model's live version
-    today. `signed`: None for a certificate of an earlier format, which cannot be verified any more."""
+class CertificateStatement:
+    """Signed guarantees of one request and one model, and the guarantees of the model's live version today."""
 
     certificate: Certificate
     signed: list[Guarantee]
     today: list[Guarantee]
 
 
-def statements_of(session: Session, *, request_id: str) -> list[Statement]:
-    """Every certified model of a request. Today's numbers differ from the signed ones by what ran since: `deletion`
-    only falls, `unlearning` also counts people who were deleted later."""
+def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:
+    """Return a statement per certified model of a request. Runs since change today's numbers: `deletion` only falls,
+    while `unlearning` also counts people deleted later."""
     erasures = {erasure.dataset_id: erasure for erasure in repository.erasures_of(session, request_id=request_id)}
-    found = []
+    certified = []
     for certificate in repository.certificates_of(session, request_id=request_id):
         model = session.get_one(Model, certificate.model_id)
         evidence = _evidence(session, model, erasures[model.dataset_id])
         now = standing(session, model).guarantees
         today = [next((g for g in now if g.notion == mine.notion), mine) for mine in evidence.guarantees()]
         signed = certificates.evidence_in(certificate.jws)
-        found.append(Statement(certificate=certificate, signed=signed.guarantees() if signed else [], today=today))
-    return found
+        certified.append(CertificateStatement(certificate=certificate, signed=signed.guarantees(), today=today))
+    return certified
 
 
 def joint_of(session: Session, *, request_id: str) -> Joint | None:
-    """The joint guarantee of the person of a request over all models that carried them, each as it was signed. None
-    while one of them still has to forget, and where none carried the person.
+    """Return the joint guarantee of a request's person over all models that carried them, each as signed. None while a
+    model still has to forget, or if no model carried the person.
 
-    A request that followed another has certificates of the models that still carried its rows when it came; what the
-    others guarantee is as of today, which is no more than was signed for the other request; the same of models whose
-    certificate is of an earlier format. Of a model that was destroyed nothing is left to tell.
+    A request that joined another's erasure has certificates only of models that still carried the rows when it came.
+    The other models contribute their guarantee of today, whose epsilon does not exceed the one signed for the earlier
+    request. Destroyed models do not contribute.
     """
     if repository.is_model_waited_for(session, request_id=request_id):
         return None
     evidences: dict[str, Evidence] = {}
     for certificate in repository.certificates_of(session, request_id=request_id):
-        if signed := certificates.evidence_in(certificate.jws):
-            evidences[certificate.model_id] = signed
+        evidences[certificate.model_id] = certificates.evidence_in(certificate.jws)
     for erasure in repository.erasures_of(session, request_id=request_id):
         if erasure.revision is None or not erasure.num_records:
             continue

@@ -1,27 +1,32 @@
-"""`/accounting`: how much of anybody is left, by model, dataset and request, and the ledger it follows from."""
+"""Endpoints of accounting: certificates, the ledger of a model and of a tenant, and what is left of anybody."""
 
 import json
+from typing import Any
 
 from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+from joserfc.jwk import KeySet
 from sqlalchemy.orm import Session
 
-from app import signing
-from app.accounting import budgets, earlier, repository, service
+from app.accounting import budgets, certificates, ledger, repository, service
 from app.api.calls import Call, number_in
-from app.api.certificates import joint_to_response
 from app.api.gateway import serves
+from app.api.sentences import of_plan
 from app.catalogue import datasets
 from app.catalogue import service as catalogue
-from app.db.tables import Dataset, Model
+from app.db.tables import Certificate, Dataset, Model
 from app.unlearning import planner, queue, waiting
+from app.unlearning.planner import Plan
+from lethe import verification
 from lethe.contract import accounting as contract
+from lethe.contract import certificates as certificate_operations
 from lethe.contract.accounting import (
     AccountOut,
     AccountQuery,
     DatasetAccountOut,
-    DatasetAccountQuery,
     LargeRequestOut,
     LedgerEntryOut,
+    LedgerHeadOut,
     LedgerOut,
     LedgerVerdictOut,
     ModelBudgetOut,
@@ -31,17 +36,61 @@ from lethe.contract.accounting import (
     RequestAccountOut,
     ResetOut,
     StatementOut,
+    TenantLedgerVerdictOut,
+)
+from lethe.contract.certificates import (
+    CertificateIn,
+    CertificateOut,
+    CertificateVerdictOut,
+    GuaranteeOut,
+    JointOut,
+    TargetOut,
 )
 from lethe.contract.fields import Paging
-from lethe.contract.guarantees import GuaranteeOut, TargetOut
 from lethe.contract.models import WaitingOut
 from lethe.contract.problems import LedgerCorrupt, RequestUnknown
-from lethe.proof import accountant, guarantees
+from lethe.proof import accountant, conversion, guarantees
 from lethe.proof.accountant import Chain, Exposure
 from lethe.proof.guarantees import Guarantee, Notion
+from lethe.proof.joint import Joint
 from lethe.verification import ledgers
+from lethe.verification.chains import GENESIS
 
 router = APIRouter()
+
+
+@serves(router, certificate_operations.GET)
+def get_certificate(call: Call, certificate_id: str) -> CertificateOut:
+    with call.reading() as session:
+        return certificate_to_response(certificates.get(session, certificate_id))
+
+
+@serves(router, certificate_operations.VERIFY)
+def verify_certificate(call: Call, body: CertificateIn) -> CertificateVerdictOut:
+    keys = certificates.public_keys(call.installation.keys)
+    return verification.verify(body.jws, keys, max_epsilon=body.max_epsilon, max_delta=body.max_delta)
+
+
+def certificate_to_response(certificate: Certificate) -> CertificateOut:
+    return CertificateOut(
+        id=certificate.id,
+        request_id=certificate.request_id,
+        model_id=certificate.model_id,
+        version=certificate.version,
+        issued_at=certificate.issued_at,
+        jws=certificate.jws,
+        statement=certificates.statement_in(certificate.jws),
+    )
+
+
+def joint_to_response(joint: Joint | None) -> JointOut | None:
+    return JointOut.model_validate(joint.to_json()) if joint else None
+
+
+def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
+    """Return the guarantee that a ledger entry or a certificate states, with the accuracy of the best attacker."""
+    accuracy = conversion.gdp_balanced_accuracy(mu=stated["mu"])
+    return GuaranteeOut(**stated | {"best_attacker_accuracy": accuracy})
 
 
 @serves(router, contract.MODEL)
@@ -78,12 +127,14 @@ def get_ledger(call: Call, model_id: str, query: Paging) -> LedgerOut:
     after = number_in(query.cursor) or 0
     with call.reading() as session:
         catalogue.get_model(session, model_id)
-        found = repository.entries(session, model_id=model_id, after=after, limit=query.limit + 1)
+        entries = repository.entries(session, model_id=model_id, after=after, limit=query.limit + 1)
     items = [
-        LedgerEntryOut(sequence=e.sequence, body=json.loads(e.body), previous_hash=e.previous_hash, hash=e.hash)
-        for e in found[: query.limit]
+        LedgerEntryOut(
+            sequence=entry.sequence, body=json.loads(entry.body), previous_hash=entry.previous_hash, hash=entry.hash
+        )
+        for entry in entries[: query.limit]
     ]
-    return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
+    return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(entries) > query.limit else None)
 
 
 @serves(router, contract.VERDICT)
@@ -91,23 +142,15 @@ def verify_ledger(call: Call, model_id: str) -> LedgerVerdictOut:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = repository.all_entries(session, model_id=model_id)
-        keys, tenant_id = signing.published(call.installation.keys), call.caller.tenant_id
         try:
-            report = ledgers.verify(
-                entries,
-                repository.all_versions(session, model_id=model_id),
-                vouched=earlier.vouched_in(session, keys, tenant_id=tenant_id),
-            )
+            report = ledgers.verify(entries, repository.all_versions(session, model_id=model_id))
         except LedgerCorrupt as error:
-            return LedgerVerdictOut(
-                model_id=model_id, valid=False, fault=error.detail, entries=None, not_recomputed=None, head=None
-            )
+            return LedgerVerdictOut(model_id=model_id, valid=False, fault=error.detail, entries=None, head=None)
     return LedgerVerdictOut(
         model_id=model_id,
         valid=True,
         fault=None,
         entries=report.entries,
-        not_recomputed=report.not_recomputed,
         head=report.heads.get(model_id),
     )
 
@@ -133,11 +176,12 @@ def get_request_account(call: Call, request_id: str) -> RequestAccountOut:
 
 
 @serves(router, contract.DATASET)
-def get_dataset_account(call: Call, dataset_id: str, query: DatasetAccountQuery) -> DatasetAccountOut:
+def get_dataset_account(call: Call, dataset_id: str, query: AccountQuery) -> DatasetAccountOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
-        models = repository.models_of(session, dataset_id=dataset.id)  # without those that a restore has lost
+        # Models that a restore has lost have exposures and no account.
+        models = repository.models_of(session, dataset_id=dataset.id)
         epsilon, delta = _asked(dataset, query.adaptive_epsilon, query.adaptive_delta)
         accounts = [
             _budget(
@@ -178,13 +222,18 @@ def _budget(
         mu=accountant.adaptive_mu([exposed]),
         releases_left=left,
         room=room,
-        next_run=NextRunOut(kind=plan.kind, steps=plan.steps, reason=plan.reason, records=records) if waits else None,
+        next_run=_next_run(plan, records) if waits else None,
         relearning=[LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],
     )
 
 
+def _next_run(plan: Plan, records: int) -> NextRunOut:
+    reason = of_plan(plan.reason, plan.facts)
+    return NextRunOut(kind=plan.kind, steps=plan.steps, reason=reason, records=records)
+
+
 def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
-    """The budget that was asked about; else the dataset's own, if it has one."""
+    """Return epsilon and delta of the budget in the query, or of the dataset's own budget if the query names none."""
     own = budgets.of(dataset)
     return (own.epsilon, own.delta) if own and epsilon is None and delta is None else (epsilon, delta)
 
@@ -192,12 +241,57 @@ def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tupl
 def _left(
     session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
 ) -> ReleasesLeftOut:
-    """The versions that a budget, or else the target, has room for, if each forgets one record."""
+    """Return how many more versions fit into a budget, by default the model's target, if each forgets one record."""
     plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
     return ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
 
 
-def guarantees_to_response(found: list[Guarantee]) -> list[GuaranteeOut]:
-    return [GuaranteeOut(**guarantee.stated()) for guarantee in found]
+def guarantees_to_response(guarantees: list[Guarantee]) -> list[GuaranteeOut]:
+    return [GuaranteeOut(**guarantee.stated()) for guarantee in guarantees]
+
+
+@serves(router, contract.HEAD)
+def get_ledger_head(call: Call) -> LedgerHeadOut:
+    tenant_id = call.caller.tenant_id
+    with call.reading() as session:
+        head = ledger.head(session, _keys(call), tenant_id=tenant_id)
+    if head is None:
+        return LedgerHeadOut(tenant_id=tenant_id, sequence=0, hash=GENESIS, jws=None, signed_at=None)
+    return LedgerHeadOut.model_validate(head, from_attributes=True)
+
+
+@serves(router, contract.EXPORT)
+def export_ledger(call: Call) -> StreamingResponse:
+    lines = ledger.written(call.reading, _keys(call), tenant_id=call.caller.tenant_id)
+    headers = {"Content-Disposition": 'attachment; filename="ledger.jsonl"'}
+    return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
+
+
+@serves(router, contract.LEDGER_VERDICT)
+def verify_whole_ledger(call: Call) -> TenantLedgerVerdictOut:
+    tenant_id = call.caller.tenant_id
+    nothing = dict.fromkeys(("models", "entries", "certificates", "links", "signed", "head"))
+    with call.reading() as session:
+        try:
+            verified = ledger.verify_tenant(session, _keys(call), tenant_id=tenant_id)
+        except LedgerCorrupt as error:
+            return TenantLedgerVerdictOut.model_validate(
+                {"tenant_id": tenant_id, "valid": False, "fault": error.detail} | nothing
+            )
+    return TenantLedgerVerdictOut(
+        tenant_id=tenant_id,
+        valid=True,
+        fault=None,
+        models=verified.report.models,
+        entries=verified.report.entries,
+        certificates=verified.certificates,
+        links=verified.links,
+        signed=verified.signed,
+        head=verified.head,
+    )
+
+
+def _keys(call: Call) -> KeySet:
+    return KeySet([call.installation.keys.signing_key])

@@ -7,8 +7,8 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.access.idempotency import Answer, Once
-from app.api import evaluations, forms, uploads
+from app.access.idempotency import Once, StoredResponse
+from app.api import forms, models, uploads
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import serves
 from app.catalogue import additions, datasets, evaluation, repository
@@ -16,34 +16,34 @@ from app.catalogue.additions import Staged
 from app.catalogue.evaluation import Comparison, Part
 from app.db import now
 from app.db.tables import Addition, Dataset
-from app.deletion import suppression
-from app.rows import batches, ingest
-from lethe.contract import additions as contract
-from lethe.contract.additions import AdditionOut, NewAdditionOut
+from app.deletion import search_repository
+from app.rows import formats, ingest
+from lethe.contract import datasets as contract
+from lethe.contract.datasets import AdditionOut, NewAdditionOut, RowsIn
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
 from lethe.contract.sets import AdditionStatus
 from lethe.encoding import schema as schemas
 
 _FEW_ROWS = 20
-"""One person more, of whom something is unknown, is no sign of a file that was written wrongly."""
+"""Number of rows below which unknown values are no sign of a wrongly written file."""
 
 router = APIRouter(route_class=forms.SpooledRoute)
 
 
 @serves(router, contract.ADD)
+@uploads.takes(RowsIn)
 def add_records(
     call: Call,
     once: Once,
     dataset_id: str,
-    file: Annotated[UploadFile, File(description="Rows as the dataset has them: .npz, or .csv and .parquet")],
-    suppressed: uploads.WhatOfSuppressed = "refuse",
+    file: Annotated[UploadFile, File(description="Rows in a file, as the dataset has them: .csv, .parquet or .npz.")],
+    form: RowsIn,
 ) -> JSONResponse:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         additions.require_open(session, dataset)
     kind = _kind(file, dataset)
-    once = uploads.with_file(call.installation, once, file=file, parts=(suppressed,))
     with call.reading() as session:
         answer = idempotency.replay(session, once)
         num_free = additions.count_free_slots(session, dataset)
@@ -66,13 +66,13 @@ def add_records(
                 features_of=features_of,
             ),
             num_free=num_free,
-            suppressed=uploads.suppressed(call, dataset_id, skip=suppressed == "skip"),
+            suppressed=uploads.suppressed(call, dataset_id, skip=form.suppressed == "skip"),
         )
 
-    def register(session: Session) -> Answer:
+    def register(session: Session) -> StoredResponse:
         if _to_compare(session, call, dataset, staged) != compared:
-            raise evaluations.came_or_went()
-        if not suppression.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
+            raise models.came_or_went()
+        if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
             raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
         addition = additions.register(session, dataset=dataset, staged=staged)
         out = NewAdditionOut(**dict(_to_response(addition)), num_suppressed=staged.num_suppressed)
@@ -81,9 +81,10 @@ def add_records(
     try:
         with call.reading() as session:
             compared = _to_compare(session, call, dataset, staged)
-        evaluations.compare(call, compared)
+        models.compare(call, compared)
         answer = call.perform(once, register)
-    except Problem:  # of anything else nobody knows whether it was committed: what nothing claims is swept
+    # After another error the call may have been committed; rows without an addition are swept later.
+    except Problem:
         call.installation.rows.delete(staged.addition_id)
         raise
     if answer.body["id"] != staged.addition_id:
@@ -108,7 +109,8 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> AdditionOut:
 
 
 def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) -> list[Comparison]:
-    """The comparisons with what the batch must have nobody and nothing in common with. Raises `EvaluationOverlaps`."""
+    """Return the comparisons of the added rows with data that must have no person or row in common with them. Raises
+    `EvaluationOverlaps`."""
     return evaluation.of_addition(
         session,
         dataset=dataset,
@@ -130,8 +132,8 @@ def _to_response(addition: Addition) -> AdditionOut:
     )
 
 
-def _kind(file: UploadFile, dataset: Dataset) -> batches.Kind:
-    """Raises `InputInvalid` where the rows would not be encoded as those of the dataset are."""
+def _kind(file: UploadFile, dataset: Dataset) -> formats.Kind:
+    """Return the kind of a file. Raises `InputInvalid` if its rows would not be encoded like the dataset's."""
     kind = ingest.kind_of(file.filename or "")
     if dataset.schema is None and kind != "npz":
         expected = "expected a .npz file, as the dataset was"

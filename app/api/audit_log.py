@@ -1,4 +1,4 @@
-"""`/audit-log`: who did what in a tenant, with all that it takes to recompute it."""
+"""Endpoints of the audit log: its entries, its signed checkpoints, and verifying both."""
 
 import datetime
 
@@ -9,7 +9,7 @@ from app.access import service as access
 from app.api.calls import Call, number_in
 from app.api.gateway import serves
 from app.audit import repository
-from app.audit.chains import AUDIT
+from app.audit.checkpoints import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
 from lethe.contract import audit_log as contract
@@ -22,7 +22,7 @@ router = APIRouter()
 @serves(router, contract.LIST)
 def list_audit_entries(call: Call, query: AuditEntriesQuery) -> AuditPageOut:
     with call.reading() as session:
-        found = repository.entries(
+        entries = repository.entries(
             session,
             tenant_id=call.caller.tenant_id,
             before=number_in(query.cursor),
@@ -31,21 +31,21 @@ def list_audit_entries(call: Call, query: AuditEntriesQuery) -> AuditPageOut:
             actor=query.actor,
             action=query.action,
         )
-        known = {one for entry in found for one in (entry.actor, entry.object_id)}
-        names = access.names_of(session, known)
-    items = [_to_response(entry) for entry in found[: query.limit]]
-    next_cursor = str(items[-1].sequence) if len(found) > query.limit else None
+        ids = {id_ for entry in entries for id_ in (entry.actor, entry.object_id)}
+        names = access.names_of(session, ids)
+    items = [_to_response(entry) for entry in entries[: query.limit]]
+    next_cursor = str(items[-1].sequence) if len(entries) > query.limit else None
     return AuditPageOut(items=items, next_cursor=next_cursor, names=names)
 
 
 @serves(router, contract.CHECKPOINTS)
 def list_audit_checkpoints(call: Call, query: Paging) -> PageOut[AuditCheckpointOut]:
     with call.reading() as session:
-        found = repository.checkpoints(
+        checkpoints = repository.checkpoints(
             session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(query.cursor), limit=query.limit + 1
         )
-    items = [AuditCheckpointOut.model_validate(row, from_attributes=True) for row in found[: query.limit]]
-    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(found) > query.limit else None)
+    items = [AuditCheckpointOut.model_validate(row, from_attributes=True) for row in checkpoints[: query.limit]]
+    return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(checkpoints) > query.limit else None)
 
 
 @serves(router, contract.VERIFY)

@@ -1,10 +1,11 @@
-"""`/deletion-requests:batch`, `/deletion-requests.csv`: many requests in, each with an answer of its own, and all out.
+"""Endpoints for many deletion requests at once: batches, the export, counts, a summary, and bulk decisions.
 
-A batch is stored in groups, each in a transaction of its own that remembers its part of the answer: a call that was cut
-off goes on where it was when it is repeated with its Idempotency-Key, and nobody else waits long for the write lock.
+A batch is stored in groups. Each group has a transaction, which also stores its part of the answer under the
+Idempotency-Key, so a repeated call continues after the last stored group, and other writers wait for one group at most.
 """
 
 import csv
+import dataclasses
 import datetime
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,26 +17,52 @@ from fastapi import APIRouter
 from fastapi import Body as HttpBody
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.access.idempotency import Answer, Once
+from app.access.idempotency import Once, StoredResponse
 from app.api import problems
 from app.api.calls import Call
-from app.api.deletion_requests import asked, checked_statement, names_of_assignees, sought_by, view_of
+from app.api.deletion_requests import (
+    asked,
+    audited_search,
+    checked_statement,
+    horizon_of,
+    names_of_assignees,
+    sought_by,
+    view_of,
+)
 from app.api.gateway import serves
-from app.audit import access_events
+from app.audit import service
 from app.db.tables import DeletionRequest
-from app.deletion import search_repository
+from app.deletion import search_repository, summary
 from app.deletion import service as deletion
 from app.deletion.search_repository import Sought
-from app.deletion.service import Asked, Submitted
+from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
-from app.protocols import drp, opendsr
-from lethe.contract import batches as contract
+from lethe import sockets
+from lethe.contract import deletion_requests as contract
 from lethe.contract import spelling
-from lethe.contract.batches import MOST_AT_ONCE, BatchIn, BatchItemOut, BatchOut, BatchQuery
-from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
+from lethe.contract.deletion_requests import (
+    COUNTED,
+    MAX_BATCH_REQUESTS,
+    BatchIn,
+    BatchItemOut,
+    BatchOut,
+    BatchQuery,
+    CompletionOut,
+    CountOut,
+    DecisionsIn,
+    DecisionsOut,
+    DeletionRequestIn,
+    DueOnDayOut,
+    RequestFilter,
+    SummaryOut,
+    WeekOut,
+)
+from lethe.contract.fields import Decision
 from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
+from lethe.contract.sets import RequestStatus
 
 router = APIRouter()
 
@@ -59,14 +86,16 @@ _COLUMNS = (
 )
 
 _FILTERS = [field.name for field in fields(Sought) if field.default is None]
-"""Fields of `Sought` that a caller may give."""
+"""Names of the filters of `Sought`, for the audit log."""
 
 _SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
 
 
 @serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
 def create_batch(call: Call, body: BatchIn, once: Once, query: BatchQuery) -> JSONResponse:
-    return _submit(call, once, [_Item(place=place, body=one) for place, one in enumerate(body.requests)], query.source)
+    return _submit(
+        call, once, [_Item(place=place, body=request) for place, request in enumerate(body.requests)], query.source
+    )
 
 
 @serves(router, contract.CREATE_FROM_CSV, more=_SOME_REFUSED)
@@ -82,11 +111,10 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
     with call.reading() as session:
         view = view_of(session, call)
     pages = _pages(call, view, sought)
-    first = next(pages)  # what cannot be sought is refused before anything is answered
+    # Invalid filters are refused before the answer begins.
+    first = next(pages)
     with call.writing() as session:
-        access_events.requests_exported(
-            session, sought_by=[name for name in _FILTERS if getattr(sought, name) is not None]
-        )
+        service.requests_exported(session, sought_by=[name for name in _FILTERS if getattr(sought, name) is not None])
     columns = _EXPORTED if first.names is None else (*_EXPORTED, *_OF_ASSIGNEES)
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
     return StreamingResponse(
@@ -96,7 +124,7 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Item:
-    """One request of a batch, as it was sent, or what is wrong with its line; `line`: where, in a file."""
+    """Item of a batch: the body of one request as sent, or the fault of its line. `line` is None outside a CSV file."""
 
     place: int
     body: Any
@@ -104,24 +132,24 @@ class _Item:
 
 
 def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> JSONResponse:
-    if source in (opendsr.SOURCE, drp.SOURCE):
+    if source in sockets.plugs("app.features", "hooks", "RESERVED_SOURCES"):
         raise InputInvalid("This source is a protocol's.", [FieldError("source", "expected another name")])
-    found: list[BatchItemOut] = []
+    answers: list[BatchItemOut] = []
     for start in range(0, len(items), _GROUP):
-        group = [(one, _asked(call, one, source)) for one in items[start : start + _GROUP]]
-        found += _store(call, once, start, group, is_followed=start + _GROUP < len(items))
-    found.sort(key=lambda item: item.index)
-    accepted = sum(item.status == 202 for item in found)
+        group = [(item, _asked(call, item, source)) for item in items[start : start + _GROUP]]
+        answers += _store(call, once, start, group, is_followed=start + _GROUP < len(items))
+    answers.sort(key=lambda item: item.index)
+    accepted = sum(item.status == 202 for item in answers)
     if accepted:
         call.installation.notifier.wake()
     if accepted == 0:
-        raise BatchRefused("None of the requests was accepted.", [fault for item in found for fault in _faults(item)])
-    out = BatchOut(accepted=accepted, refused=len(found) - accepted, items=found)
+        raise BatchRefused("None of the requests was accepted.", [fault for item in answers for fault in _faults(item)])
+    out = BatchOut(accepted=accepted, refused=len(answers) - accepted, items=answers)
     return JSONResponse(out.model_dump(mode="json", exclude_none=True), 202 if out.refused == 0 else 207)
 
 
-def _asked(call: Call, item: _Item, source: str | None) -> Asked | Problem:
-    """The request that an item asks for, or the fault of its form."""
+def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Problem:
+    """Return the draft of an item's request, or the problem that refuses the item."""
     if isinstance(item.body, InputInvalid):
         return item.body
     try:
@@ -136,34 +164,36 @@ def _asked(call: Call, item: _Item, source: str | None) -> Asked | Problem:
 
 
 def _store(
-    call: Call, once: Once, start: int, group: Sequence[tuple[_Item, Asked | Problem]], *, is_followed: bool
+    call: Call, once: Once, start: int, group: Sequence[tuple[_Item, RequestDraft | Problem]], *, is_followed: bool
 ) -> list[BatchItemOut]:
-    """Store a group and what was answered to each of it, or find what was answered when it was stored.
+    """Store a group with its answers and return them; for a group stored earlier, return the earlier answers.
 
-    What the first group is remembered by is what any other call with this Idempotency-Key would be.
+    The first group is stored under the Idempotency-Key itself, so that a different call with this key is refused.
     """
     name = once.name and (f"{once.name}.{start}" if start else once.name)
-    earlier = replace(once, name=once.name and f"{once.name}.0")
     once = replace(once, name=name)
-    ready = [one for _, one in group if isinstance(one, Asked)]
+    ready = [draft for _, draft in group if isinstance(draft, RequestDraft)]
     if not ready and name is None:
-        return [_refused(item, one) for item, one in group if isinstance(one, Problem)]
+        return [_refused(item, draft) for item, draft in group if isinstance(draft, Problem)]
     with call.installation.database.writing() as session:
         before = idempotency.replay(session, once)
-        if before is None and not start:  # the first release remembered the first group as it did the others
-            before = idempotency.replay(session, earlier)
         if before is not None:
             items = [BatchItemOut.model_validate(item) for item in before.body["items"]]
         else:
             made = iter(deletion.submit_all(session, ready) if ready else ())
             view = view_of(session, call)
-            items = [_answered(item, next(made) if isinstance(one, Asked) else one, view) for item, one in group]
+            items = [
+                _answered(item, next(made) if isinstance(draft, RequestDraft) else draft, view) for item, draft in group
+            ]
             if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
-                idempotency.remember_all(session, [(once, Answer(status=202, location=None, body=body))])
-    return [  # what the caller wrote is not kept with the answer
-        item.model_copy(update={"external_id": one.external_id}) if isinstance(one, Asked) and item.id else item
-        for (_, one), item in zip(group, items, strict=True)
+                idempotency.remember_all(session, [(once, StoredResponse(status=202, location=None, body=body))])
+    # Stored answers do not contain what the caller wrote.
+    return [
+        item.model_copy(update={"external_id": draft.external_id})
+        if isinstance(draft, RequestDraft) and item.id
+        else item
+        for (_, draft), item in zip(group, items, strict=True)
     ]
 
 
@@ -194,7 +224,7 @@ def _faults(item: BatchItemOut) -> list[FieldError]:
 
 
 def _read(content: bytes) -> list[_Item]:
-    """Raises `InputInvalid` for what is no CSV of requests; what is wrong with one line is said of that line."""
+    """Parse a CSV file into items; a fault of one line is its item. Raises `InputInvalid` for faults of the file."""
     try:
         lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         columns = lines.fieldnames or []
@@ -206,8 +236,8 @@ def _read(content: bytes) -> list[_Item]:
             raise InputInvalid("The file does not say what its columns are.", [FieldError("line 1", expected)])
         items = []
         for place, row in enumerate(lines):
-            if place == MOST_AT_ONCE:
-                expected = f"expected at most {MOST_AT_ONCE} requests"
+            if place == MAX_BATCH_REQUESTS:
+                expected = f"expected at most {MAX_BATCH_REQUESTS} requests"
                 raise InputInvalid("Send the rest in a batch of its own.", [FieldError("body", expected)])
             items.append(_Item(place=place, line=lines.line_num, body=_of_row(row)))
     except UnicodeDecodeError:
@@ -221,7 +251,7 @@ def _read(content: bytes) -> list[_Item]:
 
 
 def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
-    """Empty cells are not there."""
+    """Return the body of a request from a line of CSV, leaving out empty cells."""
     if None in row or None in row.values():
         return InputInvalid("The line has more or fewer cells than the header.")
     body: dict[str, Any] = {name: cell for name, cell in row.items() if cell and not name.startswith(_METADATA)}
@@ -236,14 +266,14 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """Requests to be exported. `names`: of those whom they are assigned to; None: the caller may not know them."""
+    """Page of the export. `names` maps assignees to their names; None for callers who may not know them."""
 
     requests: list[DeletionRequest]
     names: Mapping[str, str] | None
 
 
 def _pages(call: Call, view: View, sought: Sought) -> Iterator[_Page]:
-    """Each page in a session of its own: a reader that is slow holds up nobody."""
+    """Yield the pages of the export, each from a session of its own: a slow reader keeps no transaction open."""
     cursor = None
     while True:
         with call.reading() as session:
@@ -274,7 +304,7 @@ _EXPORTED = (
     "completed_at",
 )
 _OF_ASSIGNEES = ("assignee", "assignee_name")
-"""Columns for those alone who may know whose case a request is."""
+"""Columns for callers with the scope `requests:review`."""
 
 
 def _written(pages: Iterable[_Page], view: View, columns: Sequence[str]) -> Iterator[str]:
@@ -286,12 +316,79 @@ def _written(pages: Iterable[_Page], view: View, columns: Sequence[str]) -> Iter
 
 
 def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Mapping[str, str]) -> list[str | None]:
-    shown = {
+    computed = {
         "status": view.status(request),
         "completed_at": view.completed_at(request),
         "outcome": None if view.discreet else request.outcome,
         "external_id": request.particulars.external_id,
         "assignee_name": names.get(request.assignee) if request.assignee else None,
     }
-    values = (shown[name] if name in shown else getattr(request, name) for name in columns)
-    return [one.isoformat() if isinstance(one, datetime.datetime) else one for one in values]
+    values = (computed[name] if name in computed else getattr(request, name) for name in columns)
+    return [value.isoformat() if isinstance(value, datetime.datetime) else value for value in values]
+
+
+@serves(router, contract.COUNT)
+def count_deletion_requests(call: Call, query: RequestFilter) -> CountOut:
+    sought = audited_search(call, query)
+    with call.reading() as session:
+        count = search_repository.count(session, sought, view=view_of(session, call), at_most=COUNTED)
+    return CountOut(count=count)
+
+
+@serves(router, contract.SUMMARY)
+def summarise_deletion_requests(call: Call) -> SummaryOut:
+    zone = call.caller.policy.time_zone
+    with call.reading() as session:
+        view = view_of(session, call)
+        counts = summary.of_requests(session, view=view, zone=zone)
+    return SummaryOut(
+        at=view.at,
+        time_zone=zone,
+        overdue=counts.overdue,
+        due=[DueOnDayOut(day=day, requests=number) for day, number in counts.due.items()],
+        later=counts.later,
+        weeks=[WeekOut(starts=week.starts, received=week.received, completed=week.completed) for week in counts.weeks],
+        completion=CompletionOut(
+            requests=counts.completed,
+            median_days=counts.days_of(50),
+            p90_days=counts.days_of(90),
+            share_in_time=counts.in_time / counts.completed if counts.completed else None,
+        ),
+    )
+
+
+@serves(router, contract.DECIDE)
+def decide_deletion_requests(call: Call, body: DecisionsIn) -> DecisionsOut:
+    _check(body)
+    filters = body.model_dump(include={field.name for field in dataclasses.fields(Sought)})
+    sought = Sought(**filters, horizon=horizon_of(call))
+    decided = refused = 0
+    with call.writing() as session:
+        view = view_of(session, call)
+        page = search_repository.requests(session, sought, view=view, limit=body.limit, cursor=body.cursor)
+        for request in page.items:
+            try:
+                with session.begin_nested():
+                    _decide(session, call, request, body)
+                decided += 1
+            except Problem:
+                refused += 1
+    call.installation.notifier.wake()
+    return DecisionsOut(decided=decided, refused=refused, next_cursor=page.next_cursor)
+
+
+def _check(body: DecisionsIn) -> None:
+    """Raise `InputInvalid` if the decision lacks its rejection, or approves requests that are not in deletion."""
+    if (body.decision is Decision.REJECT) != (body.rejection is not None):
+        expected = "expected with reject, and with nothing else"
+        raise InputInvalid("A rejection says on what ground, and why.", [FieldError("rejection", expected)])
+    if body.decision is Decision.APPROVE and body.status is not RequestStatus.IN_REVIEW:
+        raise InputInvalid("What is accepted need not be approved.", [FieldError("status", "expected in_review")])
+
+
+def _decide(session: Session, call: Call, request: DeletionRequest, body: DecisionsIn) -> None:
+    if body.rejection is None:
+        deletion.approve(session, request, policy=call.caller.policy)
+    else:
+        rejection = body.rejection
+        deletion.reject(session, request, ground=rejection.ground, explanation=rejection.explanation)

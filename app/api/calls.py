@@ -1,4 +1,4 @@
-"""The context of every call: the installation, the caller, and whether the call was made before."""
+"""Context of a call: the installation, the caller, and the answer of an earlier call with its Idempotency-Key."""
 
 import functools
 from collections import Counter
@@ -22,10 +22,10 @@ from starlette.types import Scope as HTTPScope
 from app.access import idempotency, subjects
 from app.access import service as access
 from app.access.callers import Callers, LastUses
-from app.access.idempotency import Answer, Once
+from app.access.idempotency import Once, StoredResponse
 from app.access.rates import Rates
 from app.access.service import Caller
-from app.db.paging import Page
+from app.db.bulk import Page
 from app.db.tables import DeletionRequest
 from app.installations import Installation
 from lethe.contract.problems import FieldError, InputInvalid, Problem, RequestUnknown, Unauthenticated
@@ -34,20 +34,22 @@ from lethe.contract.sets import Scope
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
 WINDOW = "lethe.window"
-"""The key in the scope of a call for what is left of its key's minute."""
+"""Key in the scope of a call for the `RateWindow` of its API key."""
 CALLER = "lethe.caller"
-"""The key in the scope for the caller whose key came, which may do what the route asks for."""
+"""Key in the scope of a call for the authenticated `Caller`, who has the scopes of the route."""
 REFUSAL = "lethe.refusal"
-"""The key in the scope for the reason why there is no caller, for a route that gives it in words of its own."""
-_MOST_FAULTS = 10
+"""Key in the scope of a call for the `Problem` that refused its caller, on routes outside `/v1`."""
+_MAX_FAULTS = 10
 _STRANGERS = 2
 _AT_PROVIDERS = 4
-Cursor = Annotated[str | None, Query(max_length=500)]
+Cursor = Annotated[
+    str | None, Query(max_length=500, description="`next_cursor` of the page before; left out for the first page.")
+]
 T = TypeVar("T")
 
 
 def number_in(cursor: str | None) -> int | None:
-    """A place in what is numbered. Raises `InputInvalid` for a cursor that no page gave."""
+    """Parse a cursor that is a sequence number; None without a cursor. Raises `InputInvalid`."""
     if cursor is None:
         return None
     if not (cursor.isdecimal() and cursor.isascii() and len(cursor) < 10):
@@ -56,17 +58,16 @@ def number_in(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-def page_of(found: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
-    """A page of a short list that only ever grows at its end."""
+def page_of(items: Sequence[T], *, limit: int, cursor: str | None) -> Page[T]:
+    """Return one page of a short, append-only list."""
     start = number_in(cursor) or 0
     end = start + limit
-    return Page(list(found[start:end]), str(end) if len(found) > end else None)
+    return Page(list(items[start:end]), str(end) if len(items) > end else None)
 
 
 @contextmanager
 def known(installation: Installation, *, read_only: bool = False) -> Iterator["Known"]:
-    """Share what an application knows of its callers while the block lasts. `read_only`: it does not note that keys are
-    used."""
+    """Yield the known callers of an application. With `read_only` the last use of keys is not stored."""
     broker = installation.settings.broker_url
     rates = Rates(
         calls_per_minute=installation.settings.calls_per_minute,
@@ -90,14 +91,14 @@ def known(installation: Installation, *, read_only: bool = False) -> Iterator["K
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The callers that an application knows, and how often they call."""
+    """Recently authenticated callers of an application, and the rates of their calls."""
 
     callers: Callers
     rates: Rates
     strangers: anyio.CapacityLimiter
-    """Limit of threads that look up keys which nobody has come with lately, and passwords."""
+    """Limit of threads that look up unknown keys and check passwords."""
     providers: anyio.CapacityLimiter
-    """Limit of threads that ask an identity provider."""
+    """Limit of threads that call an identity provider."""
 
 
 async def _installation(request: Request) -> Installation:
@@ -106,7 +107,7 @@ async def _installation(request: Request) -> Installation:
 
 
 async def identified(known: Known, key: str | None, address: str) -> Caller:
-    """Identify the caller of a key. Raises `Unauthenticated`, and `RateLimited` where too many wrong ones came from."""
+    """Return the caller of a key. Raises `Unauthenticated`; `RateLimited` after too many wrong keys from `address`."""
     caller = known.callers.recall(key)
     if caller is not None:
         return caller
@@ -124,18 +125,19 @@ async def identified(known: Known, key: str | None, address: str) -> Caller:
 
 
 async def let_in(known: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Caller:
-    """Authenticate the key, enforce its rate limit, check that it has all `scopes`: from the head of the call alone."""
+    """Return the caller of a request from its head alone: authenticate the key, count the call, require `scopes`."""
     key = _bearer_of(scope)
     try:
         caller = await identified(known, key, address_of(scope))
-    except OperationalError:  # monitoring is to be told that there is no database
+    # Monitoring is told that the database is unreachable, so its last known key suffices.
+    except OperationalError:
         before = known.callers.last_known(key) if set(scopes) == {Scope.METRICS_READ} else None
         if before is None:
             raise
         caller = before
     scope[WINDOW] = known.rates.count(caller)
-    for one in scopes:
-        caller.require(one)
+    for required in scopes:
+        caller.require(required)
     return caller
 
 
@@ -145,7 +147,7 @@ def _bearer_of(scope: HTTPScope) -> str | None:
 
 
 def address_of(scope: HTTPScope) -> str:
-    """The address that a call comes from; empty if that cannot be said."""
+    """Return the client address of a call; empty if unknown."""
     client = scope.get("client")
     return client[0] if client else ""
 
@@ -155,18 +157,18 @@ At = Annotated[Installation, Depends(_installation)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The caller, and what it can reach: its sessions act for the caller, and see the caller's tenant alone."""
+    """Context of an endpoint. Its sessions act for the caller and are bound to the caller's tenant."""
 
     installation: Installation
     caller: Caller
     _found: dict[Callable[[Session], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find_once(self, session: Session, find: Callable[[Session], T]) -> T:
-        """The answer of `find` for all that this call asks: the overview asks two endpoints how models stand."""
+        """Return `find(session)`, computed once for all endpoints that a page of the dashboard calls."""
         if find not in self._found:
             self._found[find] = find(session)
-        found: T = self._found[find]
-        return found
+        result: T = self._found[find]
+        return result
 
     def reading(self) -> AbstractContextManager[Session]:
         return self.installation.database.reading(by=self.caller.reader)
@@ -174,8 +176,8 @@ class Call:
     def writing(self) -> AbstractContextManager[Session]:
         return self.installation.database.writing(by=self.caller.actor)
 
-    def perform(self, once: Once, make: Callable[[Session], Answer]) -> Answer:
-        """Do what a call asks in one transaction, unless it was done before: then the answer is the first one.
+    def perform(self, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
+        """Run `make` in one transaction and return its answer; for a repeated call, return the first answer.
 
         Raises `IdempotencyConflict`.
         """
@@ -183,32 +185,32 @@ class Call:
             return idempotency.perform(session, once, make)
 
     def own(self, request: DeletionRequest) -> DeletionRequest:
-        """The request, where the caller may do anything with it. Raises `RequestUnknown`."""
+        """Return the request if the caller may change it. Raises `RequestUnknown`."""
         if self.caller.own_requests_only and request.maker != self.caller.maker:
             raise RequestUnknown(f"There is no deletion request {request.id!r}.")
         return request
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
-        """The pseudonym of this person, by the tenant's rule for subject ids. Raises `InputInvalid`, at `path`."""
+        """Return the pseudonym of a subject id by the tenant's rule. Raises `InputInvalid` with a fault at `path`."""
         return self.installation.keys.subject_ref(self.caller.tenant_id, self.normal(subject_id, path=path))
 
     def subject_refs(self, subject_ids: Iterable[str]) -> list[str]:
-        """The pseudonyms of many people. Raises `InputInvalid`."""
+        """Return the pseudonyms of many subject ids. Raises `InputInvalid`."""
         rule = self.caller.policy.subject_rule
         normal = subject_ids if rule == "exact" else map(self.normal, subject_ids)
         return self.installation.keys.subject_refs(self.caller.tenant_id, normal)
 
     def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
-        """The form by which the tenant compares subject ids."""
-        found = subjects.normal(subject_id, self.caller.policy.subject_rule)
-        if not found:
+        """Return the normal form of a subject id by the tenant's rule. Raises `InputInvalid` at `path`."""
+        normal_form = subjects.normal(subject_id, self.caller.policy.subject_rule)
+        if not normal_form:
             fault = FieldError(path, "expected more than white space")
             raise InputInvalid("A subject id is more than white space.", [fault])
-        return found
+        return normal_form
 
 
 def call_with(scope: Scope) -> Any:
-    """A dependency: the call, whose key must carry `scope`, which the OpenAPI document says too."""
+    """Return the dependency that gives an endpoint its `Call` and documents that the key needs `scope`."""
     return Security(_authenticated(scope), scopes=[scope.value])
 
 
@@ -217,7 +219,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
     async def authenticated(
         request: Request, header: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Call:
-        """Return the call that was let in before its body was read, and may do this."""
+        """Return the call, whose caller `KeyFirst` authenticated before the body was read."""
         refusal: Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal
@@ -235,34 +237,44 @@ _GUARDS: dict[Callable[..., Any], Scope] = {}
 
 
 def scopes_of(dependant: Dependant) -> frozenset[Scope]:
-    """The scopes that a route asks of the key that it is called with; none if it asks for none."""
-    mine = {_GUARDS[dependant.call]} if dependant.call in _GUARDS else set()
-    return frozenset(mine).union(*(scopes_of(one) for one in dependant.dependencies))
+    """Return the scopes that a route requires of a key."""
+    own = {_GUARDS[dependant.call]} if dependant.call in _GUARDS else set()
+    return frozenset(own).union(*(scopes_of(dependency) for dependency in dependant.dependencies))
 
 
 def _check_query(request: Request) -> None:
-    """Raises `InputInvalid` for a parameter that is there more than once."""
+    """Raise `InputInvalid` for repeated query parameters."""
     times = Counter(name for name, _ in request.query_params.multi_items())
     faults = [FieldError(name, "expected it once") for name, count in times.items() if count > 1]
     if faults:
-        raise InputInvalid("The query has the same parameter twice.", faults[:_MOST_FAULTS])
+        raise InputInvalid("The query has the same parameter twice.", faults[:_MAX_FAULTS])
 
 
 def once_with(scope: Scope) -> Any:
-    """A dependency for a creating POST: its key, its `Idempotency-Key`, and a keyed hash of what it asks."""
+    """Return the dependency that gives a creating POST its `Once`: the Idempotency-Key and a keyed hash of the call."""
 
     async def once(
         request: Request,
         call: Annotated[Call, call_with(scope)],
-        idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
+        idempotency_key: Annotated[
+            str | None,
+            Header(
+                min_length=1,
+                max_length=255,
+                description="Any text that names this call: a repetition of the call with the same text changes "
+                "nothing and gets the first answer.",
+            ),
+        ] = None,
     ) -> Once:
         kind = request.headers.get("content-type", "").lower()
-        form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))  # read already, and not kept
-        body = b"" if form else await request.body()
+        # The bytes of a form have been consumed by its parser.
+        is_form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))
+        body = b"" if is_form else await request.body()
         fingerprint = call.installation.keys.fingerprint(
             request.method.encode(), f"{request.url.path}?{request.url.query}".encode(), body
         )
-        name = idempotency_key and call.installation.keys.fingerprint(  # some name people in it
+        # Some callers name people in the key, so only its keyed hash is stored.
+        name = idempotency_key and call.installation.keys.fingerprint(
             b"once", call.caller.id.encode(), idempotency_key.encode()
         )
         return Once(name=name, fingerprint=fingerprint)
@@ -270,13 +282,13 @@ def once_with(scope: Scope) -> Any:
     return Depends(once)
 
 
-def created(out: BaseModel, location: str) -> Answer:
-    return Answer(status=201, location=location, body=out.model_dump(mode="json", by_alias=True))
+def created(out: BaseModel, location: str) -> StoredResponse:
+    return StoredResponse(status=201, location=location, body=out.model_dump(mode="json", by_alias=True))
 
 
-def accepted(out: BaseModel, location: str) -> Answer:
-    return Answer(status=202, location=location, body=out.model_dump(mode="json", by_alias=True))
+def accepted(out: BaseModel, location: str) -> StoredResponse:
+    return StoredResponse(status=202, location=location, body=out.model_dump(mode="json", by_alias=True))
 
 
-def respond(answer: Answer) -> JSONResponse:
+def respond(answer: StoredResponse) -> JSONResponse:
     return JSONResponse(answer.body, answer.status, {"Location": answer.location} if answer.location else None)

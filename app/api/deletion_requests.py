@@ -1,4 +1,4 @@
-"""`/deletion-requests`: ask for a person to be forgotten, and watch it happen."""
+"""Endpoints of deletion requests and of suppressions, which completed requests leave behind."""
 
 import dataclasses
 import datetime
@@ -17,49 +17,52 @@ from sqlalchemy.orm import Session
 from app.access import service as access
 from app.access import subjects
 from app.access.idempotency import Once
-from app.accounting import absences
+from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.api import sentences
+from app.api.accounting import certificate_to_response, joint_to_response
 from app.api.calls import Call, page_of, respond
-from app.api.certificates import joint_to_response
-from app.api.certificates import to_response as certificate_to_response
 from app.api.gateway import serves
 from app.api.intake import Intake, to_response
-from app.audit import access_events
+from app.audit import service
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import completion, identity, repository, review, search_repository
+from app.deletion import admission, completion, repository, search_repository, suppression
 from app.deletion import service as deletion
-from app.deletion.identity import Statement
+from app.deletion.admission import IdentityStatement
 from app.deletion.search_repository import Sought
-from app.deletion.service import Asked
+from app.deletion.service import RequestDraft
 from app.deletion.views import View
 from app.rows import repository as rows_repository
-from app.webhooks import receiver
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
 from lethe.contract.deletion_requests import (
+    ConsentIn,
     CreateDeletionRequestQuery,
     DeletionRequestIn,
     DeletionRequestOut,
     DeletionRequestsQuery,
     EventsQuery,
     ExtensionIn,
+    LiftedOut,
     PauseIn,
     RejectionIn,
     RequestEventOut,
     RequestFilter,
+    SuppressionOut,
+    SuppressionQuery,
 )
-from lethe.contract.fields import PageOut
-from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
+from lethe.contract.fields import PageOut, SubjectIn
+from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, ScopeMissing
 from lethe.contract.sets import RequestStatus, Scope
-from lethe.contract.subjects import SubjectIn
 
 
 class PlainRoute(APIRoute):
-    """Sends what an endpoint returns (200) as it is: the framework would check it once more, in another thread. Not by
-    `model_dump_json`, which leaves what it wrote in memory that nothing overwrites."""
+    """Route that sends the answer of its endpoint without validating it a second time in another thread.
+
+    `model_dump_json` would leave the text in memory that is never overwritten.
+    """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint if inspect.iscoroutinefunction(endpoint) else _answered(endpoint), **options)
@@ -68,8 +71,10 @@ class PlainRoute(APIRoute):
 def _answered(endpoint: Callable[..., BaseModel | JSONResponse]) -> Callable[..., JSONResponse]:
     @functools.wraps(endpoint)
     def answered(**arguments: Any) -> JSONResponse:
-        found = endpoint(**arguments)
-        return found if isinstance(found, JSONResponse) else JSONResponse(found.model_dump(mode="json", by_alias=True))
+        answer = endpoint(**arguments)
+        return (
+            answer if isinstance(answer, JSONResponse) else JSONResponse(answer.model_dump(mode="json", by_alias=True))
+        )
 
     return answered
 
@@ -101,16 +106,15 @@ def asked(
     call: Call,
     body: DeletionRequestIn,
     *,
-    statement: Statement | IdentityStatementInvalid | None = None,
+    statement: IdentityStatement | IdentityStatementInvalid | None = None,
     source: str | None = None,
     strict: bool = False,
-) -> Asked:
-    """Read what the caller asks for with `body`. Raises `InputInvalid` for a callback_url that nothing may be sent
-    to."""
+) -> RequestDraft:
+    """Return the draft of the request in `body`. Raises `InputInvalid`, also for a refused callback_url."""
     if body.callback_url is not None:
-        receiver.check_url(body.callback_url, call.installation.settings.webhook_networks())
+        admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
-    return Asked(
+    return RequestDraft(
         by=call.caller.actor,
         policy=call.caller.policy,
         maker=call.caller.maker,
@@ -135,10 +139,7 @@ def asked(
 
 @serves(router, contract.LIST)
 def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[DeletionRequestOut]:
-    sought = sought_by(call, query)
-    if sought.subject_ref is not None:
-        with call.writing() as session:
-            access_events.requests_looked_up(session)
+    sought = audited_search(call, query)
     with call.reading() as session:
         view = view_of(session, call)
         page = search_repository.requests(
@@ -146,15 +147,18 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
         )
         owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
         names, horizon = names_of_assignees(session, call, page.items), horizon_of(call)
-    items = [to_response(one, owed.get(one.id, ()), view=view, horizon=horizon, names=names) for one in page.items]
+    items = [
+        to_response(request, owed.get(request.id, ()), view=view, horizon=horizon, names=names)
+        for request in page.items
+    ]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
 def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
     with call.reading() as session:
-        found = None if call.caller.discreet else repository.request_with_models(session, request_id)
-        request, owed = found or (deletion.get(session, request_id), None)
+        with_models = None if call.caller.discreet else repository.request_with_models(session, request_id)
+        request, owed = with_models or (deletion.get(session, request_id), None)
         return to_response_of(session, call, intake, request, owed)
 
 
@@ -164,68 +168,65 @@ def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[Requ
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
         page = page_of(events, limit=query.limit, cursor=query.cursor)
-        names = {} if call.caller.own_requests_only else access.names_of(session, {one.actor for one in page.items})
+        names = {} if call.caller.own_requests_only else access.names_of(session, {event.actor for event in page.items})
     items = [
         RequestEventOut(
-            at=one.at,
-            status=RequestStatus(one.status),
-            kind=one.kind,
-            detail=sentences.of_event(one),
-            actor=one.actor,
-            actor_name=names.get(one.actor),
+            at=event.at,
+            status=RequestStatus(event.status),
+            kind=event.kind,
+            detail=sentences.of_event(event),
+            actor=event.actor,
+            actor_name=names.get(event.actor),
         )
-        for one in page.items
+        for event in page.items
     ]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.CANCEL)
 def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
-    with call.writing() as session:
-        request = call.own(deletion.get(session, request_id))
-        deletion.cancel(session, request, discreet=call.caller.discreet)
-        return to_response_of(session, call, intake, request)
+    def cancel(session: Session, request: DeletionRequest) -> None:
+        deletion.cancel(session, call.own(request), discreet=call.caller.discreet)
+
+    return _change(call, intake, request_id, cancel)
 
 
 @serves(router, contract.APPROVE)
 def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
-    with call.writing() as session:
-        request = deletion.get(session, request_id)
-        review.approve(session, request, policy=call.caller.policy)
-        out = to_response_of(session, call, intake, request)
+    out = _change(call, intake, request_id, functools.partial(deletion.approve, policy=call.caller.policy))
     call.installation.notifier.wake()
     return out
 
 
 @serves(router, contract.REJECT)
 def reject_deletion_request(call: Call, intake: TheIntake, request_id: str, body: RejectionIn) -> DeletionRequestOut:
-    with call.writing() as session:
-        request = deletion.get(session, request_id)
-        review.reject(session, request, ground=body.ground, explanation=body.explanation)
-        return to_response_of(session, call, intake, request)
+    reject = functools.partial(deletion.reject, ground=body.ground, explanation=body.explanation)
+    return _change(call, intake, request_id, reject)
 
 
 @serves(router, contract.EXTEND)
 def extend_deletion_request(call: Call, intake: TheIntake, request_id: str, body: ExtensionIn) -> DeletionRequestOut:
-    with call.writing() as session:
-        request = deletion.get(session, request_id)
-        review.extend(session, request, policy=call.caller.policy, reason=body.reason)
-        return to_response_of(session, call, intake, request)
+    extend = functools.partial(deletion.extend, policy=call.caller.policy, reason=body.reason)
+    return _change(call, intake, request_id, extend)
 
 
 @serves(router, contract.PAUSE)
 def pause_deletion_request(call: Call, intake: TheIntake, request_id: str, body: PauseIn) -> DeletionRequestOut:
-    with call.writing() as session:
-        request = deletion.get(session, request_id)
-        review.pause(session, request, policy=call.caller.policy)
-        return to_response_of(session, call, intake, request)
+    return _change(call, intake, request_id, functools.partial(deletion.pause, policy=call.caller.policy))
 
 
 @serves(router, contract.RESUME)
 def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+    return _change(call, intake, request_id, deletion.resume)
+
+
+def _change(
+    call: Call, intake: Intake, request_id: str, change: Callable[[Session, DeletionRequest], object]
+) -> DeletionRequestOut:
+    """Change a deletion request, and return the request as the caller may see it."""
     with call.writing() as session:
         request = deletion.get(session, request_id)
-        review.resume(session, request)
+        change(session, request)
         return to_response_of(session, call, intake, request)
 
 
@@ -233,31 +234,42 @@ def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> D
 def get_certificates(call: Call, request_id: str) -> CertificatesOut:
     with call.reading() as session:
         request = deletion.get(session, request_id)
-        found = accounting_repository.certificates_of(session, request_id=request_id)
+        stored = accounting_repository.certificates_of(session, request_id=request_id)
         rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
         in_doubt = completion.is_in_doubt(request, rows_repository.doubtful(session))
-        absence = None if in_doubt else absences.of(session, call.installation.keys, request, identity_rule=rule)
+        absence = None if in_doubt else certificates.of(session, call.installation.keys, request, identity_rule=rule)
         return CertificatesOut(
             request_id=request_id,
-            certificates=[certificate_to_response(c) for c in found],
+            certificates=[certificate_to_response(certificate) for certificate in stored],
             joint=joint_to_response(accounting.joint_of(session, request_id=request_id)),
             nothing_held=AbsenceOut(jws=absence.jws, statement=absence.statement) if absence else None,
         )
 
 
 def sought_by(call: Call, query: RequestFilter) -> Sought:
-    """The requests that are asked for. Raises `InputInvalid`, and `ScopeMissing` for those of a model, which tell of
-    whom rows are held, and for those of an assignee, whom an app need not know."""
+    """Return the search of a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
+
+    A filter by model would tell an app about whom rows are held.
+    """
     if query.assignee is not None:
         call.caller.require(Scope.REQUESTS_REVIEW)
     if query.model_id is not None:
         call.caller.require(Scope.ACCOUNTING_READ)
-    asked = query.model_dump(include={field.name for field in dataclasses.fields(Sought)})
-    return Sought(**asked, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
+    filters = query.model_dump(include={field.name for field in dataclasses.fields(Sought)})
+    return Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
+
+
+def audited_search(call: Call, query: RequestFilter) -> Sought:
+    """Return the search of a query, after a search by subject has been written to the audit log."""
+    sought = sought_by(call, query)
+    if sought.subject_ref is not None:
+        with call.writing() as session:
+            service.requests_looked_up(session)
+    return sought
 
 
 def _subject_sought(call: Call, query: RequestFilter) -> str | None:
-    """The person whose requests are asked for, if anybody's. Raises `InputInvalid`."""
+    """Return the pseudonym of the subject in a query; None without one. Raises `InputInvalid`."""
     if query.subject_id is not None and query.subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])
@@ -267,34 +279,34 @@ def _subject_sought(call: Call, query: RequestFilter) -> str | None:
 
 
 def subject_ref(call: Call, body: SubjectIn) -> str:
-    """The person whom a body is about."""
+    """Return the pseudonym of the subject in a body. Raises `InputInvalid`."""
     return subject_ref_of(call, body.subject_id, body.subject_sha256)
 
 
 def aliases_of(call: Call, body: DeletionRequestIn) -> list[str]:
-    """The other identifiers that a body gives, each once."""
+    """Return the pseudonyms of the aliases in a body, each once. Raises `InputInvalid`."""
     refs = (call.subject_ref(alias, path=f"aliases.{place}") for place, alias in enumerate(body.aliases))
     return list(dict.fromkeys(refs))
 
 
 def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None) -> str:
-    """The person whom a call is about: by their id, or by its hash."""
+    """Return the pseudonym of a subject id, or of the SHA-256 of one. Raises `InputInvalid`."""
     if subject_id is not None:
         return call.subject_ref(subject_id)
     return call.installation.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))
 
 
-def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | IdentityStatementInvalid:
-    """A statement, or why it is not believed: that is said after it is known whether the call was made before."""
+def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatement | IdentityStatementInvalid:
+    """Return a verified identity statement, or the problem, which is raised only if the call is not a repetition."""
     sha256 = (
-        identity.sha256_of(call.normal(body.subject_id))
+        admission.sha256_of(call.normal(body.subject_id))
         if body.subject_id
         else bytes.fromhex(body.subject_sha256 or "")
     )
     rule = call.caller.policy.subject_rule
     try:
         with call.reading() as session:
-            return identity.check(session, call.installation.keys, token, subject_sha256=sha256, rule=rule)
+            return admission.judge().check(session, call.installation.keys, token, subject_sha256=sha256, rule=rule)
     except IdentityStatementInvalid as refusal:
         return refusal
 
@@ -302,7 +314,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> Statement | Id
 def to_response_of(
     session: Session, call: Call, intake: Intake, request: DeletionRequest, owed: Sequence[RequestModel] | None = None
 ) -> DeletionRequestOut:
-    """A request as the caller may see it. `owed`: what it asks of models; None: it is looked up."""
+    """Return a request as the caller may see it. Without `owed` the models of the request are looked up."""
     view = view_of(session, call)
     if view.discreet:
         return to_response(request, (), view=view, horizon=horizon_of(call))
@@ -314,7 +326,7 @@ def to_response_of(
 
 
 def names_of_assignees(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
-    """The names of those whom these requests are assigned to; None for a caller who may not know them."""
+    """Map the assignees of requests to their names; None for callers who may not know them."""
     if not call.caller.has(Scope.REQUESTS_REVIEW):
         return None
     ids = {request.assignee for request in requests if request.assignee is not None}
@@ -327,3 +339,25 @@ def view_of(session: Session, call: Call) -> View:
 
 def horizon_of(call: Call) -> datetime.timedelta:
     return datetime.timedelta(days=call.installation.settings.risk_days)
+
+
+@serves(router, contract.SUPPRESSIONS)
+def list_suppressions(call: Call, query: SuppressionQuery) -> PageOut[SuppressionOut]:
+    # A suppression names the request that caused it, which may be another caller's.
+    if call.caller.own_requests_only:
+        raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
+    subject = call.subject_ref(query.subject_id) if query.subject_id else None
+    if subject is not None:
+        with call.writing() as session:
+            service.suppression_looked_up(session)
+    with call.reading() as session:
+        page = search_repository.suppressions(session, subject_ref=subject, limit=query.limit, cursor=query.cursor)
+    items = [SuppressionOut.model_validate(row, from_attributes=True) for row in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.LIFT)
+def lift_suppressions(call: Call, body: ConsentIn) -> LiftedOut:
+    with call.writing() as session:
+        lifted = suppression.lift(session, subject_ref(call, body), reason=body.reason)
+    return LiftedOut(num_lifted=lifted)

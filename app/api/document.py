@@ -1,18 +1,24 @@
-"""The OpenAPI document, made whole: what FastAPI cannot know about the operations of this API, told by rules."""
+"""The OpenAPI document and its page: rules add to each operation what FastAPI cannot know."""
 
+import base64
 import functools
+import hashlib
+import importlib.resources
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
+from starlette.responses import HTMLResponse
 
 from app.api import problems
 from lethe.contract.problems import Busy, Unavailable, UploadTooLarge
 
 TAGS = {
     "Deletion requests": "Ask for people to be forgotten, decide about it, and watch it happen.",
-    "Saved views": "Views of the list of requests that their callers keep, each for themselves.",
     "Certificates": "What was signed about a forgetting, and whether it holds.",
     "Datasets": "The rows of people.",
     "Models": "What was learned from them, its versions, and what it says.",
@@ -31,7 +37,7 @@ TAGS = {
     "Audit log": "Who did what.",
     "Operations": "Alive, ready, the public keys, metrics: open to all.",
 }
-"""In the order in which the page `/docs` shows them."""
+"""Descriptions of tags, in the order of the page `/docs`."""
 _LEADS = {
     "get_deletion_request": {
         "get_run": {"run_id": "$response.body#/models/0/run_id"},
@@ -48,7 +54,7 @@ _LEADS = {
     "add_records": {"get_addition": {"dataset_id": "$request.path.dataset_id", "addition_id": "$response.body#/id"}},
     "list_bounds": {"evaluate_bound": {"name": "$response.body#/items/0/name"}},
 }
-"""The links of an answer besides those that the rule in `_link` finds."""
+"""Links of answers in addition to the ones that `_link` derives."""
 
 _QUERIES = "A query parameter that a call below `/v1` does not know, or one that comes twice, is refused by name (422)."
 _LOCATION = {
@@ -62,11 +68,12 @@ Operation = dict[str, Any]
 
 
 def operation_id(route: APIRoute) -> str:
-    """The name of the endpoint: there are no two of the same name."""
+    """Return the name of the route's endpoint, which is unique."""
     return route.name
 
 
 def install(app: FastAPI) -> None:
+    """Complete the OpenAPI document of `app`, and serve its page."""
     generate = app.openapi
 
     @functools.cache
@@ -84,6 +91,7 @@ def install(app: FastAPI) -> None:
         return document
 
     app.openapi = described  # type: ignore[method-assign]
+    _serve_page(app)
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:
@@ -93,8 +101,7 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]
 
 
 def _describe(operation: Operation) -> None:
-    """Describe the scope that an operation needs, by the dependency that asks for it; and the answers from before the
-    endpoint."""
+    """Add the required scope to the description of an operation, and the answers given before its endpoint runs."""
     scopes = [scope for scheme in operation.get("security", ()) for scope in scheme["HTTPBearer"]]
     needs = f"Needs the scope `{scopes[0]}`." if scopes else "Open to all."
     operation["description"] = "\n\n".join(filter(None, [operation.get("description", "").strip(), needs]))
@@ -104,7 +111,7 @@ def _describe(operation: Operation) -> None:
 
 
 def _close_forms(document: dict[str, Any]) -> None:
-    """A form has the fields that are listed and no others, which is said of bodies in JSON by themselves."""
+    """Forbid additional properties in the schemas of forms. Pydantic does so for JSON bodies."""
     for _, _, operation in _operations(document):
         form = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data")
         if form:
@@ -113,7 +120,7 @@ def _close_forms(document: dict[str, Any]) -> None:
 
 
 def _locate(document: dict[str, Any], operation: Operation) -> None:
-    """Add the header `Location` to an answer that makes one thing, or sets it going, and has its id."""
+    """Add the header `Location` to answers 201 and 202 whose body has an `id`."""
     for status in {"201", "202"} & operation["responses"].keys():
         answer = operation["responses"][status]
         name = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
@@ -122,22 +129,29 @@ def _locate(document: dict[str, Any], operation: Operation) -> None:
 
 
 def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
-    """An answer that makes or lists something leads to whatever takes its id, and a page leads to the next."""
+    """Link answers that create or list objects to the operations that take their id, and pages to the next page."""
     paths = document["paths"]
     for path, method, operation in _operations(document):
         collection, _, rest = path.partition("/{")
         parameter, _, verb = rest.partition("}")
-        inside = f"{collection}/{{{parameter}}}" if rest else next((one for one in paths if _is_item(one, path)), "")
+        inside = (
+            f"{collection}/{{{parameter}}}" if rest else next((other for other in paths if _is_item(other, path)), "")
+        )
         parameter = inside.removeprefix(collection).strip("/{}")
         if collection in paths and parameter.endswith("id"):
-            makes_one = verb and "201" in operation["responses"] and "get" not in paths[path]  # else: one of its parts
+            # A path that can also be read creates a part of the object, not the object.
+            makes_one = verb and "201" in operation["responses"] and "get" not in paths[path]
             makes = method == "post" and (not rest or makes_one)
             if makes or (method == "get" and not rest):
                 where = "$response.body#/id" if makes else "$response.body#/items/0/id"
                 for name, link in _takers(document, parameter, where):
                     _lead(operation, name, link)
-        if any(one["name"] == "cursor" for one in operation.get("parameters", ())):
-            given = {one["name"]: f"$request.path.{one['name']}" for one in operation["parameters"] if _in_path(one)}
+        if any(declared["name"] == "cursor" for declared in operation.get("parameters", ())):
+            given = {
+                declared["name"]: f"$request.path.{declared['name']}"
+                for declared in operation["parameters"]
+                if _in_path(declared)
+            }
             next_page = {"parameters": given | {"cursor": "$response.body#/next_cursor"}}
             _lead(operation, operation["operationId"], next_page)
     for name, leads in _LEADS.items():
@@ -147,9 +161,9 @@ def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
 
 
 def _takers(document: dict[str, Any], parameter: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The operations that need `parameter` alone, in their path or their body."""
+    """Yield the operations whose only path parameter, or a required field of whose body, is `parameter`."""
     for _, _, operation in _operations(document):
-        in_path = [one["name"] for one in operation.get("parameters", ()) if _in_path(one)]
+        in_path = [declared["name"] for declared in operation.get("parameters", ()) if _in_path(declared)]
         if in_path == [parameter]:
             yield operation["operationId"], {"parameters": {parameter: where}}
         elif not in_path and parameter in _required(document, operation):
@@ -157,7 +171,7 @@ def _takers(document: dict[str, Any], parameter: str, where: str) -> Iterator[tu
 
 
 def _required(document: dict[str, Any], operation: Operation) -> list[str]:
-    """The fields that the JSON of a body must name."""
+    """Return the required fields of an operation's JSON body."""
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
     required: list[str] = document["components"]["schemas"].get(name, {}).get("required", [])
@@ -176,3 +190,31 @@ def _is_item(path: str, collection: str) -> bool:
 
 def _in_path(parameter: dict[str, Any]) -> bool:
     return bool(parameter["in"] == "path")
+
+
+def _serve_page(app: FastAPI) -> None:
+    """Serve the page `/docs` and its scripts from this process, so that it works offline and loads no foreign script.
+
+    Its addresses are relative, in case a proxy serves `app` below a path.
+    """
+    swagger = get_swagger_ui_html(
+        title=app.title,
+        openapi_url="openapi.json",
+        swagger_js_url="docs/swagger-ui-bundle.js",
+        swagger_css_url="docs/swagger-ui.css",
+        swagger_favicon_url="docs/favicon.png",
+    )
+    page = bytes(swagger.body)
+    [script] = re.findall(rb"<script>(.*?)</script>", page, re.DOTALL)
+    script_hash = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'self' 'sha256-{script_hash}'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'"
+    )
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+    files = importlib.resources.files("fastapi_offline") / "static"
+    app.mount("/docs", StaticFiles(directory=str(files)))

@@ -1,5 +1,5 @@
-"""Forms whose files are spooled while they come in, under a key that only this process has (`app.vault.spool`). The
-framework would spool them in clear."""
+"""Forms whose files are spooled while they come in, sealed under a key of this process (`app.vault.store`). The
+framework would spool them unencrypted."""
 
 import codecs
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,20 +16,20 @@ from starlette.datastructures import FormData, Headers, UploadFile
 
 from app.config import Settings
 from app.installations import Installation
-from app.vault import spool
+from app.vault import store
 
-_MOST_PARTS = 8
-"""Files of a form, and fields; a file takes a descriptor."""
-_LONGEST_FIELD = 1 << 20  # bytes
+_MAX_PARTS = 8
+"""Maximum number of files of a form, and of its fields; a file takes a descriptor."""
+_MAX_FIELD_BYTES = 1 << 20
 
 
 def folder(settings: Settings) -> Path:
-    """The folder of spools."""
+    """Return the folder of spools."""
     return settings.data_dir / "tmp"
 
 
 class SpooledRoute(APIRoute):
-    """An endpoint whose forms are spooled."""
+    """Endpoint whose forms are spooled."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -39,23 +39,24 @@ class SpooledRoute(APIRoute):
             try:
                 return await answer(spooling)
             finally:
-                await spooling.close()  # the form was read: its files are gone
+                await spooling.close()
 
         return spooled
 
 
 class _Request(Request):
-    """A request whose form with files is read here; any other form has none, and the framework reads that."""
+    """Request whose multipart form is read by `_FormReader`. The framework reads other forms, which have no files."""
 
     spooled: FormData | None = None
 
-    async def form(self, **limits: Any) -> FormData:  # type: ignore[override]  # nobody enters it as a context
+    # Unlike the overridden method, it is not a context manager.
+    async def form(self, **limits: Any) -> FormData:  # type: ignore[override]
         media_type, options = parse_options_header(self.headers.get("content-type"))
         if media_type != b"multipart/form-data":
             return await super().form(**limits)
         if self.spooled is None:
             installation: Installation = self.app.state.installation
-            reader = _Reader(options, folder=folder(installation.settings))
+            reader = _FormReader(options, folder=folder(installation.settings))
             self.spooled = await reader.read(self.stream())
         return self.spooled
 
@@ -66,8 +67,8 @@ class _Request(Request):
 
 
 @dataclass(slots=True)
-class _Part:
-    """A field with its content, or a file."""
+class _FormPart:
+    """Part of a form: a field with its content, or a file."""
 
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     name: str = ""
@@ -75,8 +76,8 @@ class _Part:
     file: UploadFile | None = None
 
 
-class _Reader:
-    """Reads `multipart/form-data` (RFC 7578), as `MultipartParser` calls."""
+class _FormReader:
+    """Reader of `multipart/form-data` (RFC 7578), called back by `MultipartParser`."""
 
     def __init__(self, options: dict[bytes, bytes], *, folder: Path) -> None:
         boundary = options.get(b"boundary")
@@ -86,7 +87,7 @@ class _Reader:
         self._folder = folder
         self._fields: list[tuple[str, str]] = []
         self._files: list[tuple[str, UploadFile]] = []
-        self._part = _Part()
+        self._part = _FormPart()
         self._header_name, self._header_value = b"", b""
         self._unwritten: list[tuple[UploadFile, bytes]] = []
         self._has_ended = False
@@ -105,15 +106,16 @@ class _Reader:
         )
 
     async def read(self, stream: AsyncIterator[bytes]) -> FormData:
-        """Returns the form, each file at its beginning. Raises `HTTPException`, or what the stream does; no file is
-        open then."""
+        """Return the form, with each file at its beginning. Raises `HTTPException` and the errors of the stream, after
+        closing all files."""
         try:
             async for chunk in stream:
                 self._parser.write(chunk)
                 for file, content in self._unwritten:
-                    await file.write(content)  # in a thread
+                    await file.write(content)
                 self._unwritten.clear()
-            if not self._has_ended:  # the parser asks for no end
+            # The parser accepts a form without an end.
+            if not self._has_ended:
                 raise _malformed("Invalid multipart data.")
             for _, file in self._files:
                 await file.seek(0)
@@ -126,7 +128,7 @@ class _Reader:
         return FormData([*self._fields, *self._files])
 
     def _on_part_begin(self) -> None:
-        self._part = _Part()
+        self._part = _FormPart()
 
     def _on_header_field(self, data: bytes, start: int, end: int) -> None:
         self._header_name += data[start:end]
@@ -146,10 +148,11 @@ class _Reader:
         part.name = self._text(options[b"name"])
         if b"filename" not in options:
             return
-        if len(self._files) == _MOST_PARTS:
-            raise _malformed(f"Too many files. Maximum number of files is {_MOST_PARTS}.")
+        if len(self._files) == _MAX_PARTS:
+            raise _malformed(f"Too many files. Maximum number of files is {_MAX_PARTS}.")
         part.file = UploadFile(
-            spool.create(self._folder),  # type: ignore[arg-type]  # it is read and written as binary files are
+            # Read and written like a binary file.
+            store.create(self._folder),  # type: ignore[arg-type]
             size=0,
             filename=self._text(options[b"filename"]),
             headers=Headers(raw=part.headers),
@@ -162,14 +165,14 @@ class _Reader:
             self._unwritten.append((part.file, data[start:end]))
             return
         part.content += data[start:end]
-        if len(part.content) > _LONGEST_FIELD:
-            raise _malformed(f"Part exceeded maximum size of {_LONGEST_FIELD >> 10}KB.")
+        if len(part.content) > _MAX_FIELD_BYTES:
+            raise _malformed(f"Part exceeded maximum size of {_MAX_FIELD_BYTES >> 10}KB.")
 
     def _on_part_end(self) -> None:
         if self._part.file is not None:
             return
-        if len(self._fields) == _MOST_PARTS:
-            raise _malformed(f"Too many fields. Maximum number of fields is {_MOST_PARTS}.")
+        if len(self._fields) == _MAX_PARTS:
+            raise _malformed(f"Too many fields. Maximum number of fields is {_MAX_PARTS}.")
         self._fields.append((self._part.name, self._text(self._part.content)))
 
     def _on_end(self) -> None:
@@ -182,8 +185,8 @@ class _Reader:
             return content.decode("latin-1")
 
 
-def _malformed(what: str) -> HTTPException:
-    return HTTPException(status_code=400, detail=what)
+def _malformed(detail: str) -> HTTPException:
+    return HTTPException(status_code=400, detail=detail)
 
 
 def _codec(charset: bytes) -> str:

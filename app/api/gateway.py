@@ -1,28 +1,73 @@
-"""Endpoints, made from the operations of the contract: path, scope, parameters, answer and problems are theirs."""
+"""Endpoints made from the operations of the contract, which declare path, scope, parameters, answer and problems."""
 
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Request
+from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from fastapi.params import Form
 from fastapi.responses import JSONResponse, Response
 
 from app.access.idempotency import Once
-from app.api import fields
 from app.api.calls import Call, call_with, once_with
 from app.api.problems import responses
+from lethe import sockets
 from lethe.contract.operation import Operation
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.spelling import expected
+from lethe.encoding.columns import is_name
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """Router with a prefix.
+
+    The OpenAPI document leaves out routers that are not `described`. The accounting service, whose database is
+    read-only, serves the routers with `by_accounting`.
+    """
+
+    router: APIRouter
+    prefix: str = "/v1"
+    described: bool = True
+    by_accounting: bool = False
+
+
+def of_features() -> tuple[Mount, ...]:
+    """Return the `MOUNTS` of the modules `endpoints` of all features."""
+    return sockets.plugs("app.features", "endpoints", "MOUNTS")
+
+
+def limit_threads() -> None:
+    """Let `_THREADS` endpoints of the running event loop work at the same time."""
+    anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+
+
+_THREADS = 12
+"""Fewer than the 15 connections of each database pool, so that no endpoint waits for one in vain."""
+_MAX_SHOWN_LENGTH = 60
+_KINDS = {
+    "request": "deletion request",
+    "key": "API key",
+    "subject": "person, as the rows of the dataset have it",
+    "user": "person who logs in",
+    "issuer": "identity issuer",
+    "network": "public network",
+    "delivery": "webhook delivery",
+    "agent": "authorised agent",
+}
+"""Names of what ids in paths identify, where the parameter has a shorter name."""
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
 _SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}
 
 
 def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
-    """The operation that `endpoint` serves. Raises `TypeError` if it serves none."""
+    """Return the operation of `endpoint`. Raises `TypeError` for a function without one."""
     if endpoint not in _SERVED:
         raise TypeError(f"{endpoint.__name__} serves no operation")
     return _SERVED[endpoint]
@@ -31,8 +76,8 @@ def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
 def serves(
     router: APIRouter, operation: Operation[..., Any], *, more: dict[int | str, dict[str, Any]] | None = None
 ) -> Callable[[F], F]:
-    """Serve `operation` by the function below: its parameters are the ids of the path by name, `Call`, `Once`, the
-    body, the query, and whatever else FastAPI knows. `more`: answers that are no problems."""
+    """Decorate the endpoint of `operation`. Its parameters are `Call`, `Once`, the body, the query, the ids in the path
+    by name, and any others that FastAPI resolves. `more` documents further answers."""
 
     def register(endpoint: F) -> F:
         _SERVED[endpoint] = operation
@@ -47,7 +92,7 @@ def serves(
             response_model=None if operation.gives in (bytes, type(None)) else operation.gives,
             response_class=Response if operation.gives is bytes else JSONResponse,
             responses=responses(*operation.problems) | (more or {}),
-            dependencies=[Depends(fields.known_only)] if _is_form(endpoint) else None,
+            dependencies=[Depends(_known_fields_only)] if _is_form(endpoint) else None,
         )
         return endpoint
 
@@ -56,14 +101,38 @@ def serves(
 
 def _is_form(endpoint: Callable[..., Any]) -> bool:
     """Return True if the endpoint takes fields of a form."""
-    annotations = (one.annotation for one in inspect.signature(endpoint).parameters.values())
-    return any(isinstance(marker, Form) for one in annotations for marker in getattr(one, "__metadata__", ()))
+    annotations = (annotation.annotation for annotation in inspect.signature(endpoint).parameters.values())
+    return any(
+        isinstance(marker, Form) for annotation in annotations for marker in getattr(annotation, "__metadata__", ())
+    )
+
+
+async def _known_fields_only(request: Request) -> None:
+    """Raise `InputInvalid` for unknown fields of a form, which FastAPI would ignore."""
+    known = {field.alias for field in request.scope["route"].dependant.body_params}
+    names = dict.fromkeys(name for name, _ in (await request.form()).multi_items())
+    repeatable = [name for name in names if is_name(name) and len(name) <= _MAX_SHOWN_LENGTH]
+    faults = [
+        FieldError(name if name in repeatable else "form", f"is no field of this form: {expected(known, found=name)}")
+        for name in names
+        if name not in known
+    ]
+    if faults:
+        raise InputInvalid("The form has what this call does not know.", faults)
+
+
+def _described(parameter: inspect.Parameter, operation: Operation[..., Any]) -> Any:
+    """Return the annotation of a parameter, with a description if the parameter is an id in the path."""
+    kind, _, suffix = parameter.name.rpartition("_")
+    if suffix != "id" or f"{{{parameter.name}}}" not in operation.path:
+        return parameter.annotation
+    return Annotated[parameter.annotation, InPath(description=f"ID of the {_KINDS.get(kind, kind)}.")]
 
 
 def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Callable[..., Any]:
-    """The endpoint with parameters as FastAPI is to see them."""
+    """Return the endpoint with the signature that FastAPI resolves."""
     assert operation.scope is not None
-    known: dict[Any, Any] = {
+    resolved: dict[Any, Any] = {
         Call: Annotated[Call, call_with(operation.scope)],
         Once: Annotated[Once, once_with(operation.scope)],
         operation.query: Annotated[operation.query, InQuery()],
@@ -74,9 +143,13 @@ def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Call
         raise TypeError(f"{endpoint.__name__} does not take {missing}")
     if operation.keyed != (Once in taken):
         raise TypeError(f"{endpoint.__name__} takes an Idempotency-Key where {operation} does not, or the other way")
-    typed = [one.replace(annotation=known.get(one.annotation, one.annotation)) for one in parameters]
-    if operation.query not in taken:  # unknown parameters are refused
-        typed.append(inspect.Parameter("_query", inspect.Parameter.KEYWORD_ONLY, annotation=known[operation.query]))
+    typed = [
+        parameter.replace(annotation=resolved.get(parameter.annotation, _described(parameter, operation)))
+        for parameter in parameters
+    ]
+    # FastAPI refuses unknown query parameters only if the endpoint takes a query.
+    if operation.query not in taken:
+        typed.append(inspect.Parameter("_query", inspect.Parameter.KEYWORD_ONLY, annotation=resolved[operation.query]))
 
     if inspect.iscoroutinefunction(endpoint):
 

@@ -1,7 +1,7 @@
-"""Deletion requests on their way in: those that wait for the database at the same time are stored in one transaction.
+"""Intake of deletion requests: one thread of a gateway stores all waiting requests in one transaction.
 
-A gateway has one thread that does this. While it commits, calls gather, and its next transaction takes them all: many
-callers cost little more than one. Nobody is answered before the commit that holds their request.
+While the thread commits, new calls gather for its next transaction, so many callers cost little more than one. A call
+is answered after the commit of its request.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.access import idempotency
-from app.access.idempotency import Answer, Once
+from app.access.idempotency import Once, StoredResponse
 from app.db import Database
 from app.db.tables import OWED, DeletionRequest, RequestModel
 from app.deletion import service as deletion
-from app.deletion.service import Asked, Submitted
+from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
 from app.errors import MechanismUnreadable
 from app.installations import Installation
@@ -39,17 +39,17 @@ from lethe.contract.problems import Unavailable
 from lethe.contract.sets import Outcome, RejectionGround, RequestModelStatus, RequestStatus
 from lethe.proof.errors import PrivacyError
 
-_MOST_AT_ONCE = 100
+_MAX_BATCHES_AT_ONCE = 100
 _FRESH_SECONDS = 1.0
-_LEAST_BETWEEN = 20.0
+_MIN_INTERVAL_FACTOR = 20.0
 _WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
-"""The fields of an answer that come from the caller."""
+"""Fields of an answer that repeat what the caller wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Estimate:
-    """The run of a model if it ran now. `renew_at`: from then on it is worked out anew beside the calls; `old_at`:
-    before the next answer (both on the monotonic clock)."""
+    """Run that a model would need now. It is renewed in the background from `renew_at`, and before an answer from
+    `old_at`, both on the monotonic clock."""
 
     model: EstimateModelOut | None
     renew_at: float
@@ -57,10 +57,10 @@ class _Estimate:
 
 
 class Estimates:
-    """The runs of models if they ran now, for `max_requests` at most, as this process last worked them out.
+    """Cache of the runs that models would need now, for at most `max_requests` requests each.
 
-    That was a second ago, or five where nobody asked meanwhile; longer where it takes long, so that at most a twentieth
-    of the time goes into it.
+    An estimate is at most one second old while it is in demand and five seconds otherwise. Expensive estimates live
+    longer, so that estimating takes at most a twentieth of the time.
     """
 
     def __init__(self, *, max_requests: int) -> None:
@@ -69,8 +69,7 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate what is left for `owed`, the models of `request`; None if there is nothing to do, or it cannot be
-        said."""
+        """Estimate the runs left for `owed`, the models of `request`; None without work, or without an estimate."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in owed if model.status in OWED]
@@ -80,42 +79,49 @@ class Estimates:
         elif any(known[model_id].renew_at < at for model_id in waiting):
             self._due = waiting
         models = [known[model_id].model for model_id in waiting]
-        said = [model for model in models if model is not None]
-        return EstimateOut(steps=sum(m.steps for m in said), models=said) if len(said) == len(models) else None
+        estimated = [model for model in models if model is not None]
+        return (
+            EstimateOut(steps=sum(model.steps for model in estimated), models=estimated)
+            if len(estimated) == len(models)
+            else None
+        )
 
     def renew(self, database: Database) -> None:
-        """Work out anew what was asked for and is not fresh. What cannot be said now, because nobody waits any more or
-        for any other reason, is worked out for the next that asks."""
+        """Renew the estimates that are in demand and no longer fresh. Failed estimates are repeated on demand."""
         due, self._due = self._due, ()
         if not due:
             return
-        found: dict[str, _Estimate] = {}
+        renewed: dict[str, _Estimate] = {}
         try:
             with database.reading() as session:
-                found = _estimated(session, due, max_requests=self._max_requests, least=1)
-        except Exception as error:  # noqa: BLE001  the next that asks is told, or finds it gone
+                renewed = _estimated(session, due, max_requests=self._max_requests, min_records=1)
+        # The next answer that needs an estimate repeats it, and raises the error.
+        except Exception as error:  # noqa: BLE001
             telemetry.logger().warning("intake.estimates_not_renewed", error=type(error).__name__)
-        others = {model_id: one for model_id, one in self._known.items() if model_id not in due}
-        self._known = others | {model_id: one for model_id, one in found.items() if one.model is not None}
+        others = {model_id: estimate for model_id, estimate in self._known.items() if model_id not in due}
+        self._known = others | {
+            model_id: estimate for model_id, estimate in renewed.items() if estimate.model is not None
+        }
 
 
 def _estimated(
-    session: Session, model_ids: Sequence[str], *, max_requests: int, least: int = 0
+    session: Session, model_ids: Sequence[str], *, max_requests: int, min_records: int = 0
 ) -> dict[str, _Estimate]:
-    """None for a model that has fewer than `least` records to forget, or of which it cannot be said."""
+    """Estimate the runs of models; None for models without a plan or with fewer than `min_records` to forget."""
     began = time.monotonic()
-    found: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
+    estimates: dict[str, EstimateModelOut | None] = dict.fromkeys(model_ids)
     try:
         for model_id, plan, records in queue.estimate(session, model_ids=model_ids, max_requests=max_requests):
-            if records >= least:
-                found[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
-    except (MechanismUnreadable, PrivacyError):  # the worker will say so; a request is never refused for it
+            if records >= min_records:
+                estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
+    # The worker reports this error; a request is not refused for it.
+    except (MechanismUnreadable, PrivacyError):
         pass
     ended = time.monotonic()
-    fresh = max(_FRESH_SECONDS, _LEAST_BETWEEN * (ended - began))
+    fresh = max(_FRESH_SECONDS, _MIN_INTERVAL_FACTOR * (ended - began))
     return {
         model_id: _Estimate(model=model, renew_at=ended + fresh, old_at=ended + 5 * fresh)
-        for model_id, model in found.items()
+        for model_id, model in estimates.items()
     }
 
 
@@ -128,8 +134,8 @@ def to_response(
     horizon: datetime.timedelta,
     names: Mapping[str, str] | None = None,
 ) -> DeletionRequestOut:
-    """A request as its reader may see it; what is due within `horizon` is at risk. `names`: of those whom requests are
-    assigned to, for a reader who may know them."""
+    """Return a request as `view` shows it. Deadlines within `horizon` count as at risk. `names` maps assignees to their
+    names; None hides the assignee."""
     clock = view.clock(request, horizon=horizon)
     written = request.particulars
     ground, explanation = request.rejection_ground, written.rejection_explanation
@@ -178,13 +184,12 @@ def to_response(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
     once: Once
-    asked: Asked
-    answered: asyncio.Future[Answer]
+    asked: RequestDraft
+    answered: asyncio.Future[StoredResponse]
 
 
 class Intake:
-    """The thread that stores deletion requests, and one for what may take its time: it notifies workers and
-    estimates."""
+    """Thread that stores deletion requests, and a second one that notifies workers and renews estimates."""
 
     def __init__(self, installation: Installation) -> None:
         self.estimates = Estimates(max_requests=installation.settings.max_requests_per_run)
@@ -197,10 +202,10 @@ class Intake:
         self._storing = threading.Thread(target=self._store, name="intake", daemon=True)
         self._storing.start()
 
-    async def submit(self, once: Once, asked: Asked) -> Answer:
-        """The answer, after the commit; the first one, if the call was made before.
+    async def submit(self, once: Once, asked: RequestDraft) -> StoredResponse:
+        """Store a request and return its answer after the commit; for a repeated call, return the first answer.
 
-        Raises `IdempotencyConflict`, what `deletion.submit_all` returns, and `OperationalError` without a database.
+        Raises `IdempotencyConflict`, the problems of `deletion.submit_all`, and `OperationalError` without a database.
         """
         call = _Call(once=once, asked=asked, answered=self._loop.create_future())
         with self._changed:
@@ -209,35 +214,39 @@ class Intake:
         return await call.answered
 
     def close(self) -> None:
-        """Store what waits, and end."""
+        """Store the waiting requests and stop both threads."""
         with self._changed:
             self._closing = True
             self._changed.notify()
         self._storing.join()
         self._ringing.stop()
-        self._installation.notifier.wake()  # for what was stored last
+        # For the requests that were stored last.
+        self._installation.notifier.wake()
 
     def _store(self) -> None:
         while calls := self._next():
             try:
                 answers = self._answers(calls)
-            except (OperationalError, OSError, Unavailable) as error:  # neither would any of them alone be stored
+            # Storing the calls one by one would fail likewise.
+            except (OperationalError, OSError, Unavailable) as error:
                 answers = [error] * len(calls)
-            except Exception as error:  # noqa: BLE001  one of them is the reason: the others must not suffer
+            # One call is the cause, so the others are stored without it.
+            except Exception as error:  # noqa: BLE001
                 answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
             self._ringing.wake()
-            del calls, answers  # what people wrote does not wait here for the next call
+            # No personal data stays in memory until the next call.
+            del calls, answers
 
     def _next(self) -> list[_Call]:
-        """Wait for calls and return them, each once; nothing when all is done."""
+        """Wait for calls and return them, at most one per Idempotency-Key; an empty list after the last."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             names: set[str | None] = set()
             calls: list[_Call] = []
             later: list[_Call] = []
             for call in self._waiting:
-                if len(calls) == _MOST_AT_ONCE or (call.once.name and call.once.name in names):
+                if len(calls) == _MAX_BATCHES_AT_ONCE or (call.once.name and call.once.name in names):
                     later.append(call)
                 else:
                     names.add(call.once.name)
@@ -245,17 +254,18 @@ class Intake:
             self._waiting = later
             return calls
 
-    def _alone(self, call: _Call) -> Answer | Exception:
+    def _alone(self, call: _Call) -> StoredResponse | Exception:
         try:
             return self._answers([call])[0]
-        except Exception as error:  # noqa: BLE001  it is raised where the call waits
+        # `submit` raises the error.
+        except Exception as error:  # noqa: BLE001
             return error
 
-    def _answers(self, calls: Sequence[_Call]) -> list[Answer | Exception]:
-        """Everything in one transaction: requests, what they ask of datasets and models, events, answers to keep."""
+    def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
+        """Store the requests of calls, their events and answers in one transaction. Return an answer or error each."""
         with self._installation.database.writing() as session:
-            answers: dict[int, Answer | Exception] = {
-                place: _written_by(calls[place].asked, answer) if isinstance(answer, Answer) else answer
+            answers: dict[int, StoredResponse | Exception] = {
+                place: _written_by(calls[place].asked, answer) if isinstance(answer, StoredResponse) else answer
                 for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))
                 if answer is not None
             }
@@ -267,38 +277,39 @@ class Intake:
                     self._answer(session, submitted, discreet) if isinstance(submitted, Submitted) else submitted
                 )
             new_answers = [(calls[place].once, answers[place]) for place in new]
-            at = next((one.request.created_at for one in made if isinstance(one, Submitted)), None)
-            kept = [(once, _unwritten(answer)) for once, answer in new_answers if isinstance(answer, Answer)]
+            at = next((submitted.request.created_at for submitted in made if isinstance(submitted, Submitted)), None)
+            kept = [(once, _unwritten(answer)) for once, answer in new_answers if isinstance(answer, StoredResponse)]
             idempotency.remember_all(session, kept, at=at)
         return [answers[place] for place in range(len(calls))]
 
-    def _answer(self, session: Session, new: Submitted, discreet: bool) -> Answer:
+    def _answer(self, session: Session, new: Submitted, discreet: bool) -> StoredResponse:
         estimate = None if discreet else self.estimates.of(session, new.request, new.models)
         view = View(discreet=discreet, at=new.request.created_at)
         horizon = datetime.timedelta(days=self._installation.settings.risk_days)
         body = to_response(new.request, new.models, estimate, view=view, horizon=horizon).model_dump(
             mode="json", by_alias=True
         )
-        return Answer(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
+        return StoredResponse(status=202, location=f"/v1/deletion-requests/{new.request.id}", body=body)
 
     def _ring(self) -> None:
         self._installation.notifier.wake()
         self.estimates.renew(self._installation.database)
 
 
-def _unwritten(answer: Answer) -> Answer:
-    """The part of an answer that is kept: what the caller wrote, and whom it was about, comes again with a repetition,
-    which is the same call."""
+def _unwritten(answer: StoredResponse) -> StoredResponse:
+    """Return an answer without what the caller wrote, for storage: a repetition of the call brings it again."""
     return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 
-def _written_by(asked: Asked, answer: Answer) -> Answer:
-    return dataclasses.replace(answer, body=answer.body | {name: getattr(asked, name) for name in _WRITTEN})
+def _written_by(draft: RequestDraft, answer: StoredResponse) -> StoredResponse:
+    """Return a stored answer with what the caller wrote in the repetition."""
+    return dataclasses.replace(answer, body=answer.body | {name: getattr(draft, name) for name in _WRITTEN})
 
 
-def _deliver(calls: Sequence[_Call], answers: Sequence[Answer | Exception]) -> None:
+def _deliver(calls: Sequence[_Call], answers: Sequence[StoredResponse | Exception]) -> None:
     for call, answer in zip(calls, answers, strict=True):
-        if call.answered.done():  # its caller has gone
+        # The client has disconnected.
+        if call.answered.done():
             continue
         if isinstance(answer, Exception):
             call.answered.set_exception(answer)

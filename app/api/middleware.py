@@ -1,5 +1,4 @@
-"""The middleware of every call: a limit on bodies, a log that knows routes, not paths, and headers that browsers
-obey."""
+"""Middleware of every call: authentication before the body, the size limit, the log by route, and security headers."""
 
 import re
 import time
@@ -14,23 +13,25 @@ from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry, tracing
-from app.access.rates import Window
+from app.access.rates import RateWindow
 from app.api import calls, problems
 from app.api.calls import WINDOW
+from app.api.places import Places
+from app.config import Settings
 from lethe.contract import sets
 from lethe.contract.problems import Problem, UploadTooLarge
 
-_MOST_IN_MEMORY = 32 * 2**20
-"""The most of a body that is no file: it is read as a whole."""
+_MAX_BODY_BYTES = 32 * 2**20
+"""Limit for bodies other than files, which are read into memory."""
 
 
 _ROUTE = "lethe.route"
-"""The key in the scope of a call for the route that it was for, if it was refused before it came there."""
+"""Key in the scope of a call for its route, for calls that are refused before routing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """The scopes that a route asks of keys."""
+    """Route and the scopes that it requires of a key."""
 
     route: str
     pattern: re.Pattern[str]
@@ -38,14 +39,27 @@ class _Guard:
     scopes: frozenset[sets.Scope]
 
 
-class KeyFirst:
-    """Asks whose key it is, and whether it has the scope, before anything of a body is read or a place is taken.
+class _CallMiddleware:
+    """Middleware whose `_serve` handles calls; the lifespan of the application passes by."""
 
-    `guarded`: the routes, with what is before their paths.
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._serve if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise NotImplementedError
+
+
+class KeyFirst(_CallMiddleware):
+    """Middleware that authenticates the key and checks its scopes before the body is read and a place is taken.
+
+    `guarded` lists routers with their prefixes.
     """
 
     def __init__(self, app: ASGIApp, *, guarded: Iterable[tuple[str, APIRouter]]) -> None:
-        self._app = app
+        super().__init__(app)
         self._guards = [
             _Guard(
                 route=prefix + route.path,
@@ -58,8 +72,8 @@ class KeyFirst:
             if isinstance(route, APIRoute) and (scopes := calls.scopes_of(route.dependant))
         ]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        guard = self._guard(scope) if scope["type"] == "http" else None
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        guard = self._guard(scope)
         if guard is not None:
             scope[_ROUTE] = guard.route
             try:
@@ -76,32 +90,27 @@ class KeyFirst:
 
     def _guard(self, scope: Scope) -> _Guard | None:
         method, path = scope["method"], scope["path"]
-        return next((one for one in self._guards if method in one.methods and one.pattern.match(path)), None)
+        return next((guard for guard in self._guards if method in guard.methods and guard.pattern.match(path)), None)
 
 
 Refused = Callable[[Request, Problem], Response]
 
 
-class BodyLimit:
-    """Refuses a body that is too large: by its declared length before reading, else as soon as it is too long.
+class BodyLimit(_CallMiddleware):
+    """Middleware that refuses large bodies: by their declared length, or as soon as they exceed the limit.
 
-    `max_bytes`: of files; any other body has 32 MiB at most. `answered`: how a refusal is told.
+    `max_bytes` bounds multipart bodies; all others are also bounded by 32 MiB. `answered` renders the refusal.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, max_bytes: int, answered: Refused = lambda _, error: problems.problem(error)
-    ) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, *, max_bytes: int, answered: Refused) -> None:
+        super().__init__(app)
         self._max_bytes = max_bytes
         self._answered = answered
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         is_file = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
-        max_bytes = self._max_bytes if is_file else min(self._max_bytes, _MOST_IN_MEMORY)
+        max_bytes = self._max_bytes if is_file else min(self._max_bytes, _MAX_BODY_BYTES)
         named = " (LETHE_MAX_UPLOAD_BYTES)" if max_bytes == self._max_bytes else " of a body that is no file"
         refusal = UploadTooLarge(f"This server accepts at most {max_bytes} bytes{named}. Nothing was stored.")
         declared = headers.get(b"content-length", b"0")
@@ -123,29 +132,24 @@ class BodyLimit:
                 await send(message)
 
         await self._app(scope, counted, watched)
-        if received > max_bytes:  # whatever the framework made of the refusal was not sent
+        # The framework's answer to the refusal was not sent.
+        if received > max_bytes:
             await self._answered(Request(scope), refusal)(scope, receive, send)
 
 
-class CallLog:
-    """Counts, logs and traces each call by its route, and answers defects.
+class CallLog(_CallMiddleware):
+    """Middleware that counts, logs and traces calls by their route, and answers unexpected errors.
 
-    Paths, queries and the texts of errors may name people: they are not kept anywhere.
+    Paths, queries and texts of errors may name people and are not stored.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         with tracing.span(
             "(none)", parent=_traceparent(scope), **{"http.request.method": telemetry.known_method(scope["method"])}
         ) as span:
             await self._measured(scope, receive, send, span)
 
-    async def _measured(self, scope: Scope, receive: Receive, send: Send, span: tracing.Span) -> None:
+    async def _measured(self, scope: Scope, receive: Receive, send: Send, span: tracing.TraceSpan) -> None:
         started, status = time.perf_counter(), None
 
         async def watched(message: Message) -> None:
@@ -156,7 +160,8 @@ class CallLog:
 
         try:
             await self._app(scope, receive, watched)
-        except Exception as error:  # a server would log the text of the error, which may name people
+        # The server would log the text of the error, which may name people.
+        except Exception as error:
             if status is not None:
                 raise
             await problems.unexpected(error)(scope, receive, watched)
@@ -169,6 +174,22 @@ class CallLog:
             span.set_attribute("http.response.status_code", status or 500)
 
 
+def install(
+    app: FastAPI, settings: Settings, *, guarded: Iterable[tuple[str, APIRouter]], answered: Refused | None = None
+) -> None:
+    """Add the middleware of every service to `app`, innermost first. `answered` renders refusals of large bodies."""
+    app.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=answered or _problem)
+    app.add_middleware(Places)
+    app.add_middleware(KeyFirst, guarded=guarded)
+    _allow_origins(app, settings.cors_origins)
+    app.add_middleware(CallLog)
+    app.add_middleware(Headers)
+
+
+def _problem(_request: Request, error: Problem) -> Response:
+    return problems.problem(error)
+
+
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -176,8 +197,8 @@ _ALWAYS = (
 )
 
 
-def allow_origins(app: FastAPI, origins: str) -> None:
-    """Let the web pages of these origins (with commas; `*` for any) call `app`; browsers let no other."""
+def _allow_origins(app: FastAPI, origins: str) -> None:
+    """Allow web pages of the comma-separated `origins`, or of any with `*`, to call `app` from browsers."""
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     if allowed:
         app.add_middleware(
@@ -190,22 +211,13 @@ def allow_origins(app: FastAPI, origins: str) -> None:
 
 
 _FOR_ALL = ("/docs", "/openapi.json", "/.well-known/")
-"""Paths of answers that anybody may keep."""
+"""Beginnings of paths whose answers may be cached."""
 
 
-class Headers:
-    """Headers that forbid browsers to do with an answer what it does not allow itself; and what is left to a key.
+class Headers(_CallMiddleware):
+    """Middleware that adds security headers, the rate limit of the key, and `no-store` to all but public answers."""
 
-    Nobody keeps it but the documentation and the public keys.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
 
         async def dressed(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -223,7 +235,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
         headers.append((b"cache-control", b"no-store"))
     if scope["scheme"] == "https":
         headers.append((b"strict-transport-security", b"max-age=31536000"))
-    window: Window | None = scope.get(WINDOW)
+    window: RateWindow | None = scope.get(WINDOW)
     if window is not None:
         headers.append((b"ratelimit-policy", b'"minute";q=%d;w=60' % window.quota))
         headers.append((b"ratelimit", b'"minute";r=%d;t=%d' % (window.remaining, window.seconds)))
@@ -231,6 +243,6 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 def _traceparent(scope: Scope) -> str | None:
-    """The caller's place in its own trace: numbers, by the standard; whatever else it sends is not read."""
-    found: bytes | None = dict(scope["headers"]).get(b"traceparent")
-    return found.decode("latin-1") if found else None
+    """Return the header `traceparent`, which has only numbers; None without one."""
+    header: bytes | None = dict(scope["headers"]).get(b"traceparent")
+    return header.decode("latin-1") if header else None

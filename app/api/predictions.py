@@ -1,4 +1,4 @@
-"""`/models/{id}/predictions`: the live version of a model, asked about records."""
+"""Endpoint of predictions by the live version of a model."""
 
 import contextlib
 from typing import Any
@@ -12,9 +12,8 @@ from app.catalogue import datasets
 from app.catalogue import service as catalogue
 from app.catalogue.prediction import label_probabilities, probabilities, scores
 from app.db.tables import Dataset, Model, Version
-from app.encoders import running
 from app.errors import WeightsUnreadable
-from app.vault import weights
+from app.vault import sealing
 from lethe.contract import models as contract
 from lethe.contract.models import (
     LabelsOut,
@@ -24,13 +23,12 @@ from lethe.contract.models import (
     ValueOut,
 )
 from lethe.contract.problems import FieldError, InputInvalid, TangentServedElsewhere, WeightsDestroyed
-from lethe.encoders.rows import NOT_FINITE
 from lethe.encoding import schema as schemas
-from lethe.encoding.rows import checked_vectors, unit_rows
+from lethe.encoding.rows import NOT_FINITE, checked_vectors, unit_rows
 from lethe.encoding.targets import y_of_scores
 from lethe.proof.losses import Objective
 
-_MOST_FAULTS = 10
+_MAX_FAULTS = 10
 router = APIRouter()
 
 
@@ -39,32 +37,31 @@ def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
     model, dataset, version, content = _live(call, model_id)
     if catalogue.mechanism_of(model).is_tangent:
         raise TangentServedElsewhere(
-            f"Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow, or"
-            " compute its scores with lethe.tangents."
+            f"Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow."
         )
     features = _encode(call, dataset, body.records)
-    parameters = weights.from_safetensors(content)
+    parameters = sealing.from_safetensors(content)
     if target := datasets.target_of(dataset):
-        said = catalogue.mechanism_of(model)
-        found = scores(parameters, features)[:, 0]
-        y = y_of_scores(found, objective=said.objective, loss_width=said.loss_width)
+        mechanism = catalogue.mechanism_of(model)
+        predicted = scores(parameters, features)[:, 0]
+        y = y_of_scores(predicted, objective=mechanism.objective, loss_width=mechanism.loss_width)
         values = target.values(y).tolist()
         return PredictionsOut(version=version.number, predictions=[ValueOut(value=value) for value in values])
     if datasets.has_labels(dataset):
         chances = label_probabilities(parameters, features).tolist()
-        each = [dict(zip(dataset.classes, row, strict=True)) for row in chances]
+        by_label = [dict(zip(dataset.classes, row, strict=True)) for row in chances]
         return PredictionsOut(
             version=version.number,
             predictions=[
-                LabelsOut(labels=[name for name, chance in one.items() if chance > 0.5], probabilities=one)
-                for one in each
+                LabelsOut(labels=[name for name, chance in row.items() if chance > 0.5], probabilities=row)
+                for row in by_label
             ],
         )
-    known = catalogue.mechanism_of(model).objective is Objective.LOGISTIC_REGRESSION
+    has_probabilities = catalogue.mechanism_of(model).objective is Objective.LOGISTIC_REGRESSION
     predictions = [
         PredictionOut(
             label=dataset.classes[int(row.argmax())],
-            probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)) if known else None,
+            probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)) if has_probabilities else None,
         )
         for row in probabilities(parameters, features, len(dataset.classes))
     ]
@@ -72,7 +69,7 @@ def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
 
 
 def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
-    """The live version of a model, its weights and its dataset; the next one, if it is superseded while it is read."""
+    """Return a model, its dataset, its live version and its weights. Retry if the version is superseded meanwhile."""
     while True:
         with call.reading() as session:
             model = catalogue.get_model(session, model_id)
@@ -88,17 +85,15 @@ def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
 def _encode(
     call: Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The records as the dataset's rows were encoded. Raises `InputInvalid`, `NetworkFailed`."""
+    """Encode records like the rows of the dataset. Raises `InputInvalid`, `NetworkFailed`."""
     if dataset.network_id is None:
         return unit_rows(_raw(dataset, records, dataset.num_features))
     with call.reading() as session:
-        network = running.opened(session, call.installation.settings, dataset.network_id)
-    raw = _raw(dataset, records, network.input_size)
-    with network.started() as encoder:
-        features = encoder.encode(raw)
+        network = datasets.network_keeper().opened(session, call.installation.settings, dataset.network_id)
+    features = network.encode(_raw(dataset, records, network.input_size))
     wrong = np.flatnonzero(~np.isfinite(features).all(axis=1)).tolist()
     if wrong:
-        faults = [FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MOST_FAULTS]]
+        faults = [FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MAX_FAULTS]]
         raise InputInvalid("The network computes numbers that are not finite.", faults)
     return unit_rows(features.astype(np.float64))
 
@@ -106,7 +101,7 @@ def _encode(
 def _raw(
     dataset: Dataset, records: list[dict[str, Any] | list[float]], num_numbers: int
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The numbers of each record, before its row is scaled; without a schema, so many. Raises `InputInvalid`."""
+    """Return the numbers of each record before scaling; without a schema, `num_numbers` each. Raises `InputInvalid`."""
     if dataset.schema is not None:
         schema = schemas.stored(dataset.schema)
         if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):

@@ -1,7 +1,9 @@
-"""Named conditions as HTTP problems (RFC 9457)."""
+"""HTTP problems (RFC 9457): the answers for named conditions, invalid input and unexpected errors."""
 
 import errno
 import traceback
+import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,12 @@ import sqlalchemy.exc
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
 from app import db, telemetry
-from app.api import fields
 from lethe.contract.fields import ProblemBody
 from lethe.contract.problems import (
     Busy,
@@ -26,15 +28,19 @@ from lethe.contract.problems import (
     NotFound,
     Problem,
     RateLimited,
+    RequestTimedOut,
     ScopeMissing,
     StorageFull,
     Unauthenticated,
     Unavailable,
 )
+from lethe.contract.spelling import expected
 
 MEDIA_TYPE = "application/problem+json"
-_MOST_FAULTS = 10
-"""Limit for faults of a query: an answer does not grow with what was sent."""
+_MAX_FAULTS = 10
+"""Limit of listed faults of a query, so that an answer does not grow with the call."""
+_KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
+"""Expectations that replace the messages of pydantic, by the type of the fault."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -42,12 +48,12 @@ _ANYWHERE: list[type[Problem]] = [InputInvalid, Unauthenticated, ScopeMissing, R
 
 
 def status_of(error: type[Problem]) -> int:
-    """The HTTP status of a condition."""
+    """Return the HTTP status of a condition."""
     return error.status or 500
 
 
 def problem(error: Problem) -> JSONResponse:
-    """The answer for a named condition."""
+    """Return the answer for a named condition."""
     status = status_of(type(error))
     body: dict[str, Any] = {"type": f"urn:lethe:problem:{error.code}", "title": error.title, "status": status}
     body |= {"detail": error.detail, "code": error.code}
@@ -57,12 +63,12 @@ def problem(error: Problem) -> JSONResponse:
 
 
 def responses(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """The answers that a route declares: the conditions it may answer with, besides those every route may."""
+    """Return the documented answers of a route: its own conditions and the ones of every route."""
     return declared(*conditions, *_ANYWHERE)
 
 
 def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
-    """Conditions as an OpenAPI document has them, by status."""
+    """Return conditions as answers of an OpenAPI document, by status."""
     documented: dict[int | str, dict[str, Any]] = {}
     for condition in conditions:
         entry = documented.setdefault(
@@ -74,19 +80,47 @@ def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
-    """The places where a call is wrong, and what was expected there; nothing of what was sent. `body`, `query`: their
-    types, if they are known, from which follows what a field may be called."""
+    """Return where a call is wrong and what was expected there, without repeating what was sent. The types `body` and
+    `query`, if known, give the names of fields to suggest."""
     return [
         FieldError(
             ".".join(map(str, fault["loc"])) or "body",
-            fields.expectation(fault, query if fault["loc"][:1] == ("query",) else body),
+            _expectation(fault, query if fault["loc"][:1] == ("query",) else body),
         )
         for fault in error.errors()
     ]
 
 
+def _expectation(fault: Any, body: Any) -> str:
+    """Return what was expected at the place of a pydantic fault, given the type of the body if it is known."""
+    if fault["type"] == "extra_forbidden" and body is not None:
+        *place, name = fault["loc"]
+        return f"is no field here: {expected(_known_at(body, place), found=name)}"
+    return _KINDS.get(fault["type"], str(fault["msg"]))
+
+
+def _known_at(annotation: Any, place: Sequence[str | int]) -> set[str]:
+    models = _models(annotation)
+    # Indexes of lists and keys of plain objects are not fields.
+    for name in place:
+        inner = [_fields(model)[str(name)] for model in models if str(name) in _fields(model)]
+        models = [model for field in inner for model in _models(field.annotation)] if inner else models
+    return {name for model in models for name in _fields(model)}
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models in a type: the type itself, or the models that it lists, maps to or chooses from."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in typing.get_args(annotation) for model in _models(inner)]
+
+
 def install(app: FastAPI) -> None:
-    """Answer everything that goes wrong with a problem; none of them repeats what was sent."""
+    """Answer every error of `app` with a problem that does not repeat what was sent."""
 
     @app.exception_handler(Problem)
     def _named(_request: Request, error: Problem) -> JSONResponse:
@@ -99,25 +133,27 @@ def install(app: FastAPI) -> None:
         route = request.scope["route"]
         field = getattr(route, "body_field", None)
         body = None if field is None else field.field_info.annotation
-        query = next((one.field_info.annotation for one in route.dependant.query_params), None)
-        found = faults(error, body, query=query)
-        of_query = [fault for fault in found if fault.path.startswith("query.")]
-        found = [
+        query = next((parameter.field_info.annotation for parameter in route.dependant.query_params), None)
+        listed = faults(error, body, query=query)
+        of_query = [fault for fault in listed if fault.path.startswith("query.")]
+        listed = [
             FieldError(fault.path.partition(".")[2] or fault.path, fault.message)
-            for fault in of_query[:_MOST_FAULTS] or found
+            for fault in of_query[:_MAX_FAULTS] or listed
         ]
-        return problem(InputInvalid("The call does not have the form that the documentation asks for.", found))
+        return problem(InputInvalid("The call does not have the form that the documentation asks for.", listed))
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> JSONResponse:
-        if is_full(error.__cause__):  # the framework takes whatever goes wrong with a form for the caller's fault
+        # The framework answers 400 if a form cannot be stored.
+        if is_full(error.__cause__):
             return problem(storage_full())
-        if error.status_code == 400:  # the framework could not read the body
+        # The framework could not parse the body.
+        if error.status_code == 400:
             return problem(InputInvalid("The body is not what its content type says."))
         if error.status_code == 405:
-            known = ", ".join(_methods_at(request))
-            answer = problem(MethodNotAllowed(f"This path knows {known}."))
-            answer.headers["Allow"] = known
+            methods = ", ".join(_methods_at(request))
+            answer = problem(MethodNotAllowed(f"This path knows {methods}."))
+            answer.headers["Allow"] = methods
             return answer
         return problem(NotFound("There is nothing at this path."))
 
@@ -131,12 +167,12 @@ def install(app: FastAPI) -> None:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return True if something could not be written for lack of room."""
+    """Return True if an error means that the disk is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def storage_full() -> StorageFull:
-    """The condition that the disk is in, which is logged."""
+    """Log that the disk is full, and return the condition."""
     telemetry.logger().error("gateway.storage_full")
     return StorageFull(
         "There is no room to store this. Repeat the call, with its Idempotency-Key if it has one, when there is."
@@ -144,18 +180,18 @@ def storage_full() -> StorageFull:
 
 
 def _methods_at(request: Request) -> list[str]:
-    """The methods of a path, over all routes that it has. What is mounted there is read alone."""
+    """Return the methods of all routes at a path; GET and HEAD for mounted files."""
     routes = [route for route in request.app.router.routes if not isinstance(route, Mount)]
-    known = [
+    methods = [
         method
         for method in _METHODS
         if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
     ]
-    return known or ["GET", "HEAD"]
+    return methods or ["GET", "HEAD"]
 
 
 def unavailable(error: sqlalchemy.exc.OperationalError) -> Unavailable:
-    """The condition that the database is in, which is logged."""
+    """Log that the database is unavailable or full, and return the condition."""
     if db.is_full(error):
         return storage_full()
     telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
@@ -165,7 +201,7 @@ def unavailable(error: sqlalchemy.exc.OperationalError) -> Unavailable:
 
 
 def unexpected(error: Exception) -> JSONResponse:
-    """The answer for a defect. What was raised is logged by name and place: its text may quote what was sent."""
+    """Log the type and place of an unexpected error, and return its answer. The text of the error may name people."""
     frames = traceback.extract_tb(error.__traceback__)[-5:]
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
     telemetry.logger().error("gateway.call_failed", error=type(error).__name__, places=places)
@@ -178,10 +214,13 @@ def _headers(error: Problem) -> dict[str, str] | None:
             return {"WWW-Authenticate": "Bearer"}
         case RateLimited():
             return {"Retry-After": str(error.retry_after)}
+        case RequestTimedOut():
+            return {"Connection": "close"}
         case Busy():
             return {"Retry-After": "1"}
         case StorageFull() | InstallationMismatch() | DatabaseDamaged():
-            return {"Retry-After": "30"}  # somebody has to do something first
+            # An operator has to act first.
+            return {"Retry-After": "30"}
         case Unavailable():
             return {"Retry-After": "2"}
         case _:

@@ -1,4 +1,4 @@
-"""`/runs`: what the workers did and are doing."""
+"""Endpoints of runs and of the queue of work."""
 
 import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from app.accounting import runtime_estimates
 from app.api.calls import Call
 from app.api.gateway import serves
+from app.api.sentences import of_plan
 from app.db import now
 from app.db.tables import Run
 from app.unlearning import backlog, repository
@@ -22,7 +23,7 @@ from lethe.contract.sets import RunStatus
 router = APIRouter()
 
 _HOUR = datetime.timedelta(hours=1)
-_MOST_RUNNING = 100
+_MAX_RUNNING_RUNS = 100
 
 
 @serves(router, runs.LIST)
@@ -43,7 +44,8 @@ def cancel_run(call: Call, run_id: str) -> RunOut:
     with call.writing() as session:
         run = unlearning.get(session, run_id)
         unlearning.cancel(session, run)
-        session.flush()  # what is shown is read back
+        # The answer is read back from the database.
+        session.flush()
         return _to_response(session, run)
 
 
@@ -55,12 +57,12 @@ def get_queue(call: Call) -> QueueOut:
         at = now(session)
         begins = [at - hours * _HOUR for hours in range(24, 0, -1)]
         running = repository.runs(
-            session, model_id=None, status=RunStatus.RUNNING, unresolved=False, limit=_MOST_RUNNING, cursor=None
+            session, model_id=None, status=RunStatus.RUNNING, unresolved=False, limit=_MAX_RUNNING_RUNS, cursor=None
         )
         counted = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
         return QueueOut(
             at=at,
-            next=[QueuedOut.model_validate(one, from_attributes=True) for one in waiting],
+            next=[QueuedOut.model_validate(queued, from_attributes=True) for queued in waiting],
             running=[_to_response(session, run) for run in running.items],
             hours=[
                 HourOut(begins_at=begin, published=published, failed=failed)
@@ -70,13 +72,14 @@ def get_queue(call: Call) -> QueueOut:
 
 
 def progress(session: Session, run: Run) -> ProgressOut:
-    """Return how far a run under way is, as its model says it."""
+    """Return the progress of a run under way."""
     return ProgressOut(run_id=run.id, steps_done=run.steps_done, steps_total=run.steps_total, **_expected(session, run))
 
 
 def _to_response(session: Session, run: Run) -> RunOut:
-    fields = {name: getattr(run, name) for name in RunOut.model_fields.keys() - {"seconds_left", "expected_at"}}
-    return RunOut.model_validate(fields | _expected(session, run))
+    computed = {"reason": of_plan(run.reason, run.reason_facts)} | _expected(session, run)
+    fields = {name: getattr(run, name) for name in RunOut.model_fields.keys() - computed.keys()}
+    return RunOut.model_validate(fields | computed)
 
 
 def _expected(session: Session, run: Run) -> dict[str, Any]:

@@ -1,19 +1,17 @@
-"""The sentences that answers tell of events: made here, of their kinds and facts, and nowhere looked at again."""
+"""Sentences for people about events and plans, made from their codes and facts. No code depends on their text."""
 
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
 from app.deletion.views import Event
+from app.unlearning.planner import PlanReason
 from lethe.contract.sets import EventKind, RunStatus
 
 
 def of_event(event: Event) -> str | None:
-    """None where the status says all. What a release before said of an event stays as it was said."""
-    return _sentence(event.kind, event.facts or {}) if event.words is None else event.words
-
-
-def _sentence(kind: EventKind, facts: Mapping[str, Any]) -> str | None:
-    match kind:
+    """Return the sentence of an event; None if its status says all."""
+    facts = event.facts or {}
+    match event.kind:
         case EventKind.RECEIVED | EventKind.IN_REVIEW | EventKind.ACCEPTED | EventKind.RUNNING:
             return None
         case EventKind.COMPLETED | EventKind.REJECTED | EventKind.CANCELLED:
@@ -36,9 +34,7 @@ def _sentence(kind: EventKind, facts: Mapping[str, Any]) -> str | None:
         case EventKind.ROWS_ERASED:
             rows = "1 row" if facts["num_rows"] == 1 else f"{facts['num_rows']} rows"
             return f"{rows} erased from dataset {facts['dataset_id']}"
-        case EventKind.NOTED:
-            return None
-    assert_never(kind)
+    assert_never(event.kind)
 
 
 def _ending(status: RunStatus, error_code: str | None) -> str:
@@ -49,3 +45,28 @@ def _ending(status: RunStatus, error_code: str | None) -> str:
             return "its run was cancelled"
         case _:
             return "its worker stopped"
+
+
+def of_plan(reason: str, facts: Mapping[str, int]) -> str:
+    """Return the sentence of a plan's reason, which may have been stored."""
+    match PlanReason(reason):
+        case PlanReason.REQUESTED:
+            return "asked for"
+        case PlanReason.CANARY_TEST_REQUESTED:
+            return "asked for: canaries alone are learned and forgotten"
+        case PlanReason.REHEARSAL_REQUESTED:
+            return "asked for: people drawn at random are forgotten on a copy"
+        case PlanReason.FEWEST_STEPS:
+            return f"least steps to the target; relearning takes {facts['relearn_steps']}"
+        case PlanReason.UNLEARNING_NO_SHORTER:
+            return "unlearning would take as many steps as relearning"
+        case PlanReason.ROWS_ADDED:
+            return "rows were added since it learned"
+        case PlanReason.NO_MODEL_DUE:
+            return "no model of this dataset is to be run"
+        case PlanReason.ONE_BATCH:
+            return f"one run for {facts['requests']} requests, once all are in"
+        case PlanReason.ONE_BY_ONE:
+            return f"{facts['steps']} steps for {facts['requests']} requests one by one"
+        case PlanReason.NO_INFLUENCE:
+            return "nothing deleted has any influence on it"

@@ -1,47 +1,132 @@
-"""Uploads of rows, as their endpoints share them: the file, whose rows are refused, what tells calls apart.
+"""Uploads: the fields of their forms, made from the contract, and the steps that the endpoints share.
 
 A file is spooled while it comes in (`app.api.forms`), read from there, and gone when the call ends.
 """
 
+import functools
 import hashlib
-from collections.abc import Collection, Iterator
+import inspect
+import json
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-import numpy as np
 from fastapi import Form, UploadFile
-from numpy.typing import NDArray
+from pydantic.fields import FieldInfo
 
 from app.access.idempotency import Once
 from app.api.calls import Call
 from app.api.forms import folder
-from app.deletion import suppression
-from app.encoders import running, under_way
+from app.catalogue import datasets
+from app.deletion import search_repository
 from app.installations import Installation
-from app.rows import batches
-from app.rows.batches import FeaturesOf
-from app.rows.uploads import Suppressed, Upload
-from app.vault.spool import Spool
-from lethe.contract.problems import FieldError, InputInvalid
-from lethe.encoders.rows import check_fit, numbers_of
-from lethe.encoding.rows import Schema
-from lethe.encoding.targets import Target
+from app.rows import formats
+from app.rows.formats import FeaturesOf
+from app.rows.uploads import RowUpload, Suppressed
+from app.vault.store import Spool
+from lethe.contract import fields
+from lethe.contract.problems import FieldError, SchemaInvalid
+from lethe.encoding.rows import Schema, check_fit
+from lethe.encoding.targets import TargetColumn
 
-_UNPACKED = 4
-"""Ratio by which the content of an upload may be larger than the file may be."""
-WhatOfSuppressed = Annotated[
-    Literal["refuse", "skip"], Form(description="What to do about rows of people who asked to be forgotten.")
-]
+_MAX_EXPANSION = 4
+"""Maximum ratio of the unpacked size of an upload to the size limit of its file."""
+_MAX_TEXT_BYTES = 4 * 2**20
+"""Maximum length of a field that is sent as a file."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def with_file(installation: Installation, once: Once, *, file: UploadFile, parts: tuple[str, ...]) -> Once:
-    """The call, told apart from others by its file too."""
+def takes(form: type[fields.Form]) -> Callable[[F], F]:
+    """Return a decorator of an endpoint that takes `call`, `once`, `file`, and a parameter of type `form`.
+
+    To FastAPI, the endpoint has a parameter for each field of the form. Fields of JSON are parsed and not validated,
+    as `lethe.encoding` names their faults better. `once` tells calls apart by the file and all fields too.
+    """
+    form_fields = form.model_fields
+
+    def decorate(endpoint: F) -> F:
+        own = inspect.signature(endpoint).parameters
+        [form_name] = [name for name, parameter in own.items() if parameter.annotation is form]
+
+        @functools.wraps(endpoint)
+        def called(*, call: Call, once: Once, file: UploadFile, **arguments: Any) -> Any:
+            values: dict[str, Any] = {
+                name: _content(field.alias or name, arguments.pop(name)) for name, field in form_fields.items()
+            }
+            once = _with_form(call.installation, once, file, values)
+            values |= {
+                name: _json(field.alias or name, values[name])
+                for name, field in form_fields.items()
+                if not _is_text(field)
+            }
+            return endpoint(call=call, once=once, file=file, **arguments, **{form_name: form.model_construct(**values)})
+
+        called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                *(parameter for name, parameter in own.items() if name != form_name),
+                *(_parameter(name, field) for name, field in form_fields.items()),
+            ]
+        )
+        return called  # type: ignore[return-value]
+
+    return decorate
+
+
+def _is_text(field: FieldInfo) -> bool:
+    """Return True for a field whose text is its value, False for JSON."""
+    kinds = [kind for kind in get_args(field.annotation) if kind is not type(None)] or [field.annotation]
+    plain = [get_args(kind)[0] if get_origin(kind) is Annotated else kind for kind in kinds]
+    return get_origin(field.annotation) is Literal or all(kind in (str, float) for kind in plain)
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """Return the parameter of a field. Its annotation is that of the text unless the text is its value."""
+    annotation: Any = field.annotation
+    description = field.description
+    if not _is_text(field):
+        annotation = UploadFile | str | None if Path in get_args(annotation) else str | None
+        description = f"{description} Sent as JSON."
+    form = Form(description=description, alias=field.alias)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        annotation=Annotated[annotation, *field.metadata, form],
+        default=inspect.Parameter.empty if field.is_required() else field.default,
+    )
+
+
+def _content(name: str, value: UploadFile | str | float | None) -> str | float | None:
+    """Return the content of a field, which may be sent as a file. Raises `SchemaInvalid` for a long file."""
+    if value is None or isinstance(value, str | float):
+        return value
+    text = value.file.read(_MAX_TEXT_BYTES + 1)
+    if len(text) > _MAX_TEXT_BYTES:
+        raise SchemaInvalid(f"The {name} is too long.", [FieldError(name, f"expected at most {_MAX_TEXT_BYTES} bytes")])
+    return text.decode(errors="replace")
+
+
+def _json(name: str, text: Any) -> object:
+    if text is None:
+        return None
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaInvalid(f"The field {name} is not JSON.", [FieldError(name, "expected JSON")]) from error
+    if value is None:
+        raise SchemaInvalid(f"The field {name} is null.", [FieldError(name, "expected a value, or no such field")])
+    return value
+
+
+def _with_form(installation: Installation, once: Once, file: UploadFile, values: dict[str, Any]) -> Once:
     if once.name is None:
         return once
     spooled = _spooled(file)
     digest = hashlib.file_digest(spooled, "sha256").digest()
     spooled.seek(0)
-    fingerprint = installation.keys.fingerprint(once.fingerprint.encode(), digest, *(part.encode() for part in parts))
+    parts = [f"{name}={value}".encode() for name, value in values.items() if value is not None]
+    fingerprint = installation.keys.fingerprint(once.fingerprint.encode(), digest, *parts)
     return Once(name=once.name, fingerprint=fingerprint)
 
 
@@ -49,15 +134,15 @@ def upload(
     call: Call,
     *,
     file: UploadFile,
-    kind: batches.Kind,
+    kind: formats.Kind,
     schema: Schema | None,
     classes: tuple[str, ...],
-    target: Target | None = None,
+    target: TargetColumn | None = None,
     few_rows: int = 0,
     features_of: FeaturesOf | None = None,
-) -> Upload:
-    """The rows of the file, of the caller's people."""
-    return Upload(
+) -> RowUpload:
+    """Return an upload of the rows of a file, of people of the caller's tenant."""
+    return RowUpload(
         file=_spooled(file),
         kind=kind,
         schema=schema,
@@ -65,7 +150,7 @@ def upload(
         target=target,
         folder=folder(call.installation.settings),
         subject_refs=call.subject_refs,
-        max_bytes=_UNPACKED * call.installation.settings.max_upload_bytes,
+        max_bytes=_MAX_EXPANSION * call.installation.settings.max_upload_bytes,
         few_rows=few_rows,
         features_of=features_of,
     )
@@ -75,44 +160,30 @@ def upload(
 def network_of(
     call: Call, network_id: str | None, *, schema: Schema | None, file: UploadFile, name: str
 ) -> Iterator[FeaturesOf | None]:
-    """The network of a dataset at work on this file until the block ends, if it has one; it is shown how far that is.
-    `name`: of the upload.
+    """Yield the function that computes features of rows by a dataset's network; None without a network. While the
+    block lasts, the upload is listed under its `name` with its progress.
 
-    Raises `NetworkUnknown`, `SchemaInvalid` where the schema makes other numbers than the network takes; what it is
-    given raises `InputInvalid` where the vectors of a file are of another length, and `NetworkFailed`.
+    Raises `NetworkUnknown`, and `SchemaInvalid` if the schema encodes records into other numbers than the network
+    takes. The function raises `InputInvalid` for vectors of another length, and `NetworkFailed`.
     """
     if network_id is None:
         yield None
         return
     with call.reading() as session:
-        network = running.opened(session, call.installation.settings, network_id)
+        network = datasets.network_keeper().opened(session, call.installation.settings, network_id)
     if schema is not None:
         check_fit(schema, network.input_size)
-
-    settings, num_encoded = call.installation.settings, 0
-    shown = under_way.metered(
-        settings, tenant_id=call.caller.tenant_id, name=name, network_id=network_id, num_bytes=file.size or 0
-    )
-    with shown as meter, network.started() as encoder:
-
-        def features_of(raw: NDArray[np.float64], num_in_file: int | None) -> NDArray[np.floating[Any]]:
-            nonlocal num_encoded
-            if raw.shape[1] != network.input_size:
-                fault = FieldError("x", numbers_of(network.input_size))
-                raise InputInvalid("The vectors do not fit the network.", [fault])
-            before = num_encoded
-            num_encoded += len(raw)
-            return encoder.encode(raw, told=lambda done: meter.advance(before + done, num_in_file))
-
+    with network.encoding(tenant_id=call.caller.tenant_id, name=name, num_bytes=file.size or 0) as features_of:
         yield features_of
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
-    """The people whose rows this dataset must not take (`*`: one that is only being made)."""
+    """Return the people whose rows a dataset must not take (`*`: a dataset that is being created)."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
-        with call.reading() as session:  # one each time: an upload takes longer than a snapshot should last
-            return suppression.is_suppressed(session, dataset_id, subject_refs)
+        # A session each time, because an upload takes longer than a snapshot should last.
+        with call.reading() as session:
+            return search_repository.suppressed_people(session, dataset_id, subject_refs)
 
     return Suppressed(among=among, skip=skip)
 
@@ -120,5 +191,5 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
 def _spooled(file: UploadFile) -> Spool:
     spooled: object = file.file
     if not isinstance(spooled, Spool):
-        raise TypeError("Expected a file that was spooled: its endpoint has no SpooledRoute.")
+        raise TypeError("Expected a spooled file: its endpoint has no SpooledRoute.")
     return spooled

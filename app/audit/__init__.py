@@ -1,1 +1,1 @@
-"""The audit log: one hash-chained log of deeds per tenant, with checkpoints that the installation signs."""
+"""Audit log: one hash-chained log of actions per tenant, with checkpoints signed by the installation."""

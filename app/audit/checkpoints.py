@@ -1,31 +1,68 @@
-"""Checkpoints: what the installation signs about the heads of a tenant's chains.
+"""Signed checkpoints of a tenant's two hash chains: its audit log, and the chain over the ledgers of its models.
 
-Somebody who alters a chain afterwards, and can recompute every hash in it, contradicts its last checkpoint; a
-reader who keeps that elsewhere can tell. What is signed is first recomputed from the checkpoint before.
+The chains are verified by `lethe.verification.chains`.
 """
 
 import datetime
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app import signing, telemetry
 from app.audit import repository
-from app.audit.chains import AUDIT, LEDGER, StoredChain
 from app.db import now
-from app.db.tables import Checkpoint
+from app.db.tables import AuditEntry, Checkpoint, LedgerLink
+from app.errors import AuditCorrupt
 from app.keys import Keys
-from lethe.verification.chains import GENESIS, canonical
+from lethe.verification import chains
+from lethe.verification.chains import GENESIS, canonical, link_hash
+
+_HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredChain(chains.HashChain):
+    """Hash chain with the table of its rows."""
+
+    table: Any
+
+
+def entry_hash(entry: AuditEntry) -> str:
+    """Return the SHA-256 (hex) over the predecessor's hash and the entry as canonical JSON."""
+    return hash_of_entry(entry.previous_hash, {name: getattr(entry, name) for name in _HASHED})
+
+
+def hash_of_entry(previous_hash: str, entry: dict[str, Any]) -> str:
+    body = entry | {"at": entry["at"].astimezone(datetime.UTC).isoformat()}
+    return link_hash(previous_hash, canonical(body))
+
+
+AUDIT = StoredChain(
+    name="audit",
+    item="audit entry",
+    head="checkpoint",
+    media_type="lethe-audit-checkpoint+jws",
+    format="lethe-audit-checkpoint/1",
+    corrupt=AuditCorrupt,
+    hash_of=entry_hash,
+    table=AuditEntry,
+)
+LEDGER = StoredChain(
+    **{part.name: getattr(chains.LEDGER, part.name) for part in fields(chains.LEDGER)},
+    table=LedgerLink,
+)
+CHAINS = (AUDIT, LEDGER)
+
 
 GROWTH = 1000
-"""A chain that has grown by so many rows is signed at once."""
+"""Number of new rows after which a chain is signed at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The last row of a tenant's chain, which was recomputed up to there."""
+    """Last row of a tenant's chain, recomputed up to this row."""
 
     chain: StoredChain
     tenant_id: str
@@ -34,21 +71,19 @@ class Head:
 
 
 def due(session: Session, *, every_seconds: float) -> list[Head]:
-    """The heads that have grown since their last checkpoint, if that is `every_seconds` ago or `GROWTH` rows; of
-    ledgers, whenever they have grown.
-
-    A chain that does not follow from its last checkpoint is logged, and not signed again.
-    """
-    found = []
+    """Return the heads to be signed: those of audit logs whose last checkpoint is `every_seconds` old or `GROWTH` rows
+    behind, and those of all ledgers that have grown. A chain that does not follow from its last checkpoint is logged
+    and not signed again."""
+    heads = []
     for chain, seconds in ((AUDIT, every_seconds), (LEDGER, 0.0)):
         for tenant_id, head, signed in repository.heads(session, chain):
             if head != signed and (head - signed >= GROWTH or _is_old(session, chain, tenant_id, seconds)):
-                found += _recomputed(session, chain, tenant_id)
-    return found
+                heads += _recomputed(session, chain, tenant_id)
+    return heads
 
 
 def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
-    """Sign these heads, if nobody has meanwhile."""
+    """Sign these heads, unless another process has signed them meanwhile."""
     for head in heads:
         last = _last(session, head.chain, head.tenant_id)
         if last is None or last.sequence < head.sequence:
@@ -62,10 +97,8 @@ def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_i
 
 
 def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
-    """The checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of what its chain states.
-
-    Raises `SignatureUnverifiable`.
-    """
+    """Return the checkpoint of a head: a compact JWS (RFC 7515, RFC 9864) of the chain's statement. Raises
+    `SignatureUnverifiable`."""
     row = Checkpoint(
         tenant_id=head.tenant_id, log=head.chain.name, sequence=head.sequence, hash=head.hash, signed_at=at
     )
@@ -79,7 +112,8 @@ def _is_old(session: Session, chain: StoredChain, tenant_id: str, every_seconds:
 
 
 def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[Head]:
-    """The head of a chain, if all of it follows from its last checkpoint; where not, that is logged."""
+    """Return the head of a chain, or an empty list and a log entry if a row does not follow from the last
+    checkpoint."""
     last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
     sequence, hash_ = since - 1, GENESIS
@@ -96,7 +130,8 @@ def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[He
 
 
 def _follows(chain: StoredChain, row: Any, previous: str, expected: str | None) -> bool:
-    """`expected`: the hash that was signed, for the first row that is looked at."""
+    """Return True if `row` has the right hash and predecessor. `expected` is the signed hash of the first row of the
+    check."""
     linked = row.previous_hash == previous if expected is None else row.hash == expected
     return bool(linked and row.hash == chain.hash_of(row))
 

@@ -1,12 +1,12 @@
-"""All SQL about the audit log, and about what is signed of it and of other chains."""
+"""SQL queries about the audit log, and about checkpoints of it and of other chains."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.audit.chains import AUDIT, StoredChain
+from app.audit.checkpoints import AUDIT, StoredChain
 from app.db import rows
 from app.db.tables import AuditEntry, Checkpoint, Tenant
 
@@ -21,12 +21,12 @@ _BATCH = 1000
 
 
 def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[int, str]]:
-    """Sequence and hash of the last entry of each of these tenants that has one."""
-    found: dict[str, tuple[int, str]] = {}
+    """Return sequence and hash of the last audit entry by tenant id; a tenant without entries is absent."""
+    last_entries: dict[str, tuple[int, str]] = {}
     for tenant_id in sorted(tenant_ids):
         for sequence, digest in rows(session, _LAST, {"tenant_id": tenant_id}):
-            found[tenant_id] = sequence, digest
-    return found
+            last_entries[tenant_id] = sequence, digest
+    return last_entries
 
 
 def entries(
@@ -39,15 +39,11 @@ def entries(
     actor: str | None = None,
     action: str | None = None,
 ) -> list[AuditEntry]:
-    """The last `limit` entries of a tenant that precede `before` and are about what is asked, newest first."""
+    """Return a tenant's last `limit` entries before sequence `before` that match the other arguments, newest first."""
     query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id)
     if before is not None:
         query = query.where(AuditEntry.sequence < before)
-    for column, wanted in (
-        (AuditEntry.object_id, object_id),
-        (AuditEntry.actor, actor),
-        (AuditEntry.action, action),
-    ):
+    for column, wanted in ((AuditEntry.object_id, object_id), (AuditEntry.actor, actor), (AuditEntry.action, action)):
         if wanted is not None:
             query = query.where(column == wanted)
     return list(session.scalars(query.order_by(AuditEntry.sequence.desc()).limit(limit)))
@@ -56,7 +52,7 @@ def entries(
 def checkpoints(
     session: Session, chain: StoredChain, *, tenant_id: str, before: int | None = None, limit: int
 ) -> list[Checkpoint]:
-    """The last `limit` checkpoints of a chain that precede `before`, newest first."""
+    """Return the last `limit` checkpoints of a chain before sequence `before`, newest first."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
     if before is not None:
         query = query.where(Checkpoint.sequence < before)
@@ -64,22 +60,19 @@ def checkpoints(
 
 
 def checkpoints_after(session: Session, *, number: int, limit: int) -> list[Checkpoint]:
-    """The next `limit` checkpoints of all chains of all tenants, in the order in which they were signed."""
+    """Return the next `limit` checkpoints after `number`, over all chains of all tenants, in the order of signing."""
     query = sa.select(Checkpoint).where(Checkpoint.number > number)
     return list(session.scalars(query.order_by(Checkpoint.number).limit(limit)))
 
 
-def checkpoint(session: Session, number: int) -> Checkpoint | None:
-    return session.get(Checkpoint, number)
-
-
 def last_checkpoint(session: Session) -> Checkpoint | None:
-    """The one that was signed last, of whichever chain."""
+    """Return the checkpoint that was signed last, of any chain; None if there is no checkpoint."""
     return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
 
 
 def heads(session: Session, chain: StoredChain) -> list[tuple[str, int, int]]:
-    """The tenants whose chain has begun, with the sequence of its last row and of its last checkpoint (or 0)."""
+    """Return tenant id, sequence of the last row, and sequence of the last checkpoint (0 without one) of each nonempty
+    chain."""
     table = chain.table
     head = sa.select(sa.func.max(table.sequence)).where(table.tenant_id == Tenant.id).scalar_subquery()
     of_chain = sa.and_(Checkpoint.tenant_id == Tenant.id, Checkpoint.log == chain.name)
@@ -93,24 +86,31 @@ def tenant_ids(session: Session) -> list[str]:
 
 
 def rows_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int | None = None) -> Iterator[Any]:
-    """The rows of a chain in their order, from `since` on, a few in memory at a time."""
+    """Yield the rows of a chain in order, from sequence `since` on, at most `_BATCH` in memory."""
     table = chain.table
-    query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence).limit(_BATCH)
-    found = session.scalars(query if since is None else query.where(table.sequence >= since)).all()
-    while found:
-        yield from found
-        if len(found) < _BATCH:
+    query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence)
+    return _in_batches(session, query, table.sequence, since=since)
+
+
+def _in_batches(
+    session: Session, query: sa.Select[Any], sequence: InstrumentedAttribute[int], *, since: int | None = None
+) -> Iterator[Any]:
+    """Yield the rows of a query that is ordered by `sequence`, from `since` on, at most `_BATCH` in memory."""
+    batch = session.scalars((query if since is None else query.where(sequence >= since)).limit(_BATCH)).all()
+    while batch:
+        yield from batch
+        if len(batch) < _BATCH:
             return
-        found = session.scalars(query.where(table.sequence > found[-1].sequence)).all()
+        batch = session.scalars(query.where(sequence > batch[-1].sequence).limit(_BATCH)).all()
 
 
 def all_entries(session: Session, *, tenant_id: str, since: int | None = None) -> Iterator[AuditEntry]:
-    """The entries of a tenant's audit log."""
+    """Yield the entries of a tenant's audit log in order, from sequence `since` on."""
     return rows_of(session, AUDIT, tenant_id=tenant_id, since=since)
 
 
 def page_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int, limit: int) -> list[Any]:
-    """The next `limit` rows of a chain, from `since` on."""
+    """Return the next `limit` rows of a chain, from sequence `since` on."""
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id, table.sequence >= since)
     return list(session.scalars(query.order_by(table.sequence).limit(limit)))
@@ -127,12 +127,6 @@ def last_row(session: Session, chain: StoredChain, *, tenant_id: str) -> Any | N
 
 
 def all_checkpoints(session: Session, chain: StoredChain, *, tenant_id: str) -> Iterator[Checkpoint]:
-    """The checkpoints of a chain in their order, a few in memory at a time."""
+    """Yield the checkpoints of a chain in order, at most `_BATCH` in memory."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
-    query = query.order_by(Checkpoint.sequence).limit(_BATCH)
-    found = session.scalars(query).all()
-    while found:
-        yield from found
-        if len(found) < _BATCH:
-            return
-        found = session.scalars(query.where(Checkpoint.sequence > found[-1].sequence)).all()
+    return _in_batches(session, query.order_by(Checkpoint.sequence), Checkpoint.sequence)

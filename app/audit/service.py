@@ -1,26 +1,26 @@
-"""Record who did what, in the transaction that does it."""
+"""Audit entries: record each action in the transaction that performs it."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.audit import repository
-from app.audit.chains import entry_hash, hash_of_entry
+from app.audit.checkpoints import hash_of_entry
 from app.db import Actor, actor, bulk, now
 from app.db.tables import AuditEntry
 from lethe.verification.chains import GENESIS
 
-__all__ = ["GENESIS", "SERVICE", "Deed", "actor_of", "entry_hash", "record", "record_all"]
 SERVICE = "lethe"
-"""The actor where nobody asked: the service itself, on its schedule."""
+"""Actor of the service's own periodic work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """A deed of somebody. `action`: `thing.verb`; `detail`: ids, numbers and closed words only, nothing of a person."""
+    """Action of an actor. `action` reads `thing.verb`; `detail` holds only ids, numbers and closed words, no personal
+    data."""
 
     tenant_id: str
     actor: str
@@ -30,13 +30,13 @@ class Deed:
 
 
 def actor_of(session: Session) -> str:
-    """The actor of a change: the caller, or the service itself."""
+    """Return the name of the session's actor; `SERVICE` for a session without one."""
     by: Actor | None = session.info.get("actor")
     return by.name if by else SERVICE
 
 
 def record(session: Session, action: str, object_id: str, **detail: Any) -> None:
-    """Record what the session's actor does."""
+    """Record an action of the session's actor."""
     by = actor(session)
     record_all(
         session, [Deed(tenant_id=by.tenant_id, actor=by.name, action=action, object_id=object_id, detail=detail)]
@@ -44,8 +44,8 @@ def record(session: Session, action: str, object_id: str, **detail: Any) -> None
 
 
 def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime | None = None) -> None:
-    """Append an entry for each deed to its tenant's chain. Writers hold the write lock, so no two follow the same
-    entry."""
+    """Append an entry per deed to its tenant's chain. Writers hold the write lock, so no two entries have one
+    predecessor."""
     if not deeds:
         return
     at = at or now(session)
@@ -71,9 +71,30 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
 
 
 def _heads(session: Session) -> dict[str, tuple[int, str]]:
-    """Sequence and hash of the last entries, as far as this transaction wrote them; not what a savepoint may undo."""
+    """Return sequence and hash of the last entries that this transaction wrote, by tenant. A savepoint, which may be
+    undone, discards them."""
     if session.in_nested_transaction():
         session.info.pop("audit.heads", None)
         return {}
     heads: dict[str, tuple[int, str]] = session.info.setdefault("audit.heads", {})
     return heads
+
+
+def subject_looked_up(session: Session, *, dataset_id: str) -> None:
+    """Record that the session's actor looked up how much a dataset holds about a person."""
+    record(session, "subject.looked_up", dataset_id)
+
+
+def requests_exported(session: Session, *, sought_by: Iterable[str]) -> None:
+    """Record that the session's actor exported requests. `sought_by` are the names of the filters used."""
+    record(session, "deletion_requests.exported", actor(session).tenant_id, sought_by=sorted(sought_by))
+
+
+def requests_looked_up(session: Session) -> None:
+    """Record that the session's actor looked up the requests about a person."""
+    record(session, "deletion_requests.looked_up", actor(session).tenant_id)
+
+
+def suppression_looked_up(session: Session) -> None:
+    """Record that the session's actor looked up whether a person is suppressed."""
+    record(session, "suppressions.looked_up", actor(session).tenant_id)

@@ -1,1 +1,1 @@
-"""Datasets, models and their versions: what exists, in which state."""
+"""Catalogue: datasets, models and versions, and their states."""

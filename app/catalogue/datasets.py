@@ -1,52 +1,61 @@
-"""Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is not kept."""
+"""Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is discarded.
 
+A feature keeps the public networks on which datasets and models may stand. Where no feature keeps networks, every
+network id is refused.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.catalogue import repository
+from app.config import Settings
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.encoders import service as encoders
-from app.rows import damage, ingest, records
+from app.rows import ingest, records
 from app.rows import repository as rows_repository
-from app.rows.references import References
+from app.rows.formats import FeaturesOf
 from app.rows.row_store import RowStore
-from app.rows.uploads import Suppressed, Upload, take_in
-from lethe.contract.problems import DatasetBusy, DatasetDamaged, DatasetRetired, DatasetUnknown, SubjectUnknown
+from app.rows.uploads import References, RowUpload, Suppressed, take_in
+from lethe import sockets
+from lethe.contract import problems
+from lethe.contract.models import TangentIn
 from lethe.contract.sets import DamageKind
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import Schema
-from lethe.encoding.targets import Target
+from lethe.encoding.targets import TargetColumn
 from lethe.proof.budget import Budget
 from lethe.proof.network import PublicNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """An upload that is on disk, encoded, and not yet known to anybody."""
+    """Encoded upload on disk that is not registered yet; `num_suppressed` of its rows were left out. `warnings` are for
+    the sender."""
 
     dataset_id: str
     schema: Schema | None
     classes: list[str]
-    target: Target | None
+    target: TargetColumn | None
     network_id: str | None
     num_features: int
     num_slots: int
     root: str
     subject_refs: References
-    num_suppressed: int  # rows that were left out
-    warnings: list[str]  # for its sender
+    num_suppressed: int
+    warnings: list[str]
 
 
-def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed, network_id: str | None = None) -> Encoded:
-    """Read an upload into the row store, each row into a slot that says nothing of where it stood in the file.
-    `network_id`: of the network that the upload names as `features_of`.
-
-    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`; then nothing is left
-    on disk.
-    """
+def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network_id: str | None = None) -> Encoded:
+    """Encode an upload into the row store, each row in a slot that is independent of its position in the file.
+    `network_id` belongs to the network that the upload names as `features_of`. Raises `SchemaInvalid`, `RowInvalid`,
+    `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`, and then leaves nothing on disk."""
     dataset_id = new_id("ds")
     with rows.writing(dataset_id) as writer:
         taken = take_in(writer, upload, suppressed=suppressed)
@@ -68,9 +77,8 @@ def encode(rows: RowStore, upload: Upload, *, suppressed: Suppressed, network_id
     )
 
 
-def _places(upload: Upload, num_features: int) -> dict[str, slice]:
-    """The features of each column; without a schema, each number of the vectors by its place, and of a network each
-    feature."""
+def _places(upload: RowUpload, num_features: int) -> dict[str, slice]:
+    """Return the features of each column. Without a schema, or with a network, each feature is a column of its own."""
     if upload.schema and not upload.features_of:
         return upload.schema.places
     name = "feature" if upload.features_of else "x"
@@ -78,27 +86,30 @@ def _places(upload: Upload, num_features: int) -> dict[str, slice]:
 
 
 def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: Budget | None = None) -> Dataset:
-    """Make an encoded upload a dataset: from here on its slots are fixed and their number is public, and so is what its
-    versions may ever tell, if there is a budget."""
+    """Register an encoded upload as a dataset. This fixes and publishes the number of its slots and, if given, its
+    budget."""
+    # The network may have been deleted since the upload began.
+    if encoded.network_id is not None:
+        network_keeper().named(session, encoded.network_id)
     dataset = Dataset(
         id=encoded.dataset_id,
         tenant_id=actor(session).tenant_id,
         name=name,
         schema=encoded.schema.to_json() if encoded.schema else None,
-        network_id=encoded.network_id and encoders.get(session, encoded.network_id).id,  # it may have gone meanwhile
+        network_id=encoded.network_id,
         classes=encoded.classes,
         target=encoded.target and encoded.target.to_json(),
         num_features=encoded.num_features,
         num_slots=encoded.num_slots,
         digest=encoded.root,
         references_check=encoded.dataset_id,
-        records_have_checks=True,
         revision=0,
         adaptive_budget=adaptive_budget and adaptive_budget.to_json(),
         created_at=now(session),
     )
     session.add(dataset)
-    session.flush()  # the records refer to it
+    # The records have a foreign key to the dataset.
+    session.flush()
     refs = encoded.subject_refs
     records.add(session, dataset_id=dataset.id, subject_refs=refs, slots=range(len(refs)))
     of_budget = adaptive_budget.to_json() if adaptive_budget else {}
@@ -107,57 +118,99 @@ def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: 
 
 
 def get(session: Session, dataset_id: str) -> Dataset:
-    """Raises `DatasetUnknown`."""
-    dataset = repository.dataset(session, dataset_id)
+    """Return a dataset. Raises `DatasetUnknown`."""
+    dataset = session.get(Dataset, dataset_id)
     if dataset is None:
-        raise DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
+        raise problems.DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
     return dataset
 
 
 def require_kept(dataset: Dataset) -> None:
-    """Raises `DatasetRetired`."""
+    """Raise `DatasetRetired` if the dataset is retired."""
     if dataset.retired_at is not None:
-        raise DatasetRetired(f"Dataset {dataset.id} was retired, and its rows are destroyed; upload another one.")
+        raise problems.DatasetRetired(
+            f"Dataset {dataset.id} was retired, and its rows are destroyed; upload another one."
+        )
 
 
-def target_of(dataset: Dataset) -> Target | None:
-    """The range of what is learned; None where that is a class."""
-    return Target.from_json(dataset.target) if dataset.target else None
+def target_of(dataset: Dataset) -> TargetColumn | None:
+    """Return the range of the dataset's target; None if the dataset has classes."""
+    return TargetColumn.from_json(dataset.target) if dataset.target else None
 
 
 def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
-    """The network as mechanisms name it whose features the rows are, if there is one. Raises `NetworkUnknown`."""
-    return encoders.named(encoders.get(session, dataset.network_id)) if dataset.network_id else None
+    """Return the network whose features the rows are, as mechanisms name it; None without one. Raises
+    `NetworkUnknown`."""
+    return network_keeper().named(session, dataset.network_id) if dataset.network_id else None
 
 
 def has_labels(dataset: Dataset) -> bool:
-    """Return True if a record may have several of the classes, or none."""
+    """Return True if a record may have several of the classes, or none of them."""
     return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 
 def weight_bound_of(dataset: Dataset) -> float | None:
-    """The public bound of the rows' weights; None where they have none."""
+    """Return the public bound of the row weights; None if rows have no weights."""
     weight = dataset.schema and schemas.stored(dataset.schema).weight
-    return weight.most if weight else None
+    return weight.bound if weight else None
 
 
 def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
-    """The roots of the dataset's rows, and of those that wait to be added, by their ids. Raises `DatasetBusy` while a
-    run may write them, and destroy what they were."""
+    """Return (id, root) of the dataset's rows and of each batch that waits to be added. Raises `DatasetBusy` during a
+    run, which may change the rows and destroy previous ones."""
     dataset = get(session, dataset_id)
     if rows_repository.is_any_run_on(session, dataset_id=dataset_id):
-        raise DatasetBusy("A run is at work on this dataset; check again when it has ended.")
+        raise problems.DatasetBusy("A run is at work on this dataset; check again when it has ended.")
     waiting = repository.waiting_additions(session, dataset_id=dataset_id)
-    return [(dataset.id, dataset.digest), *((one.id, one.digest) for one in waiting)]
+    return [(dataset.id, dataset.digest), *((addition.id, addition.digest) for addition in waiting)]
 
 
 def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:
-    """Rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`; `DatasetDamaged` where nobody
-    can say that there are none."""
+    """Return the number of rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`, and
+    `DatasetDamaged` if damaged records may hide rows."""
     dataset = get(session, dataset_id)
     count = rows_repository.count_records_of(session, dataset_id=dataset_id, subject_ref=subject_ref)
-    if count == 0 and damage.is_in_records(dataset):
-        raise DatasetDamaged.found(dataset_id, DamageKind.RECORD)
+    if count == 0 and records.is_in_records(dataset):
+        raise problems.DatasetDamaged.found(dataset_id, DamageKind.RECORD)
     if count == 0:
-        raise SubjectUnknown("This dataset holds nothing about this subject.")
+        raise problems.SubjectUnknown("This dataset holds nothing about this subject.")
     return count
+
+
+class OpenedNetwork(Protocol):
+    """A network whose file was read. Each method runs it in a process of its own, and raises `NetworkFailed`."""
+
+    @property
+    def input_size(self) -> int:
+        """Number of values that the network takes of a row."""
+
+    def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
+        """Return the features (n, k) of the rows `raw` (n, input_size)."""
+
+    def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[FeaturesOf]:
+        """Open an encoder for the rows of an upload, whose progress is shown under `name`. `num_bytes` is the size of
+        the file. The encoder raises `InputInvalid` for vectors of another length than `input_size`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkKeeper:
+    """The keeper of networks, plugged in as `NETWORKS` of a feature's hooks.
+
+    All functions raise `NetworkUnknown`. `named` returns a network as mechanisms state it. `opened` and `content` raise
+    `DatabaseDamaged` if the file is not the one on record; `content` finds the file by its SHA-256, for a worker, which
+    works for all tenants. `linearised` returns the network of a tangent model as its mechanism states it and the number
+    of the model's parameters, and raises `PreconditionFailed` if the network does not fit the dataset.
+    """
+
+    named: Callable[[Session, str], PublicNetwork]
+    opened: Callable[[Session, Settings, str], OpenedNetwork]
+    content: Callable[[Session, str], bytes]
+    linearised: Callable[[Session, Dataset, TangentIn], tuple[PublicNetwork, int]]
+
+
+def network_keeper() -> NetworkKeeper:
+    """Return the keeper of networks. Raises `NetworkUnknown` if no feature keeps any."""
+    keepers: tuple[NetworkKeeper, ...] = sockets.plugs("app.features", "hooks", "NETWORKS")
+    if not keepers:
+        raise problems.NetworkUnknown("This installation keeps no networks: send the request without one.")
+    return keepers[0]

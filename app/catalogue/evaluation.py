@@ -1,8 +1,8 @@
-"""Evaluation data: measured on rows that nobody learned from, or accuracy would be an exact statistic of who learned.
+"""Evaluation data. Metrics use rows that no model learned from; otherwise accuracy would be an exact statistic of the
+learned rows.
 
-Nobody of the evaluation dataset may be in the dataset that is learned from, and no row, under whatever name. Rows that
-a coarse encoding makes equal by chance are told from rows that were handed over by how often rows of the dataset equal
-each other.
+An evaluation dataset shares neither people with the learned dataset nor rows under other names. Rows that a coarse
+encoding makes equal by chance are distinguished from copies by the frequency of equal rows within the learned dataset.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from app.rows.row_store import RowStore
 from lethe.contract.problems import EvaluationOverlaps
 
 _BY_CHANCE = 5.0
-"""Standard deviations; of what is counted less than one in a million comparisons goes beyond."""
+"""Tolerance in standard deviations, exceeded by chance in less than one of a million comparisons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Rows in the row store, as they were when they were named: of a dataset, or of a batch that waits for slots."""
+    """Rows in the row store at a given root: those of a dataset, or of a batch that waits for slots."""
 
     rows_id: str
     root: str
@@ -36,8 +36,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`newcomers`: rows that must be none of the rows of `others`. `learned_on`: those of the dataset that is learned
-    from, one of the two, by which it is judged how often rows are equal by chance."""
+    """Comparison of `newcomers` with `others`, which must not share rows. `learned_on` are the rows of the learned
+    dataset, which is one of the two. They determine how often rows are equal by chance."""
 
     newcomers: tuple[Part, ...]
     others: tuple[Part, ...]
@@ -45,11 +45,9 @@ class Comparison:
 
 
 def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_know: bool) -> list[Comparison]:
-    """The comparisons that must be made before a model learns from one dataset and is measured on the other. Another
-    answer later says that rows came or went.
-
-    Raises `EvaluationOverlaps` where somebody is in both. `may_know`: the caller may learn who is in the data.
-    """
+    """Return the comparisons required before a model learns from one dataset and is evaluated on the other. A later
+    call returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both; it has
+    counts only if `may_know`, when the caller may learn who is in the data."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
         raise _overlaps(shared, "people are", may_know=may_know)
@@ -60,26 +58,26 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
 def of_addition(
     session: Session, *, dataset: Dataset, rows: Part, subject_refs: Iterable[str | None], may_know: bool
 ) -> list[Comparison]:
-    """The comparisons that must be made before rows come to a dataset: with each dataset that its models are measured
-    on, and each that is learned from by models that are measured on it. Raises as `of_model`."""
+    """Return the comparisons required before rows are added to a dataset: with each dataset that its models are
+    evaluated on, and each dataset whose models are evaluated on it. Raises as `of_model` does."""
     newcomers = {ref for ref in subject_refs if ref is not None}
-    found = []
+    comparisons = []
     for other in repository.datasets_apart_from(session, dataset_id=dataset.id):
         shared = rows_repository.count_subjects_among(session, newcomers, dataset_id=other.id)
         if shared:
             raise _overlaps(shared, "people are", may_know=may_know)
         is_learned_on = repository.is_measured_on(session, dataset_id=dataset.id, evaluated_on=other.id)
         learned_on = _parts(session, dataset if is_learned_on else other)
-        found.append(Comparison(newcomers=(rows,), others=_parts(session, other), learned_on=learned_on))
-    return found
+        comparisons.append(Comparison(newcomers=(rows,), others=_parts(session, other), learned_on=learned_on))
+    return comparisons
 
 
 def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
-    """Refuse newcomers that are rows of the others too, more of them than by chance: as often as any row that is
-    learned from equals another of them, twice over. Where no two rows are equal, one is too many.
+    """Raise `EvaluationOverlaps` if more newcomers equal rows of the others than by chance.
 
-    Raises `EvaluationOverlaps`. Rows are compared by hashes under a key that nobody has and that is gone afterwards. It
-    takes as long as reading the rows takes: for no transaction.
+    The expected number by chance is twice the rate at which learned rows equal each other; without equal learned rows,
+    a single shared row is refused. Rows are compared by hashes under a random key that is discarded. This reads all
+    rows, so call it outside transactions.
     """
     key = secrets.token_bytes(32)
     newcomers, others = _hashes(store, comparison.newcomers, key), _hashes(store, comparison.others, key)
@@ -93,14 +91,14 @@ def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
 
 
 def _parts(session: Session, dataset: Dataset) -> tuple[Part, ...]:
-    """All rows that a dataset has, or is going to have."""
+    """Return the rows of a dataset, including those that wait to be added."""
     waiting = repository.waiting_additions(session, dataset_id=dataset.id)
     own = Part(rows_id=dataset.id, root=dataset.digest)
-    return (own, *(Part(rows_id=one.id, root=one.digest) for one in waiting))
+    return (own, *(Part(rows_id=addition.id, root=addition.digest) for addition in waiting))
 
 
-def _overlaps(shared: int, what: str, *, may_know: bool) -> EvaluationOverlaps:
-    count = f"{shared} {what}" if may_know and shared else f"Some {what}"
+def _overlaps(shared: int, subject: str, *, may_know: bool) -> EvaluationOverlaps:
+    count = f"{shared} {subject}" if may_know and shared else f"Some {subject}"
     return EvaluationOverlaps(
         f"{count} both in a dataset that is learned from and in one that its models are measured on. Leave them out of "
         "one of the two."
@@ -108,7 +106,7 @@ def _overlaps(shared: int, what: str, *, may_know: bool) -> EvaluationOverlaps:
 
 
 def _hashes(store: RowStore, parts: Sequence[Part], key: bytes) -> npt.NDArray[Any]:
-    """Hash the features of every row that is not null  # (n,)"""
+    """Return the keyed hash of the features of every row that is not null  # (n,)"""
     blocks = (block for part in parts for block in store.read(part.rows_id, part.root))
     rows = (row for block in blocks for row in block.features if row.any())
     return np.array([hashlib.blake2b(row.tobytes(), key=key, digest_size=16).digest() for row in rows], dtype="S16")

@@ -1,118 +1,120 @@
-"""The mechanism that a model of a dataset has: settled before it learns, by public facts alone."""
+"""Mechanism of a model, fixed before it learns and derived from public facts only."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 from app.catalogue import datasets
 from app.db.tables import Dataset
+from lethe.contract.models import ModelIn, TargetIn
 from lethe.contract.problems import FieldError, PreconditionFailed, TargetUnreachable
 from lethe.contract.spelling import expected
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration, costs
 from lethe.proof.accountant import Run
+from lethe.proof.calibration import ModelSettings
+from lethe.proof.costs import Cost
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
-from lethe.theorems import calibration, costs
-from lethe.theorems.costs import Cost
+
+_OF_THE_BODY = [field.name for field in fields(ModelSettings) if field.name in ModelIn.model_fields]
 
 
 def default_delta(dataset: Dataset) -> float:
-    """1 / num_slots^1.1"""
+    """Return the default delta of a dataset, 1 / num_slots^1.1."""
     return float(dataset.num_slots**-1.1)
 
 
-def of(
-    dataset: Dataset,
-    *,
-    epsilon: float,
-    delta: float,
-    objective: str | None,
-    loss_width: float | None,
-    l2: float | None,
-    noise_scale: float | None,
-    step_size: float | None,
-    radius: float | None,
-    learn_steps: int | None,
-    batch_size: int | None,
-    cool_down: int | None,
-    second_moment: float | None,
-    class_weights: dict[str, float] | None,
-    max_steps: int,
-    tangent: tuple[PublicNetwork, int] | None = None,
-) -> Mechanism:
-    """As it was asked for, and by default where it was not. `tangent`: of which network, in how many parameters.
+def delta_of(dataset: Dataset, target: TargetIn) -> float:
+    """Return the delta of a target; the default of the dataset if it has none."""
+    return default_delta(dataset) if target.delta is None else target.delta
 
-    Raises `PreconditionFailed` when the mechanism has no guarantee, or its objective is not one of what the dataset
-    has; `TargetUnreachable` when a single deletion could not be brought to (epsilon, delta) within `max_steps`.
+
+def _settings(dataset: Dataset, model: ModelIn) -> ModelSettings:
+    return ModelSettings(
+        epsilon=model.target.epsilon,
+        delta=delta_of(dataset, model.target),
+        **{name: getattr(model, name) for name in _OF_THE_BODY},
+    )
+
+
+def of(
+    dataset: Dataset, model: ModelIn, *, max_steps: int, tangent: tuple[PublicNetwork, int] | None = None
+) -> Mechanism:
+    """Return the mechanism of the model requested in `model`.
+
+    `tangent` is the network whose weights the model moves, with its number of parameters. Raises `PreconditionFailed`
+    if the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no
+    number of steps up to `max_steps` brings a single deletion to (epsilon, delta).
     """
+    settings = _settings(dataset, model)
+    with _refusals():
+        try:
+            mechanism = calibration.mechanism_for(
+                settings,
+                **_problem(dataset, model.objective, model.loss_width) | _of_tangent(tangent),
+                class_weights=_weights(dataset, model.class_weights),
+            )
+            if mechanism.learn_steps > max_steps:
+                raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
+            learned, delta = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)]), settings.delta
+            calibration.least_steps(learned, records=1, epsilon=settings.epsilon, delta=delta, at_most=max_steps)
+        except InfeasibleError as error:
+            raise TargetUnreachable(f"{error}. Raise l2, noise_scale or the target.") from error
+    return mechanism
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise errors of the accountant as problems of a request."""
     try:
-        mechanism = calibration.mechanism_for(
-            **_problem(dataset, objective, loss_width) | _of_tangent(tangent),
-            epsilon=epsilon,
-            delta=delta,
-            l2=l2,
-            noise_scale=noise_scale,
-            step_size=step_size,
-            radius=radius,
-            learn_steps=learn_steps,
-            batch_size=batch_size,
-            cool_down=cool_down,
-            second_moment=second_moment,
-            class_weights=_weights(dataset, class_weights),
-        )
-        if mechanism.learn_steps > max_steps:
-            raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
-        learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
-        calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=max_steps)
-    except InfeasibleError as error:
-        raise TargetUnreachable(f"{error}. Raise l2, noise_scale or the target.") from error
+        yield
     except PrivacyError as error:
         raise PreconditionFailed(str(error)) from error
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error
-    return mechanism
 
 
 def costs_of(
     dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
 ) -> tuple[Objective, list[Cost]]:
-    """The objective of a model by default but for what is asked for, and its costs, by epsilon and then
-    by l2.
-
-    Raises `PreconditionFailed`.
-    """
+    """Return the objective and costs of a default model with the given settings, ordered by epsilon and then by l2.
+    Raises `PreconditionFailed`."""
     problem, delta = _problem(dataset, objective, loss_width), default_delta(dataset)
     chosen = problem["objective"]
-    try:
-        found = [
+    with _refusals():
+        all_costs = [
             costs.of(
-                calibration.mechanism_for(**problem, epsilon=epsilon, delta=delta, l2=one), epsilon=epsilon, delta=delta
+                calibration.mechanism_for(
+                    ModelSettings(epsilon=epsilon, delta=delta, l2=strength, loss_width=loss_width), **problem
+                ),
+                epsilon=epsilon,
+                delta=delta,
             )
             for epsilon in costs.EPSILONS
-            for one in ([l2] if l2 else costs.around(dataset.num_slots, epsilon, chosen))
+            for strength in ([l2] if l2 else costs.around(dataset.num_slots, epsilon, chosen))
         ]
-    except PrivacyError as error:
-        raise PreconditionFailed(str(error)) from error
-    except ArithmeticError as error:
-        raise PreconditionFailed("A setting is too large or too small to compute with.") from error
-    return chosen, found
+    return chosen, all_costs
 
 
-def _weights(dataset: Dataset, asked: dict[str, float] | None) -> tuple[float, ...] | None:
-    """A weight for each class, in their order, the largest 1. Raises `PreconditionFailed` for a name that is none."""
-    if not asked:
+def _weights(dataset: Dataset, by_class: dict[str, float] | None) -> tuple[float, ...] | None:
+    """Return the class weights in the order of the classes, scaled to a maximum of 1; None for equal weights. Raises
+    `PreconditionFailed` for an unknown class."""
+    if not by_class:
         return None
     if dataset.target or datasets.has_labels(dataset):
         raise _refused("Only a dataset with classes has class_weights.", class_weights="expected none")
-    for name in asked:
+    for name in by_class:
         if name not in dataset.classes:
             raise _refused("There is no such class.", class_weights=expected(tuple(dataset.classes), found=name))
-    weights = [asked.get(name, 1.0) for name in dataset.classes]
+    weights = [by_class.get(name, 1.0) for name in dataset.classes]
     return tuple(weight / max(weights) for weight in weights)
 
 
 def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) -> dict[str, Any]:
-    """The part of a mechanism that follows from its dataset and its objective. Raises `PreconditionFailed`."""
+    """Return the settings of a mechanism that follow from its dataset and objective. Raises `PreconditionFailed`."""
     chosen = _objective(dataset, objective)
     if loss_width is not None and not chosen.has_width:
         raise _refused(f"The loss of {chosen} has no width.", loss_width="expected none")
@@ -121,8 +123,8 @@ def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) 
         "num_slots": dataset.num_slots,
         "num_classes": num_classes,
         "objective": chosen,
-        "loss_width": loss_width,
-        "num_parameters": num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),  # the bias
+        # One more feature than the rows have, for the bias.
+        "num_parameters": num_weight_rows(num_classes, chosen) * (dataset.num_features + 1),
         "weight_bound": datasets.weight_bound_of(dataset),
     }
 
@@ -131,18 +133,19 @@ def _of_tangent(tangent: tuple[PublicNetwork, int] | None) -> dict[str, Any]:
     return {"network": tangent[0], "num_parameters": tangent[1]} if tangent else {}
 
 
-def _objective(dataset: Dataset, asked: str | None) -> Objective:
-    """The objective that was asked for. Raises `PreconditionFailed` where it is not one of what the dataset has."""
-    what, allowed = _learnable(dataset)
-    if asked is None:
+def _objective(dataset: Dataset, name: str | None) -> Objective:
+    """Return the requested objective, or the default. Raises `PreconditionFailed` if the dataset does not support
+    it."""
+    kind, allowed = _learnable(dataset)
+    if name is None:
         return allowed[0]
-    if asked not in allowed:
-        raise _refused(f"This dataset has {what}, which {asked} does not learn.", objective=expected(allowed))
-    return Objective(asked)
+    if name not in allowed:
+        raise _refused(f"This dataset has {kind}, which {name} does not learn.", objective=expected(allowed))
+    return Objective(name)
 
 
 def _learnable(dataset: Dataset) -> tuple[str, tuple[Objective, ...]]:
-    """The kind of what a dataset has, and the objectives that learn it, the default first."""
+    """Return the kind of a dataset's labels, for messages, and the objectives that learn them, the default first."""
     if target := datasets.target_of(dataset):
         if target.counts:
             return "counts", (Objective.POISSON_REGRESSION, Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES)
@@ -154,5 +157,5 @@ def _learnable(dataset: Dataset) -> tuple[str, tuple[Objective, ...]]:
     return f"{len(dataset.classes)} classes", (Objective.LOGISTIC_REGRESSION,)
 
 
-def _refused(detail: str, **said: str) -> PreconditionFailed:
-    return PreconditionFailed(detail, [FieldError(field, message) for field, message in said.items()])
+def _refused(detail: str, **messages: str) -> PreconditionFailed:
+    return PreconditionFailed(detail, [FieldError(field, message) for field, message in messages.items()])

@@ -1,117 +1,137 @@
-"""Models and their versions: create, relearn, publish, retire, destroy."""
+"""Models and their versions: creation, relearning, quality gates, publication and destruction.
 
-from collections.abc import Iterable
-from dataclasses import replace
+Features judge whether a published version meets the gate of its model. Without a judge a model with a gate cannot be
+created, and a version of a model whose stored gate cannot be judged is held back.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.audit import service as audit
-from app.catalogue import datasets, mechanisms, quality, repository
+from app.catalogue import datasets, mechanisms, repository
 from app.db import actor, now
-from app.db.mechanisms import stored_mechanism
-from app.db.tables import Dataset, Model, Run, Version, new_id
-from app.vault.weights import WeightStore
-from lethe.contract.problems import (
-    FieldError,
-    ModelNotLive,
-    ModelRetired,
-    ModelUnknown,
-    PreconditionFailed,
-    TargetTooWeak,
-    VersionUnknown,
-    WeightsDestroyed,
-)
-from lethe.contract.quality import QualityIn
+from app.db.tables import Dataset, Model, Run, Version, new_id, stored_mechanism
+from app.vault.sealing import WeightStore
+from lethe import sockets
+from lethe.contract import problems
+from lethe.contract.models import ModelIn, QualityIn, QualityOut
 from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
 from lethe.encoding import schema
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
 
+HandedOut = Callable[[Session, Version], dict[str, str]]
+"""Hook `HANDED_OUT`: record an export of a version's weights in the caller's transaction, and return details for the
+audit log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """A judge of versions, plugged in as `JUDGES` of a feature's hooks.
+
+    `to_stored` returns a gate as its model stores it, given whether the model has evaluation data, and raises
+    `PreconditionFailed` if the gate can never be judged. `judge` sets `degraded` and `held` of a version. `describe`
+    returns a model's gate with the standing of its version; None if the model has no gate.
+    """
+
+    to_stored: Callable[[QualityIn, Mechanism, bool], dict[str, Any]]
+    judge: Callable[[Session, Model, Version], None]
+    describe: Callable[[Model, Version | None], QualityOut | None]
+
+
+def _judges() -> tuple[Judge, ...]:
+    return sockets.plugs("app.features", "hooks", "JUDGES")
+
+
+def stored_gate(gate: QualityIn | None, mechanism: Mechanism, *, is_evaluated: bool) -> dict[str, Any] | None:
+    """Return a gate as its model stores it; None if there is no gate.
+
+    Raises `PreconditionFailed` if the gate can never be judged.
+    """
+    if gate is None:
+        return None
+    for judge in _judges():
+        return judge.to_stored(gate, mechanism, is_evaluated)
+    raise problems.PreconditionFailed(
+        "This installation has no quality gates: create the model without one.",
+        [problems.FieldError("quality", "expected no quality gate")],
+    )
+
+
+def judge_version(session: Session, model: Model, version: Version) -> None:
+    """Judge a version by the gate of its model. A gate that no feature can judge holds the version back."""
+    judges = _judges()
+    if not judges:
+        version.degraded = version.held = model.quality is not None
+    for judge in judges:
+        judge.judge(session, model, version)
+
+
+def described_gate(model: Model, version: Version | None) -> QualityOut | None:
+    """Return a model's gate with the standing of its version; None if there is no gate, or no judge of gates."""
+    return next((judge.describe(model, version) for judge in _judges()), None)
+
+
+def require_served(version: Version) -> None:
+    """Raise `ModelHeld` if a version is held back by the gate of its model."""
+    if version.held:
+        raise problems.ModelHeld(
+            f"Version {version.number} misses the quality gate of its model, and is held back from serving. Release it "
+            f"(POST /v1/models/{version.model_id}/versions/{version.number}/release), or let the model learn again; "
+            f"GET /v1/models/{version.model_id}/remedies says what else would help."
+        )
+
 
 def create_model(
     session: Session,
+    body: ModelIn,
     *,
-    name: str,
     dataset: Dataset,
     evaluation_dataset: Dataset | None,
-    epsilon: float,
-    delta: float | None,
-    objective: str | None,
-    loss_width: float | None,
     weakest: tuple[float, float],
-    l2: float | None,
-    noise_scale: float | None,
-    step_size: float | None,
-    radius: float | None,
-    learn_steps: int | None,
-    batch_size: int | None,
-    cool_down: int | None,
-    second_moment: float | None,
-    class_weights: dict[str, float] | None,
-    max_requests: int | None,
-    max_wait_seconds: int,
-    audit_lanes: int,
-    audit_chains: int,
-    gate: QualityIn | None,
     max_steps: int,
     tangent: tuple[PublicNetwork, int] | None,
 ) -> Model:
-    """Freeze the mechanism and ask for the first learning run. `weakest`: the epsilon and delta that the target may
-    have at most.
+    """Create a model: fix its mechanism and request the first learning run.
 
-    That nobody is in both datasets was checked before (`app.catalogue.evaluation`). Raises `DatasetRetired`,
-    `PreconditionFailed` for an evaluation dataset of another shape, `TargetTooWeak`, and what `mechanisms.of` raises.
+    `weakest` has the largest epsilon and delta that the target may have. The caller has checked that the datasets share
+    no people (`app.catalogue.evaluation`). Raises `DatasetRetired`, `PreconditionFailed` for an evaluation dataset of
+    another shape, `TargetTooWeak`, and the errors of `mechanisms.of`.
     """
     datasets.require_kept(dataset)
     if evaluation_dataset:
         datasets.require_kept(evaluation_dataset)
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
-        raise PreconditionFailed(
+        raise problems.PreconditionFailed(
             "The evaluation dataset must have the same features, and classes or target, as the dataset."
         )
-    if second_moment is not None and repository.waiting_additions(session, dataset_id=dataset.id):
-        raise PreconditionFailed(
+    if body.second_moment is not None and repository.waiting_additions(session, dataset_id=dataset.id):
+        raise problems.PreconditionFailed(
             "Rows wait to be added to this dataset: make a model with second_moment once they are in it.",
-            [FieldError("second_moment", "expected none while rows wait")],
+            [problems.FieldError("second_moment", "expected none while rows wait")],
         )
-    delta = mechanisms.default_delta(dataset) if delta is None else delta
-    _check_target(epsilon, delta, weakest)
-    mechanism = mechanisms.of(
-        dataset,
-        epsilon=epsilon,
-        delta=delta,
-        objective=objective,
-        loss_width=loss_width,
-        l2=l2,
-        noise_scale=noise_scale,
-        step_size=step_size,
-        radius=radius,
-        learn_steps=learn_steps,
-        batch_size=batch_size,
-        cool_down=cool_down,
-        second_moment=second_moment,
-        class_weights=class_weights,
-        max_steps=max_steps,
-        tangent=tangent,
-    )
+    _check_target(body.target.epsilon, mechanisms.delta_of(dataset, body.target), weakest)
+    mechanism = mechanisms.of(dataset, body, max_steps=max_steps, tangent=tangent)
     if encoder := datasets.network_of(session, dataset):
         mechanism = replace(mechanism, network=encoder)
     model = Model(
         id=new_id("mdl"),
         tenant_id=actor(session).tenant_id,
-        name=name,
+        name=body.name,
         dataset_id=dataset.id,
         evaluation_dataset_id=evaluation_dataset and evaluation_dataset.id,
         mechanism=mechanism.to_json(),
-        epsilon=epsilon,
-        delta=delta,
-        max_requests=max_requests,
-        max_wait_seconds=max_wait_seconds,
-        audit_lanes=audit_lanes,
-        audit_chains=audit_chains,
-        quality=quality.stored_gate(gate, mechanism, is_evaluated=evaluation_dataset is not None),
+        epsilon=body.target.epsilon,
+        delta=mechanisms.delta_of(dataset, body.target),
+        max_requests=body.batching.max_requests,
+        max_wait_seconds=body.batching.max_wait_seconds,
+        audit_lanes=body.audit.lanes,
+        audit_chains=body.audit.chains,
+        quality=stored_gate(body.quality, mechanism, is_evaluated=evaluation_dataset is not None),
         status=ModelStatus.LEARNING,
         wanted=RunKind.LEARN,
         created_at=now(session),
@@ -122,16 +142,16 @@ def create_model(
 
 
 def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) -> None:
-    """Raises `TargetTooWeak`, which names the bounds."""
-    asked = {"target.epsilon": epsilon, "target.delta": delta}
+    """Raise `TargetTooWeak`, which names the bounds, if the target exceeds them."""
+    stated = {"target.epsilon": epsilon, "target.delta": delta}
     faults = [
-        FieldError(name, f"expected at most {most:.10g}")
-        for (name, value), most in zip(asked.items(), weakest, strict=True)
+        problems.FieldError(name, f"expected at most {most:.10g}")
+        for (name, value), most in zip(stated.items(), weakest, strict=True)
         if value > most
     ]
     if faults:
         most_epsilon, most_delta = weakest
-        raise TargetTooWeak(
+        raise problems.TargetTooWeak(
             f"Expected epsilon <= {most_epsilon:.10g} and delta <= {most_delta:.10g}: what meets a weaker target is "
             "not forgotten. Only an admin can widen this, by max_epsilon and max_delta of the tenant's policy.",
             faults,
@@ -139,39 +159,39 @@ def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) ->
 
 
 def get_model(session: Session, model_id: str) -> Model:
-    """Raises `ModelUnknown`."""
-    model = repository.model(session, model_id)
+    """Return a model. Raises `ModelUnknown`."""
+    model = session.get(Model, model_id)
     if model is None:
-        raise ModelUnknown(f"There is no model {model_id!r}; GET /v1/models lists them.")
+        raise problems.ModelUnknown(f"There is no model {model_id!r}; GET /v1/models lists them.")
     return model
 
 
 def get_version(session: Session, *, model_id: str, number: int) -> Version:
-    """Raises `ModelUnknown`, `VersionUnknown`."""
+    """Return a version of a model. Raises `ModelUnknown`, `VersionUnknown`."""
     get_model(session, model_id)
     version = repository.version(session, model_id=model_id, number=number)
     if version is None:
-        raise VersionUnknown(f"Model {model_id} has no version {number}.")
+        raise problems.VersionUnknown(f"Model {model_id} has no version {number}.")
     return version
 
 
 def get_live_version(session: Session, model: Model) -> Version:
-    """Raises `ModelNotLive`, `ModelRetired`."""
+    """Return the live version of a model. Raises `ModelNotLive`, `ModelRetired`."""
     require_kept(model)
     version = repository.live_version(session, model)
     if version is None:
-        raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
+        raise problems.ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
     return version
 
 
 def require_kept(model: Model) -> None:
-    """Raises `ModelRetired`."""
+    """Raise `ModelRetired` if the model is retired."""
     if model.retired_at is not None:
-        raise ModelRetired(f"Model {model.id} was retired, and its weights are destroyed; make another one.")
+        raise problems.ModelRetired(f"Model {model.id} was retired, and its weights are destroyed; make another one.")
 
 
 def relearn(session: Session, model: Model) -> None:
-    """Ask for a run from scratch on the present data. Raises `ModelRetired`."""
+    """Request a run from scratch on the present data. Raises `ModelRetired`."""
     require_kept(model)
     if model.wanted is None:
         model.wanted = RunKind.RELEARN if model.live_version else RunKind.LEARN
@@ -181,25 +201,27 @@ def relearn(session: Session, model: Model) -> None:
 
 
 def ask_audit(session: Session, model: Model) -> None:
-    """Ask for an audit on canaries alone: no rows of people are read, and no version is made. Raises `ModelNotLive`,
-    `ModelRetired`."""
+    """Request an audit on canaries only, which reads no rows of people and makes no version. Raises `ModelNotLive`,
+    `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
     get_live_version(session, model)
     if not model.audit_lanes:
-        raise PreconditionFailed("This model was created without canaries, and so its runs have no canary test.")
+        raise problems.PreconditionFailed(
+            "This model was created without canaries, and so its runs have no canary test."
+        )
     model.audit_asked_at = model.audit_asked_at or now(session)
     audit.record(session, "model.audit_asked", model.id)
 
 
 def mechanism_of(model: Model) -> Mechanism:
-    """Raises `MechanismUnreadable`."""
+    """Return the mechanism of a model. Raises `MechanismUnreadable`."""
     return stored_mechanism(model.mechanism)
 
 
 def publish_version(
     session: Session, *, run: Run, model: Model, weights_sha256: str, metrics: dict[str, Any]
 ) -> Version:
-    """Put the run's version in service, unless its gate holds it back, and retire the one before it either way, in the
-    caller's transaction."""
+    """Publish the version of a run, held back if its gate requires, and retire the previous version, in the caller's
+    transaction."""
     previous = repository.live_version(session, model)
     if previous:
         previous.status = VersionStatus.RETIRED
@@ -215,7 +237,7 @@ def publish_version(
         published_at=now(session),
     )
     session.add(version)
-    quality.judge(session, model, version)
+    judge_version(session, model, version)
     model.live_version, model.status = version.number, ModelStatus.LIVE
     model.attempts, model.deaths, model.not_before, model.error_code = 0, 0, None, None
     if run.kind != RunKind.UNLEARN:
@@ -224,24 +246,40 @@ def publish_version(
 
 
 def read_weights(store: WeightStore, version: Version) -> bytes:
-    """The safetensors bytes of the version in service. Raises `WeightsDestroyed` for any other, `ModelHeld`."""
+    """Return the weights of a live version in safetensors format. Raises `WeightsDestroyed` if not live, and
+    `ModelHeld`."""
     require_live(version)
-    quality.require_served(version)
+    require_served(version)
     return store.get(version.id)
 
 
-def require_live(version: Version) -> None:
-    """Raises `WeightsDestroyed`."""
+def hand_out(session: Session, *, model_id: str, number: int) -> None:
+    """Record an export of a version's weights to the session's actor, before the export. Raises `ModelUnknown`,
+    `VersionUnknown`, `WeightsDestroyed` if the version is not live, and `ModelHeld`."""
+    version = get_version(session, model_id=model_id, number=number)
     if version.status != VersionStatus.LIVE:
-        raise WeightsDestroyed(
+        raise problems.WeightsDestroyed(
+            f"Version {number} was superseded while it was read; its weights are not handed out."
+        )
+    require_served(version)
+    details: dict[str, str] = {}
+    for record in sockets.plugs("app.features", "hooks", "HANDED_OUT"):
+        details |= record(session, version)
+    audit.record(session, "model.weights_exported", model_id, version=number, **details)
+
+
+def require_live(version: Version) -> None:
+    """Raise `WeightsDestroyed` if the version is not live."""
+    if version.status != VersionStatus.LIVE:
+        raise problems.WeightsDestroyed(
             f"Version {version.number} was superseded; its weights are gone, and with them whoever was forgotten since."
         )
 
 
 def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
-    """Destroy the weights of these versions; returns those that are gone. What the disk refuses is tried again the
-    next time. It takes as long as the store takes: for no transaction."""
-    gone = []
+    """Destroy the weights of versions and return the ids of those destroyed. A version that the disk refuses to delete
+    is retried at the next call. Call this outside transactions, because the store may be slow."""
+    destroyed = []
     for version_id in version_ids:
         try:
             store.destroy(version_id)
@@ -249,15 +287,12 @@ def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:
             code = type(error).__name__
             telemetry.logger().error("registry.weights_not_destroyed", version_id=version_id, error=code)
         else:
-            gone.append(version_id)
-    return gone
+            destroyed.append(version_id)
+    return destroyed
 
 
-def _same_shape(one: Dataset, other: Dataset) -> bool:
-    return (
-        schema.is_same(one.schema, other.schema)
-        and one.network_id == other.network_id
-        and one.num_features == other.num_features
-        and one.classes == other.classes
-        and one.target == other.target
+def _same_shape(first: Dataset, second: Dataset) -> bool:
+    same = ("network_id", "num_features", "classes", "target")
+    return schema.is_same(first.schema, second.schema) and all(
+        getattr(first, name) == getattr(second, name) for name in same
     )

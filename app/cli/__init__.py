@@ -1,12 +1,13 @@
-"""The server's commands, which `lethe` has where the server is installed: run it, and verify what its database says.
+"""Commands of the server, available in `lethe` if the server is installed.
 
-The parts of the service are imported by the commands that run them, so that the others answer at once.
+Parts of the service are imported by the commands that need them, so that other commands start quickly.
 """
 
-from app.cli import backups, chains, service
-from lethe.cli.output import new_group
+from app.cli import chains, service
+from lethe import sockets
+from lethe.cli.gateway import new_group
 
 commands = new_group()
-for part in (service.commands, chains.commands, backups.commands):
-    commands.registered_commands += part.registered_commands
-    commands.registered_groups += part.registered_groups
+for part in (service, chains, *sockets.modules("app.features", "cli")):
+    commands.registered_commands += part.commands.registered_commands
+    commands.registered_groups += part.commands.registered_groups

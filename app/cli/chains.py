@@ -1,4 +1,4 @@
-"""Commands that verify the ledger and the audit log by themselves, without the service, from a database or a file."""
+"""Commands that verify the ledger and the audit log from a database or a file, without the running service."""
 
 import heapq
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ import typer
 
 from app.config import Settings
 from app.errors import AuditCorrupt, DatabaseUnreadable
-from lethe.cli.output import console, new_group
-from lethe.cli.proofs import key_set_in, tell, verify_export
+from lethe.cli.gateway import console, new_group
+from lethe.cli.proofs import key_set_in, print_reports, verify_export
 from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
 
 if TYPE_CHECKING:
@@ -43,13 +43,11 @@ def ledger_verify(
         Path | None, typer.Option(help="The issuer's public keys; default: EXPORT.jwks.json, or the data folder's")
     ] = None,
 ) -> None:
-    """Recompute every hash and every number of the ledger from its entries alone, and hold it against its signed heads.
-
-    With EXPORT offline, as anybody can who has the issuer's public keys and perhaps a head that they kept. Without, in
-    the database, also against all certificates in it and the heads that the tombstones keep.
-    """
-    from app.accounting import anchors
-    from app.audit.chains import LEDGER
+    """Recompute every hash and number of the ledger from its entries alone, and compare them with its signed heads.
+    With EXPORT, verify the file offline, with the issuer's public keys and optionally a head kept elsewhere. Without,
+    verify the database, also against its certificates and the heads in the tombstones."""
+    from app.accounting import ledger as anchors
+    from app.audit.checkpoints import LEDGER
 
     if export is not None:
         verify_export(export, head=head, jwks=jwks)
@@ -60,8 +58,10 @@ def ledger_verify(
         keys, remembered = _public_keys(jwks), _remembered(settings, LEDGER.name)
         if kept is not None and kept.tenant_id not in tenant_ids:
             raise LedgerCorrupt(f"The head is about tenant {kept.tenant_id!r}, whose ledger is not there.")
-        both = [*remembered, *([kept] if kept else [])]
-        tell([anchors.verify_tenant(session, keys, tenant_id=one, kept=both) for one in tenant_ids])
+        heads = [*remembered, *([kept] if kept else [])]
+        print_reports(
+            [anchors.verify_tenant(session, keys, tenant_id=tenant_id, kept=heads) for tenant_id in tenant_ids]
+        )
 
 
 @audit.command("verify")
@@ -72,10 +72,10 @@ def audit_verify(
         Path | None, typer.Option(exists=True, dir_okay=False, help="The JWS of a checkpoint that was kept elsewhere")
     ] = None,
 ) -> None:
-    """Recompute the audit log of every tenant from its entries alone, and hold it against its signed checkpoints, those
-    in the database and those that the tombstones keep."""
+    """Recompute the audit log of every tenant from its entries alone, and compare it with its signed checkpoints in the
+    database and in the tombstones."""
     from app.audit import repository
-    from app.audit.chains import AUDIT
+    from app.audit.checkpoints import AUDIT
 
     settings, keys = Settings(), _public_keys(jwks)
     kept = AUDIT.kept(checkpoint.read_text()) if checkpoint else None
@@ -85,22 +85,22 @@ def audit_verify(
         if kept is not None and kept.tenant_id not in tenant_ids:
             raise AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
         for tenant_id in tenant_ids:
-            also = [one for one in [*remembered, kept] if one is not None and one.tenant_id == tenant_id]
+            external = [head for head in [*remembered, kept] if head is not None and head.tenant_id == tenant_id]
             entries = repository.all_entries(session, tenant_id=tenant_id)
             signed: Iterator[SignedHead] = heapq.merge(
                 repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id),
-                sorted(also, key=_sequence),
+                sorted(external, key=_sequence),
                 key=_sequence,
             )
             chain = AUDIT.verify(tenant_id, entries, signed, keys)
             console.print(
                 f"[green]valid[/]  {tenant_id}  {chain.entries} entries, signed up to {chain.signed}"
-                f" ({chain.checkpoints - len(also)} checkpoints)  {chain.head}"
+                f" ({chain.checkpoints - len(external)} checkpoints)  {chain.head}"
             )
 
 
 def _public_keys(jwks: Path | None) -> "KeySet":
-    """Those of a file, or of the data folder, where no key is made. Raises `CertificateInvalid`."""
+    """Return the public keys of a file, or of the data folder, where no key is created. Raises `CertificateInvalid`."""
     from joserfc.jwk import KeySet
 
     from app.keys import Keys
@@ -115,9 +115,10 @@ def _public_keys(jwks: Path | None) -> "KeySet":
 
 
 def _remembered(settings: Settings, log: str) -> "list[KeptHead]":
-    """The heads that the tombstones keep, which somebody who writes to the database alone does not reach."""
-    from app.audit.chains import CHAINS
-    from app.backup import tombstones
+    """Return the heads in the tombstones, which are out of reach of an attacker with write access to the database
+    only."""
+    from app.audit.checkpoints import CHAINS
+    from app.journal import tombstones
 
     chain = next(chain for chain in CHAINS if chain.name == log)
     return [chain.kept(head.jws) for head in tombstones.kept_heads(settings) if head.log == log]
@@ -132,7 +133,7 @@ def _reading(settings: Settings) -> "Iterator[Session]":
     database = Database(settings.resolved_database_url(), read_only=True)
     try:
         with database.looking() as connection:
-            migrate.schema_there(connection)
+            migrate.check_connection(connection)
         with database.reading() as session:
             yield session
     except OperationalError as error:
@@ -142,7 +143,7 @@ def _reading(settings: Settings) -> "Iterator[Session]":
 
 
 def _tenants(session: "Session", tenant: str | None) -> list[str]:
-    """Raises `TenantUnknown`."""
+    """Return the ids of all tenants, or of `tenant`. Raises `TenantUnknown`."""
     from app.audit import repository
 
     tenant_ids = repository.tenant_ids(session)
@@ -151,5 +152,5 @@ def _tenants(session: "Session", tenant: str | None) -> list[str]:
     return [tenant] if tenant else tenant_ids
 
 
-def _sequence(one: Any) -> int:
-    return int(one.sequence)
+def _sequence(head: Any) -> int:
+    return int(head.sequence)

@@ -5,14 +5,14 @@ from typing import Annotated
 import typer
 
 from app.config import Settings
-from lethe.cli.output import console, new_group
+from lethe.cli.gateway import console, new_group
 from lethe.contract.sets import WorkerState
 
 commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """The settings of a process that will meet people's data, once its memory is ready for it."""
+    """Return the settings of a process that handles personal data, after hardening its memory."""
     from app import hardening, telemetry
 
     settings = Settings()
@@ -28,11 +28,12 @@ def up(
         typer.Option(min=1, max=64, help="How many (LETHE_WORKERS); the second takes deletions only"),
     ] = None,
 ) -> None:
-    """Run gateway and worker as one command (SQLite, no broker); Ctrl-C ends it."""
+    """Run the gateway and workers in one command (SQLite, no broker) until Ctrl-C."""
     settings = _of_a_service()
     if workers is not None:
         settings = settings.model_copy(update={"workers": workers})
-    from app import supervisor  # not before: the process may have been started again
+    # Imported after hardening, which may have re-executed the process.
+    from app import supervisor
 
     def ready(address: str) -> None:
         console.print(f"Lethe is at [bold]{address}[/] (API documentation: {address}/docs)")
@@ -43,7 +44,7 @@ def up(
 
 @commands.command()
 def serve() -> None:
-    """Run only the gateway; workers: `celery -A worker.celery_app worker --pool threads --concurrency 1`, a `beat`."""
+    """Run the gateway only; workers: `celery -A worker.celery_app worker --pool threads --concurrency 1`, a `beat`."""
     settings = _of_a_service()
     from app import installations, supervisor
 
@@ -53,12 +54,13 @@ def serve() -> None:
 
 @commands.command("serve-accounting")
 def serve_accounting() -> None:
-    """Run the accounting service alone, on a database that it cannot change (and that another command has set up)."""
+    """Run the accounting service only, on a database that it cannot change and that another command has set up."""
     settings = _of_a_service()
     from app import accounting_main, installations, supervisor
 
+    # Report in one line if the installation cannot be opened.
     with installations.opened(settings, read_only=True):
-        pass  # a process that may not open it says so in a line
+        pass
     supervisor.serve(
         settings,
         listener=None,
@@ -73,7 +75,7 @@ def migrate(
         str | None, typer.Option(help="Let this role of PostgreSQL read what the accounting service reads, only that")
     ] = None,
 ) -> None:
-    """Bring the database to this release's schema."""
+    """Migrate the database to this release's schema."""
     from app import installations
 
     installations.set_up(Settings(), reader_role=grant_reader)
@@ -95,7 +97,8 @@ commands.add_typer(health, name="health")
 
 @health.command("worker")
 def health_worker() -> None:
-    """Check that a worker of this host gave a sign of life in the last minute. One that dies at once gives none."""
+    """Check that a worker of this host sent a heartbeat in the last minute. A worker that dies at its start sends
+    none."""
     from app import heartbeat
 
     alive = heartbeat.this_host_is_alive(Settings().data_dir)

@@ -1,4 +1,4 @@
-"""The database: its tables, and the only two ways to talk to it."""
+"""Database: its tables, and sessions, which are the only way to read and write them."""
 
 from app.db.session import Actor, Database, actor, is_full, now, rows
 

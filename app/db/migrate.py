@@ -1,8 +1,8 @@
-"""Bring a database to the present schema: `upgrade` is what `lethe migrate` and every start of `lethe up` run."""
+"""Schema migrations: `lethe migrate` and every start of `lethe up` run `upgrade`."""
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 
 import sqlalchemy as sa
 from alembic import command
@@ -11,70 +11,73 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import migrations
+from app.db import tables
+from app.db.session import Database
 from app.errors import DatabaseUnreadable
+from lethe import sockets
+from lethe.contract.problems import InputInvalid
 
-_OF_A_RELEASE = "audit_entries"
-"""A table that every released schema has. Those from before used the same numbers."""
-
-
-class Schema(StrEnum):
-    """The kinds of content of a database, as far as this release knows them."""
-
-    NOTHING = "nothing"
-    OLDER = "older"
-    CURRENT = "current"
+_CORE = "core"
 
 
 def _config(connection: sa.Connection | None = None) -> Config:
+    """Return Alembic's configuration: a branch of migrations for the core, and one for each feature with tables."""
+    core, features = Path(migrations.__file__).parent, [Path(one.__file__ or "").parent for one in _of_features()]
+    places = [core / "versions", *(feature / "migrations" for feature in features)]
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("script_location", str(core))
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("version_locations", "\n".join(str(place) for place in places if place.is_dir()))
     config.attributes["connection"] = connection
     return config
 
 
-def schema(engine: sa.Engine) -> Schema:
-    """The content of the database. Raises `DatabaseUnreadable` for what this release cannot bring up to date."""
+def _of_features() -> tuple[ModuleType, ...]:
+    """Return the modules that declare the tables of features, each after those that it refers to."""
+    return sockets.modules("app.features", "tables")
+
+
+def _branches() -> list[str]:
+    """Return the branches of the installed migrations, each after those whose tables it refers to."""
+    return [_CORE, *(one.__name__.split(".")[-2] for one in _of_features())]
+
+
+def check(engine: sa.Engine) -> None:
+    """Check that the database is empty or has a schema of this version of Lethe. Raises `DatabaseUnreadable`."""
     with engine.connect().execution_options(lethe_read_only=True) as connection:
-        return schema_there(connection)
+        check_connection(connection)
 
 
-def schema_there(connection: sa.Connection) -> Schema:
-    """The same, of a connection."""
-    at = set(MigrationContext.configure(connection).get_current_heads())
-    is_released = sa.inspect(connection).has_table(_OF_A_RELEASE)
-    if not at:
-        return Schema.NOTHING
-    if not is_released:
+def check_connection(connection: sa.Connection) -> None:
+    """Check the database of `connection` as `check` does."""
+    revisions = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    unknown = set(MigrationContext.configure(connection).get_current_heads()) - revisions
+    if unknown:
         raise DatabaseUnreadable(
-            f"The database is from before the first release of Lethe (schema {', '.join(sorted(at))}) and cannot be "
-            "upgraded; export what you need with the code that made it, and begin with an empty database."
+            f"The database is of another version of Lethe (schema {', '.join(sorted(unknown))}), which this version "
+            "does not support: run the version that made it, or begin with an empty database and data folder."
         )
-    if at - {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}:
-        raise DatabaseUnreadable(
-            f"The database is of a newer release of Lethe (schema {', '.join(sorted(at))}); run that one."
-        )
-    return Schema.CURRENT if at == set(heads()) else Schema.OLDER
 
 
-def upgrade(
-    engine: sa.Engine, revision: str = "head", *, then: Callable[[sa.Connection], None] = lambda connection: None
-) -> None:
-    """Migrate up to `revision`, and do what comes `then`, in one transaction. Processes that do it at once wait for
-    each other.
+def upgrade(engine: sa.Engine, *, then: Callable[[sa.Connection], None] = lambda connection: None) -> None:
+    """Migrate to the newest schema and call `then` in the same transaction. Concurrent migrations wait for each other.
 
-    Raises `DatabaseUnreadable` as `schema`.
+    Raises `DatabaseUnreadable` as `check` does.
     """
-    schema(engine)
+    check(engine)
     with _alone(engine).begin() as connection:
-        command.upgrade(_config(connection), revision)
+        if not is_current_there(connection):
+            for branch in _branches():
+                command.upgrade(_config(connection), f"{branch}@head")
         then(connection)
 
 
-def downgrade(engine: sa.Engine, revision: str = "base") -> None:
-    """Migrate down to `revision`, in one transaction. What only the newer schema holds is lost. Raises as `schema`."""
-    schema(engine)
+def downgrade(engine: sa.Engine) -> None:
+    """Drop all tables in one transaction. Raises `DatabaseUnreadable` as `check` does."""
+    check(engine)
     with _alone(engine).begin() as connection:
-        command.downgrade(_config(connection), revision)
+        for branch in reversed(_branches()):
+            command.downgrade(_config(connection), f"{branch}@base")
 
 
 def _alone(engine: sa.Engine) -> sa.Engine:
@@ -88,10 +91,60 @@ def is_current(engine: sa.Engine) -> bool:
 
 
 def is_current_there(connection: sa.Connection) -> bool:
-    """The same, of a connection."""
+    """Return True if the database of `connection` has the schema that this code expects."""
     return set(MigrationContext.configure(connection).get_current_heads()) == set(heads())
 
 
 def heads() -> list[str]:
-    """The revision of the schema that this code expects."""
+    """Return the revisions of the schema that this code expects: one of the core, and one of each feature."""
     return sorted(ScriptDirectory.from_config(_config()).get_heads())
+
+
+TABLES = (
+    tables.Addition.__tablename__,
+    tables.ApiKey.__tablename__,
+    tables.Certificate.__tablename__,
+    tables.Checkpoint.__tablename__,
+    tables.Dataset.__tablename__,
+    tables.DeletionRequest.__tablename__,
+    tables.Erasure.__tablename__,
+    tables.InstallationIdentity.__tablename__,
+    tables.LedgerEntry.__tablename__,
+    tables.LedgerLink.__tablename__,
+    tables.Model.__tablename__,
+    tables.Record.__tablename__,
+    tables.RequestAlias.__tablename__,
+    tables.RequestModel.__tablename__,
+    tables.Run.__tablename__,
+    tables.Tenant.__tablename__,
+    tables.Version.__tablename__,
+    "alembic_version",
+    *sockets.plugs("app.features", "tables", "READ_BY_ACCOUNTING"),
+)
+"""Tables that `lethe serve-accounting` reads: neither idempotent answers nor events of requests."""
+
+
+def grant(database: Database, role: str) -> None:
+    """Grant `role` SELECT on `TABLES`, and revoke its other rights in Lethe's schema.
+
+    Raises `InputInvalid` if the role does not exist, or the database is SQLite, which has no roles: there the
+    accounting service opens the file read-only.
+    """
+    dialect = database.engine.dialect
+    if dialect.name != "postgresql":
+        raise InputInvalid("SQLite has no roles; 'lethe serve-accounting' opens its file read-only.")
+    quote = dialect.identifier_preparer.quote
+    with database.writing() as session:
+        if not session.scalar(sa.text("SELECT count(*) FROM pg_roles WHERE rolname = :role"), {"role": role}):
+            raise InputInvalid(
+                f"There is no role {role!r}; make it first: CREATE ROLE {quote(role)} LOGIN PASSWORD ..."
+            )
+        schema = quote(session.scalars(sa.text("SELECT current_schema()")).one())
+        for statement in (
+            f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {quote(role)}",
+            f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA {schema} FROM {quote(role)}",
+            f"REVOKE ALL ON SCHEMA {schema} FROM {quote(role)}",
+            f"GRANT USAGE ON SCHEMA {schema} TO {quote(role)}",
+            f"GRANT SELECT ON {', '.join(f'{schema}.{name}' for name in TABLES)} TO {quote(role)}",
+        ):
+            session.execute(sa.text(statement))

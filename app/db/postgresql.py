@@ -1,5 +1,4 @@
-"""PostgreSQL, for several machines: readers on one snapshot, one writer at a time, and patience while the server is
-away."""
+"""PostgreSQL, for several hosts: snapshot reads, one writer at a time, and retries while the server is unreachable."""
 
 import time
 from typing import Any
@@ -10,7 +9,7 @@ from app import telemetry
 from app.errors import DatabaseUnreadable
 
 _WRITE_LOCK = int.from_bytes(b"lethe")
-"""The advisory lock of writers; held to the end of the transaction, so the next one sees what was committed."""
+"""Advisory lock of writers, held to the end of the transaction, so that the next writer sees its commit."""
 
 _CONNECTION = {
     "application_name": "lethe",
@@ -21,15 +20,10 @@ _CONNECTION = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-"""libpq's parameters (seconds; the last one milliseconds), unless the URL names them."""
+"""Parameters of libpq unless the URL names them. Times are in seconds, `tcp_user_timeout` in milliseconds."""
 
-_SERVER = {
-    "statement_timeout": "60s",
-    "lock_timeout": "30s",
-    "idle_in_transaction_session_timeout": "60s",
-}
-"""The server's parameters, unless the URL's `options` name them. The last one releases the write lock of a silent
-host."""
+_SERVER = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "60s"}
+"""Server parameters unless the URL's `options` name them. The last of them releases the write lock of a silent host."""
 
 _POOL: dict[str, Any] = {
     "pool_size": 5,
@@ -42,10 +36,8 @@ _POOL: dict[str, Any] = {
 
 
 def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engine:
-    """Make an engine whose callers wait for a server that is away until it has been away for `patience_seconds`.
-
-    Raises `DatabaseUnreadable` if the driver is not installed.
-    """
+    """Create an engine that retries connections until the server has been unreachable for `patience_seconds`. Raises
+    `DatabaseUnreadable` if the driver is not installed."""
     server = [f"-c {name}={value}" for name, value in _SERVER.items()]
     server += [str(url.query.get("options", ""))] + ["-c default_transaction_read_only=on"] * read_only
     arguments: dict[str, Any] = {name: value for name, value in _CONNECTION.items() if name not in url.query}
@@ -78,8 +70,10 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
         psycopg: Any = connection.dialect.dbapi
         level = psycopg.IsolationLevel.REPEATABLE_READ if reads else None
         if driver.isolation_level != level:
-            driver.isolation_level = level  # goes with the BEGIN that the first statement sends
-        if options.get("lethe_migrating", False):  # takes as long as it takes, and so does waiting for it
+            # Takes effect with the BEGIN that the first statement sends.
+            driver.isolation_level = level
+        # Migrations, and waiting for another migration, have no time limit.
+        if options.get("lethe_migrating", False):
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
             connection.exec_driver_sql("SET LOCAL lock_timeout TO DEFAULT")
@@ -90,7 +84,8 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
 
 
 class _Outage:
-    """The outage of a server, as the threads of one process found it: all of them wait once, not each anew."""
+    """Outage of a server, shared by the threads of one process: they wait for it together, not each for the full
+    time."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._patience = patience_seconds
@@ -98,9 +93,10 @@ class _Outage:
         self._seen = 0.0
 
     def may_end(self, error: Exception) -> bool:
-        """After a failure to connect: pause, and say whether to try again."""
+        """Pause after a failed connection and return True if the caller should try again."""
         at = time.monotonic()
-        if self._began is None or at - self._seen > max(self._patience, 10.0):  # what was seen long ago is another one
+        # A failure long after the last one belongs to a new outage.
+        if self._began is None or at - self._seen > max(self._patience, 10.0):
             self._began = at
             telemetry.logger().warning("database.unreachable", error=type(error).__name__)
         self._seen = at

@@ -1,22 +1,21 @@
-"""Columns that hold what callers write of their own: values in Python, sealed bytes in the database.
+"""Sealed columns: text written by callers is a value in Python and ciphertext in the database.
 
-Nothing else of a person may be in a row: what a database has stored once, its log, replicas and backups keep. Who seals
-and opens is the engine's vault, which is given to `Database`; a database without one opens nothing and takes nothing.
+No other personal data may be in a row, because logs, replicas and backups of the database keep every value once stored.
+The vault of the installation, given to `Database`, seals and opens; a database without a vault does neither.
 """
 
-import base64
 import dataclasses
 import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 
-class Vault(Protocol):
-    """Seals under keys that can be destroyed (`app.vault.pieces`)."""
+class Sealer(Protocol):
+    """Vault that seals under keys that can be destroyed (`app.vault.pieces`)."""
 
     def seal(self, content: bytes, *, key: str | None = None) -> bytes: ...
     def open(self, sealed: bytes) -> bytes | None: ...
@@ -28,15 +27,14 @@ class Vault(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """Fields that are sealed together. `key`: the name of the key that they are sealed under; None before they are
-    stored."""
+    """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored."""
 
     key: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars(Private):
-    """The words of callers and officers about a request."""
+    """Texts of callers and officers about a request."""
 
     external_id: str | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -45,56 +43,10 @@ class Particulars(Private):
     rejection_explanation: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payload(Private):
-    """The text that is sent to a receiver, and where."""
-
-    url: str = ""
-    body: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note(Private):
-    """Words about a request for those who decide, and for nobody else."""
-
-    text: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileName(Private):
-    """The name of a file about a request, which is personal as often as not."""
-
-    text: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachedFile(Private):
-    """The bytes of a file about a request."""
-
-    base64: str = field(default="", repr=False)
-
-    @classmethod
-    def of(cls, content: bytes, *, key: str) -> Self:
-        return cls(key=key, base64=base64.b64encode(content).decode())
-
-    @property
-    def content(self) -> bytes:
-        return base64.b64decode(self.base64)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Authenticator(Private):
-    """The secret that somebody's authenticator app shares with the service (RFC 6238, base32)."""
-
-    secret: str = field(default="", repr=False)
-
-
 class Sealed(sa.TypeDecorator[Private]):
-    """A `Private` value; NULL where there is nothing in it. One whose key was destroyed comes back with nothing in it.
-
-    A value that was changed (`dataclasses.replace`) is sealed under the key that it had: to destroy that destroys all
-    that was ever stored of it.
-    """
+    """Column of a `Private` value. Empty values are NULL, and a value whose key was destroyed is read as empty. A
+    changed value (`dataclasses.replace`) is sealed under its previous key, so that destroying this key destroys every
+    stored version of the value."""
 
     impl = sa.LargeBinary
     cache_ok = True
@@ -106,7 +58,8 @@ class Sealed(sa.TypeDecorator[Private]):
     def process_bind_param(self, value: Private | None, dialect: sa.Dialect) -> bytes | None:
         if value is None or value == self.kind():
             return None
-        content = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.name != "key"}
+        names = [field.name for field in dataclasses.fields(value) if field.name != "key"]
+        content = {name: getattr(value, name) for name in names}
         return _vault(dialect).seal(json.dumps(content, separators=(",", ":")).encode(), key=value.key)
 
     def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> Private:
@@ -118,7 +71,7 @@ class Sealed(sa.TypeDecorator[Private]):
 
 
 class Reference(sa.TypeDecorator[str]):
-    """The reference by which a sealed text is found (`refers_to`): its keyed hash. It is set to the text itself."""
+    """Column of the keyed hash by which a sealed text is found (`refers_to`). It is assigned the text itself."""
 
     impl = sa.String
     cache_ok = True
@@ -128,24 +81,24 @@ class Reference(sa.TypeDecorator[str]):
 
 
 def refers_to(session: Session, column: InstrumentedAttribute[Any], text: str) -> sa.ColumnElement[bool]:
-    """A condition: a column is the reference of a text, which is hashed before it is part of a statement: SQLAlchemy
-    keeps statements, with the values that each was made with first."""
+    """Return the condition that a column is the reference of `text`. The text is hashed before it enters the statement,
+    because SQLAlchemy caches statements with the values of their first use."""
     return sa.type_coerce(column, sa.String) == _vault(session.get_bind().dialect).reference(text)
 
 
 def new_key(session: Session) -> str:
-    """The name of a key that seals nothing yet, for several values that are to end together."""
+    """Return the name of a fresh sealing key, for several values that are to be destroyed together."""
     vault = _vault(session.get_bind().dialect)
     return vault.key_of(vault.seal(b""))
 
 
 def record_key(session: Session, dataset_id: str) -> bytes:
-    """The key of the check values of a dataset's records (`app.rows.records`)."""
+    """Return the key of the check values of a dataset's records (`app.rows.records`)."""
     return _vault(session.get_bind().dialect).record_key(dataset_id)
 
 
 def opening(session: Session) -> AbstractContextManager[None]:
-    """A block in which this thread reads many rows: what is sealed in them is opened at less cost for each."""
+    """Return a context in which this thread opens the sealed values of many rows at less cost per value."""
     vault = _given(session.get_bind().dialect)
     return nullcontext() if vault is None else vault.at_once()
 
@@ -153,17 +106,18 @@ def opening(session: Session) -> AbstractContextManager[None]:
 _VAULT = "lethe_vault"
 
 
-def give(engine: sa.Engine, vault: Vault) -> None:
-    """Let the columns of this engine seal and open: a type is told its dialect, which each engine has of its own."""
+def give(engine: sa.Engine, vault: Sealer) -> None:
+    """Attach a vault to an engine. Column types reach it through their dialect, of which each engine has its own
+    instance."""
     setattr(engine.dialect, _VAULT, vault)
 
 
-def _given(dialect: sa.Dialect) -> Vault | None:
-    found: Vault | None = getattr(dialect, _VAULT, None)
+def _given(dialect: sa.Dialect) -> Sealer | None:
+    found: Sealer | None = getattr(dialect, _VAULT, None)
     return found
 
 
-def _vault(dialect: sa.Dialect) -> Vault:
+def _vault(dialect: sa.Dialect) -> Sealer:
     found = _given(dialect)
     if found is None:
         raise RuntimeError("This database was opened without a vault.")

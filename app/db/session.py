@@ -1,6 +1,6 @@
-"""Sessions: one for reading, one for writing. Nothing else in the project commits.
+"""Sessions for reading and for writing; nothing else in the project commits.
 
-What differs between SQLite and PostgreSQL is in this package: how to begin, what time it is, how to wait.
+This package also hides the differences of SQLite and PostgreSQL: transactions, clocks and retries.
 """
 
 import datetime
@@ -18,17 +18,17 @@ from sqlalchemy.orm import LoaderCriteriaOption, ORMExecuteState, Session, sessi
 
 from app import telemetry
 from app.db import postgresql, sealed, sqlite
-from app.db.likely import usually
-from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table, WebhookDelivery
+from app.db.functions import usually
+from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table
 from app.errors import DatabaseUnreadable
+from lethe import sockets
 from lethe.contract.problems import DatabaseDamaged, Problem
 
 UTC = datetime.UTC
 
 _CLOCK = sa.select(sa.func.clock_timestamp())
 _UNABLE_NOW = ("25006", "25P03", "25P04")
-"""PostgreSQL's codes for a server, such as a standby, that refuses to change anything now; and for one that has ended a
-transaction that was silent for too long, or too long."""
+"""PostgreSQL codes for a read-only server, such as a standby, and for a transaction ended by a timeout."""
 _DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_IN_POSTGRESQL = ("XX001", "XX002")
 _FULL_IN_POSTGRESQL = "53100"
@@ -37,8 +37,8 @@ _NOT_ITS_OWN = "A statement for one tenant reaches what belongs to all; it must 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actor:
-    """The actor of a session: a tenant, and whose key or which part of the service it is that acts. `maker`: of
-    deletion requests, and what belongs to them, it sees only those that were made by this line of keys."""
+    """Actor of a session: its tenant, and the name of the API key, person or part of the service. With `maker`, the
+    session sees only deletion requests made by this line of keys, and objects that belong to them."""
 
     tenant_id: str
     name: str
@@ -46,16 +46,19 @@ class Actor:
 
 
 class Database:
-    """The database of one process; `close` gives its connections back.
+    """Database of one process. Temporary failures are raised as `sqlalchemy.exc.OperationalError`.
 
-    `read_only`: the database itself refuses whatever would change it. `patience_seconds`: how long a session waits for
-    a server that is away before it raises; nothing has been done by then. `vault`: seals and opens what callers wrote;
-    without it that cannot be stored and seems empty. Whatever the database cannot do now is an
-    `sqlalchemy.exc.OperationalError`. Raises `DatabaseUnreadable` for a database that is neither SQLite nor PostgreSQL.
+    Args:
+        vault: Vault that seals and opens texts of callers. Without it they cannot be stored, and are read as empty.
+        read_only: Whether the database itself refuses changes.
+        patience_seconds: Time for which a session waits for an unreachable server before it raises, with nothing done.
+
+    Raises:
+        DatabaseUnreadable: if the database is neither SQLite nor PostgreSQL.
     """
 
     def __init__(
-        self, url: str, *, vault: sealed.Vault | None = None, read_only: bool = False, patience_seconds: float = 2.0
+        self, url: str, *, vault: sealed.Sealer | None = None, read_only: bool = False, patience_seconds: float = 2.0
     ) -> None:
         self.engine = _engine(url, read_only=read_only, patience_seconds=patience_seconds)
         self.read_only = read_only
@@ -69,30 +72,28 @@ class Database:
 
     @property
     def name(self) -> str:
-        """The database's name and what speaks to it: for people."""
+        """Names of the dialect and the driver, for people."""
         return f"{self.engine.dialect.name} by {self.engine.dialect.driver}"
 
     def guard(self, check: Callable[[], None]) -> None:
-        """Have `check` called before each session begins; where it raises there is none."""
+        """Call `check` before each session; if it raises, the session does not begin."""
         self._guard = check
 
     @contextmanager
     def reading(self, *, by: Actor | None = None) -> Iterator[Session]:
-        """A session on one snapshot; whatever it changed is rolled back.
-
-        `by`: it sees what belongs to this tenant alone. Without it (workers, operations) it sees everything.
-        """
+        """Open a session on one snapshot, whose changes are rolled back. With `by` it sees only objects of the actor's
+        tenant; without (workers, operations) it sees everything."""
         with self._named(), self._guarded(by) as session:
             session.connection(execution_options={"lethe_read_only": True})
             yield session
 
     @contextmanager
     def writing(self, *, by: Actor | None = None, exclusive: bool = True) -> Iterator[Session]:
-        """A session that is committed when the block ends, and rolled back if it raises; `by` as in `reading`.
+        """Open a session that is committed at the end of the block, or rolled back if it raises; `by` as in `reading`.
 
-        There is one write lock for all hosts: from its first statement on, a block sees everything that was committed,
-        and nobody else writes. Without `exclusive` it may begin at once (SQLite always locks): for a block that
-        changes one row, which it locks first.
+        All hosts share one write lock. From its first statement on, a block sees every commit and is the only writer.
+        Without `exclusive` it does not take the lock (SQLite always does): for a block that changes one row, which it
+        locks first.
         """
         with self._named(), self._guarded(by) as session, session.begin():
             if not exclusive:
@@ -107,23 +108,20 @@ class Database:
 
     @contextmanager
     def looking(self) -> Iterator[sa.Connection]:
-        """A connection to read from that nothing guards: to find out whose database it is."""
+        """Open an unguarded read-only connection, to find out to which installation the database belongs."""
         with self._named(), self.engine.connect().execution_options(lethe_read_only=True) as connection:
             yield connection
 
     def check(self) -> None:
-        """Read the whole database, where nobody else would notice that a page of it is damaged: SQLite.
-
-        Raises `DatabaseDamaged`, as every session of this process does from then on.
-        """
+        """Read the whole database on SQLite, to find damaged pages that no query reads. Raises `DatabaseDamaged`, as
+        every later session of this process does."""
         if self.engine.dialect.name == "sqlite":
             with self._named():
                 sqlite.check(self.engine)
 
     def scrub(self) -> None:
-        """Make sure that what was deleted or updated is in none of the database's files, as far as nobody reads it any
-        more; what is left goes the next time. On PostgreSQL that is not ours to do: what may not stay comes there
-        sealed."""
+        """Remove deleted and overwritten values from the files of SQLite, unless a reader still needs them; the next
+        call removes the rest. PostgreSQL's files are out of reach: personal data arrives there sealed."""
         if self.engine.dialect.name == "sqlite":
             with self._named():
                 try:
@@ -136,7 +134,7 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Raise what the database cannot do by the names that the others know it by; of damage no more is read."""
+        """Translate errors of the database. After damage, refuse all further sessions."""
         try:
             with _named():
                 yield
@@ -149,13 +147,13 @@ class Database:
 
 
 _damaged: set[str] = set()
-"""The databases in which this process met a damaged page: what else is in them is believed no more."""
+"""URLs of the databases in which this process met a damaged page. Their other contents are not trusted any more."""
 
 
 def _is_damage(error: Exception) -> bool:
-    told = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-    code = getattr(told, "sqlite_errorcode", 0) & 0xFF
-    return code in _DAMAGED_IN_SQLITE or getattr(told, "sqlstate", None) in _DAMAGED_IN_POSTGRESQL
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in _DAMAGED_IN_SQLITE or getattr(cause, "sqlstate", None) in _DAMAGED_IN_POSTGRESQL
 
 
 def _damage() -> DatabaseDamaged:
@@ -166,26 +164,27 @@ def _damage() -> DatabaseDamaged:
 
 
 def is_full(error: sa.exc.OperationalError) -> bool:
-    """Return True if the database failed for lack of room."""
+    """Return True if the database failed for lack of disk space."""
     code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
     return code == sqlite3.SQLITE_FULL or getattr(error.orig, "sqlstate", None) == _FULL_IN_POSTGRESQL
 
 
 def _let_pass() -> None:
-    """Let everything pass, to a session that only sets a database up, or reads behind a gateway."""
+    """Guard of sessions that set up a database, or read behind a gateway: accept everything."""
 
 
 def actor(session: Session) -> Actor:
-    """The actor of the session. Raises `RuntimeError` if nobody was named: nothing may come to belong to nobody."""
-    found: Actor | None = session.info.get("actor")
-    if found is None:
+    """Return the actor of the session. Raises `RuntimeError` without one, so that every new object belongs to a
+    tenant."""
+    by: Actor | None = session.info.get("actor")
+    if by is None:
         raise RuntimeError("This session acts for no tenant.")
-    return found
+    return by
 
 
 def rows(session: Session, statement: sa.Executable, parameters: Mapping[str, Any]) -> Iterable[Any]:
-    """The rows of a statement that selects columns, as `session.execute` finds them; for a session that acts for nobody
-    in half the time, because nothing is left for the ORM to do."""
+    """Return the rows of a statement that selects columns, as `session.execute` does. Sessions without a tenant bypass
+    the ORM, which halves the time."""
     if session.info.get("actor") is not None:
         return session.execute(statement, parameters)
     session.flush()
@@ -193,11 +192,12 @@ def rows(session: Session, statement: sa.Executable, parameters: Mapping[str, An
 
 
 def _of_its_tenant(execution: ORMExecuteState) -> None:
-    """Restrict every query, however it is joined, to the things of the session's own tenant."""
+    """Restrict every query, including its joins, to objects of the session's tenant."""
     by: Actor | None = execution.session.info.get("actor")
     if by is None or execution.is_column_load or execution.is_relationship_load:
         return
-    if execution.is_update and isinstance(execution.parameters, Sequence):  # by primary keys alone
+    # Bulk updates by primary key take no criteria.
+    if execution.is_update and isinstance(execution.parameters, Sequence):
         raise RuntimeError(_NOT_ITS_OWN)
     execution.statement = execution.statement.options(_own(by.tenant_id))
     if by.maker is not None:
@@ -212,12 +212,14 @@ def _own(tenant_id: str) -> LoaderCriteriaOption:
 
 @functools.lru_cache(maxsize=1000)
 def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
-    mine = sa.select(DeletionRequest.id).where(DeletionRequest.tenant_id == tenant_id, DeletionRequest.maker == maker)
+    request_ids = sa.select(DeletionRequest.id).where(
+        DeletionRequest.tenant_id == tenant_id, DeletionRequest.maker == maker
+    )
     return (
         with_loader_criteria(DeletionRequest, DeletionRequest.maker == maker, include_aliases=True),
         *(
-            with_loader_criteria(table, table.request_id.in_(mine), include_aliases=True)
-            for table in (WebhookDelivery, Certificate, Suppression)
+            with_loader_criteria(table, table.request_id.in_(request_ids), include_aliases=True)
+            for table in (Certificate, Suppression, *sockets.plugs("app.features", "tables", "OF_REQUESTS"))
         ),
     )
 
@@ -225,15 +227,16 @@ def _made_by(tenant_id: str, maker: str) -> tuple[LoaderCriteriaOption, ...]:
 def _refuse_unowned(
     _connection: sa.Connection, _cursor: Any, sql: str, _parameters: Any, context: Any, _many: bool
 ) -> None:
-    """The criteria reach whatever names a class; what names a table in another way is refused before it is run."""
+    """Raise `RuntimeError` if a statement names an `Owned` table without its tenant. Loader criteria only reach
+    classes."""
     if context.execution_options.get("lethe_of_tenant") and not _owned_throughout(sql):
         raise RuntimeError(_NOT_ITS_OWN)
 
 
 @functools.lru_cache(maxsize=1000)
 def _owned_throughout(sql: str) -> bool:
-    """Return True if each mention of an `Owned` table comes with the condition on its tenant; but for what is
-    inserted."""
+    """Return True if each `Owned` table of a statement, except the target of an INSERT, has a condition on its
+    tenant."""
     mentioned = Counter(alias or table for table, alias in _mentions().findall(_INSERTED.sub("", sql)))
     return all(len(re.findall(rf"\b{name}\.tenant_id = [?%]", sql)) >= times for name, times in mentioned.items())
 
@@ -243,13 +246,15 @@ _INSERTED = re.compile(r"^INSERT INTO \w+")
 
 @functools.cache
 def _mentions() -> re.Pattern[str]:
-    """A pattern for mentions of a table that is `Owned`, and of its alias; neither `table.column` nor a parameter."""
+    """Return a pattern for mentions of an `Owned` table and its alias; it matches neither `table.column` nor
+    parameters."""
     tables = [mapper.local_table.description for mapper in Table.registry.mappers if issubclass(mapper.class_, Owned)]
     return re.compile(rf"(?<!%\()(?<![.\w])({'|'.join(tables)})\b(?!\.)(?: AS (\w+))?")
 
 
 def now(session: Session) -> datetime.datetime:
-    """The database's clock (aware UTC): leases are compared on it, whatever the hosts believe. SQLite has no own."""
+    """Return the time of the database's clock (aware UTC), by which all hosts compare leases. SQLite uses the host's
+    clock."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.datetime.now(UTC)
     stamp = session.scalar(_CLOCK)
@@ -282,9 +287,10 @@ def _named() -> Iterator[None]:
             raise
         raise sa.exc.OperationalError(None, None, error.orig) from error
     except sa.exc.StatementError as error:
-        is_the_drivers = isinstance(error, sa.exc.DBAPIError)
-        if not is_the_drivers and isinstance(error.orig, Problem | OSError):  # of a value, or of the vault
+        # Column types and the vault raise their own errors, which SQLAlchemy wraps.
+        if not isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Problem | OSError):
             raise error.orig from None
         raise
-    except sa.exc.TimeoutError as error:  # all connections of this process are in use
+    # All connections of this process are in use.
+    except sa.exc.TimeoutError as error:
         raise sa.exc.OperationalError(None, None, error) from error

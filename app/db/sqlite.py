@@ -1,8 +1,8 @@
-"""SQLite, for one machine: a database that loses nothing but what is to be forgotten, with one writer at a time.
+"""SQLite, for one host: durable commits, one writer at a time, and no traces of deleted values.
 
-What is deleted or updated is overwritten in the pages of the file (`secure_delete`), with two exceptions: the log
-(`lethe.db-wal`) keeps it until it is copied into the file and truncated, and where rows moved between pages the page
-that they left may keep a copy, in space that nothing uses, until the file is written anew.
+Deleted and overwritten values are zeroed in the pages of the file (`secure_delete`), with two exceptions. The log
+(`lethe.db-wal`) keeps them until it is copied into the file and truncated. Unused space of a page may keep copies of
+rows that moved to another page until the file is rewritten.
 """
 
 import contextlib
@@ -17,21 +17,22 @@ from typing import Any
 import sqlalchemy as sa
 
 _PATIENCE_SECONDS = 30.0
-"""Longest time that a writer waits for the write lock."""
+"""Maximum time for which a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
-"""Longest time that writers may have to wait because a reader still needs the log."""
+"""Maximum time for which a scrub keeps writers waiting while a reader needs the log."""
 _HOUR, _DAY = 3600.0, 86400.0
 _REWRITE_SHARE = 1000
-"""The file is written anew every hour; where that keeps writers waiting for more than a thousandth of the time, more
-rarely, but every day."""
+"""The file is rewritten every hour; less often, but at least daily, if writers would wait for more than 1/1000 of the
+time."""
 
 _LOG_PAGES = 8192
-"""Pages (4 KiB) in the log from which on the one who commits copies it into the file: with SQLite's own 1000 a batch of
-requests would do so some ten times."""
+"""Number of pages (4 KiB) in the log from which a commit copies it into the file. With SQLite's default of 1000 a batch
+of requests would do so about ten times."""
 
 
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
-    """WAL, every commit synced, deleted content overwritten, foreign keys enforced, no temporary files."""
+    """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
+    files."""
     arguments = {"timeout": _PATIENCE_SECONDS, "check_same_thread": False}
     engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
 
@@ -57,15 +58,13 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
 
 
 def _make_private(name: str) -> None:
-    """Make a file that is not there, for its owner only, before SQLite would make it readable; its log and index get
-    the modes it has.
-
-    One that is there is never opened: to close it again would drop all locks that SQLite holds on it in this process,
-    and another process would take itself for the last, and remove the log.
-    """
+    """Create a missing file with mode 0600, before SQLite would create it readable for others. Log and index inherit
+    the mode. An existing file is never opened: closing it would drop all locks that SQLite holds on it in this process,
+    and another process would consider itself the last user and remove the log."""
     if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
         empty = f"{name}.{secrets.token_hex(8)}"
-        with contextlib.suppress(OSError):  # SQLite will say what it cannot do
+        # SQLite reports why it cannot open the file.
+        with contextlib.suppress(OSError):
             os.close(os.open(empty, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             try:
                 os.link(empty, name)
@@ -74,21 +73,21 @@ def _make_private(name: str) -> None:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Make a new database one with a log (WAL); others stay what they are. SQLite waits for no other process that does
-    so at the same moment, whatever the timeout says: this does."""
-    until = time.monotonic() + _PATIENCE_SECONDS
+    """Switch a new database to WAL; an existing one keeps its mode. SQLite ignores its timeout if another process
+    switches at the same time, so retry here."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
 
 def scrub(engine: sa.Engine) -> bool:
-    """Copy the log into the file and truncate it; whether that could be done: a reader may need the log."""
+    """Copy the log into the file and truncate it. Return False if a reader still needs the log."""
     with _outside_transactions(engine) as connection:
         connection.execute(f"PRAGMA busy_timeout={int(1000 * _SCRUB_SECONDS)}")
         try:
@@ -99,14 +98,16 @@ def scrub(engine: sa.Engine) -> bool:
 
 
 def rewrite(engine: sa.Engine) -> bool:
-    """Write the file anew from what is in it (VACUUM), if it is time to; whether it was. Writers wait meanwhile, and
-    it takes as much memory as the file is long. When it is due next is noted in the file itself, as its version."""
+    """Rewrite the file from its contents (VACUUM) if due, and return True if so. Writers wait meanwhile, and memory use
+    equals the size of the file. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
-        if 0 < 60 * due_minute - time.time() <= _DAY:  # more, and it was noted by a clock that went wrong
+        # A later time was written by a wrong clock.
+        if 0 < 60 * due_minute - time.time() <= _DAY:
             return False
         began = time.monotonic()
-        _require_sound(connection)  # else what a damaged page says would be written anew as if it were so
+        # A rewrite would store the contents of damaged pages as sound ones.
+        _require_sound(connection)
         connection.execute("VACUUM")
         pause = min(max(_HOUR, _REWRITE_SHARE * (time.monotonic() - began)), _DAY)
         connection.execute(f"PRAGMA user_version={int((time.time() + pause) / 60)}")
@@ -120,8 +121,8 @@ def check(engine: sa.Engine) -> None:
 
 
 def _require_sound(connection: sqlite3.Connection) -> None:
-    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if found != "ok":
+    (result,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if result != "ok":
         error = sqlite3.DatabaseError("tables and indexes do not agree")
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error

@@ -1,90 +1,248 @@
-"""Completion of requests, and the time at which it is reported to callers who may not learn whether anything was
-held."""
+"""Acceptance and completion of requests.
+
+Acceptance derives the erasures and models of a request from the rows held at that moment. Completion has a time at
+which discreet callers see it: they may not learn whether rows were held. Before a request completes that waited only
+for the end of its grace period or for damaged records, its subject is looked up again: a record that was damaged at
+submission may be repaired.
+"""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import now
-from app.db.tables import OWED, DeletionRequest
-from app.deletion import lookup, repository, status
-from app.deletion.history import Change, tell
+from app.db import bulk, now
+from app.db.tables import OWED, DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
+from app.deletion import deadlines, history, repository, search_repository, status, suppression
+from app.deletion.history import Change
+from app.deletion.repository import JoinedErasure, Lookup
 from app.rows import repository as rows_repository
-from lethe.contract.policy import Policy
-from lethe.contract.sets import EventKind, Outcome, RequestStatus
+from lethe.contract.sets import EventKind, Outcome, RequestModelStatus, RequestStatus
+from lethe.contract.tenants import Policy
+
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A request with its new erasures and models, and the changes that are not yet recorded."""
+
+    actor: str
+    request: DeletionRequest
+    erasures: list[Erasure] = field(default_factory=list)
+    models: list[RequestModel] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+
+
+def is_anything_held(request: DeletionRequest, lookup: Lookup) -> bool:
+    """Return True if the request's datasets hold rows of the subject, including rows that are being erased."""
+    dataset_ids = [*lookup.held(request.subject_refs), *lookup.joined(request.subject_refs)]
+    return any(asks_for(request, dataset_id) for dataset_id in dataset_ids)
+
+
+def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datetime, verb: str | None = None) -> None:
+    """Accept a request at `at`, and add its erasures and models, which become due when the grace period ends.
+
+    Without a grace period the request completes at once if no rows are held or all are already erased. It stays open
+    while damaged records leave that in doubt. A `verb` marks the acceptance as the outcome of a review.
+    """
+    request = new.request
+    # After a review, work can begin at the time of acceptance rather than of creation.
+    if policy.grace_seconds or verb:
+        # A grace period must not delay the erasure past the statutory deadline.
+        latest = max(at, request.deadline - deadlines.BEFORE_THE_DEADLINE)
+        request.held_until = min(at + datetime.timedelta(seconds=policy.grace_seconds), latest)
+    request.reported_at = report_at(request, policy=policy)
+    _ask(new, lookup)
+    change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
+    if is_in_doubt(request, lookup.doubtful):
+        request.doubted_at = at
+    elif not is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:
+        new.changes.append(complete(request, policy=policy, at=at, outcome=outcome))
+
+
+def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
+    """Add erasures of the person's rows in all datasets except `besides`, and the models that may carry the rows."""
+    request = new.request
+    holding = sorted(lookup.held(request.subject_refs) - set(besides))
+    for dataset_id in holding:
+        if asks_for(request, dataset_id):
+            _add_erasure(new, dataset_id, models=lookup.models.get(dataset_id, ()))
+    for dataset_id, joined in lookup.joined(request.subject_refs).items():
+        if asks_for(request, dataset_id) and dataset_id not in {*holding, *besides}:
+            _add_erasure(new, dataset_id, models=joined.models, joined=joined)
+
+
+def _add_erasure(
+    new: Submitted, dataset_id: str, *, models: Sequence[str], joined: JoinedErasure | None = None
+) -> None:
+    """Add the erasure of one dataset's rows, and its models. With `joined`, join the erasure that claimed the rows."""
+    new.erasures.append(
+        bulk.new(
+            Erasure,
+            id=new_id("era"),
+            request_id=new.request.id,
+            dataset_id=dataset_id,
+            revision=joined and joined.revision,
+            num_records=joined and joined.num_records,
+            num_claimed=0,
+            nulled_at=joined and joined.nulled_at,
+        )
+    )
+    new.models.extend(
+        bulk.new(
+            RequestModel,
+            request_id=new.request.id,
+            model_id=model_id,
+            status=RequestModelStatus.PENDING,
+            requested_at=new.request.created_at,
+        )
+        for model_id in models
+    )
+
+
+def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
+    """Return the outcome of a request without pending erasures and models; None if any is pending."""
+    if not new.erasures:
+        return Outcome.NOTHING_HELD
+    if new.models or not all(erasure.nulled_at for erasure in new.erasures):
+        return None
+    joined = lookup.joined(new.request.subject_refs)
+    return _outcome_of_erased(is_widened=any(joined[erasure.dataset_id].widened for erasure in new.erasures))
+
+
+def _outcome_of_erased(*, is_widened: bool) -> Outcome:
+    """Return the outcome of a request whose rows were erased; `is_widened` if a model's target exceeds the default
+    bounds."""
+    return Outcome.TARGET_WIDENED if is_widened else Outcome.FORGOTTEN
+
+
+def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb: str | None = None) -> None:
+    """Change the status of a request, or raise `TransitionForbidden`. `store` records and announces the change."""
+    status.check(new.request.status, wanted)
+    new.request.status = wanted
+    kind = status.entered(wanted)
+    new.changes.append(Change(request=new.request, kind=kind, status=wanted, actor=new.actor, at=at, verb=verb))
+
+
+def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
+    """Store erasures, models and changes, and announce the changes. With `new`, also store the requests themselves."""
+    requests = [item.request for item in submitted]
+    changes = [change for item in submitted for change in item.changes]
+    with bulk.together(session):
+        if new:
+            bulk.store(session, DeletionRequest, requests)
+            aliases = [(request.id, ref) for request in requests for ref in request.alias_refs or ()]
+            bulk.store(session, RequestAlias, [{"request_id": id_, "subject_ref": ref} for id_, ref in aliases])
+        history.write(session, changes)
+        _store_erasures(session, submitted)
+        accepted = [request for request in requests if request.status != RequestStatus.IN_REVIEW]
+        suppression.add(session, accepted, at=at)
+    history.announce(session, changes)
+
+
+def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
+    """Store the erasures and models of requests that are already stored."""
+    for item in submitted:
+        repository.line_up(item.request, item.erasures)
+    bulk.store(session, Erasure, [erasure for item in submitted for erasure in item.erasures])
+    bulk.store(session, RequestModel, [model for item in submitted for model in item.models])
 
 
 def complete_if_done(session: Session, request: DeletionRequest) -> None:
-    """Complete a request that no dataset and no model owes anything. One in its grace time, or about somebody who may
-    be held where nobody found them, `settling` completes."""
+    """Complete a request if all of its erasures and models are done. `settle` completes requests in their grace
+    period, and requests whose person may be in damaged records."""
     at = now(session)
     if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING) or is_held(request, at=at):
         return
     erasures = repository.erasures(session, request_id=request.id)
-    owed = repository.request_models(session, request_id=request.id)
-    if all(erasure.nulled_at for erasure in erasures) and not any(m.status in OWED for m in owed):
+    demands = repository.request_models(session, request_id=request.id)
+    if all(erasure.nulled_at for erasure in erasures) and not any(demand.status in OWED for demand in demands):
         if request.doubted_at is not None or is_in_doubt(request, rows_repository.doubtful(session)):
             request.doubted_at = request.doubted_at or at
             return
         policy = access.policy_of(session, request.tenant_id)
-        outcome = outcome_of_erased(request, widened=lookup.widened(session, request_ids=[request.id]))
-        tell(session, [complete(request, policy=policy, at=at, outcome=outcome, verb="completed")])
-
-
-def outcome_of_erased(request: DeletionRequest, *, widened: set[tuple[str, str]]) -> Outcome:
-    """The outcome of a request whose rows were erased. `widened`: requests, each with a dataset whose model had a weak
-    target."""
-    is_weak = any(request_id == request.id for request_id, _ in widened)
-    return Outcome.TARGET_WIDENED if is_weak else Outcome.FORGOTTEN
+        outcome = _outcome_of_erased(is_widened=bool(repository.widened(session, request_ids=[request.id])))
+        history.record(session, [complete(request, policy=policy, at=at, outcome=outcome, verb="completed")])
 
 
 def complete(
     request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
 ) -> Change:
-    """Complete a request, whose change is still to be told. It is the service that completes, for every caller: an
-    event with another actor would say that nothing was held. Raises `TransitionForbidden`."""
+    """Complete a request and return the change, not yet recorded, or raise `TransitionForbidden`. The actor is always
+    the service: another actor in the event would reveal that nothing was held."""
     status.check(request.status, RequestStatus.COMPLETED)
     request.status, request.outcome = RequestStatus.COMPLETED, outcome
     request.completed_at = at
     if request.reported_at is None:
-        request.reported_at = _reported_anew(request, policy=policy, at=at)
+        # The deadline hides the time of completion if the policy began to hide it after the acceptance.
+        request.reported_at = max(at, request.deadline) if policy.report_seconds else at
     request.ended_at = request.reported_at
     kind = EventKind.NOTHING_HELD if outcome is Outcome.NOTHING_HELD else EventKind.COMPLETED
-    ended = RequestStatus.COMPLETED
-    return Change(request=request, kind=kind, status=ended, actor=audit.SERVICE, at=at, verb=verb)
+    return Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=verb)
 
 
 def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:
-    """Time at which callers who may not know see that a request is completed: fixed as soon as it is accepted, by when
-    work could begin and nothing else. None where the policy hides nothing from them."""
+    """Return the time at which discreet callers see a request as completed; None if the policy hides nothing. It is
+    fixed at acceptance and depends only on the time at which work could begin."""
     if not policy.report_seconds:
         return None
     began = request.held_until or request.created_at
     return began + datetime.timedelta(seconds=policy.report_seconds)
 
 
-def _reported_anew(request: DeletionRequest, *, policy: Policy, at: datetime.datetime) -> datetime.datetime:
-    """The time of reporting for a request for which none was fixed: at once where nothing is hidden; else, for one that
-    was accepted by an earlier release, at its deadline."""
-    return max(at, request.deadline) if policy.report_seconds else at
-
-
 def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:
-    """Return True during the request's grace time."""
+    """Return True during the request's grace period."""
     return request.held_until is not None and request.held_until > at
 
 
 def is_in_doubt(request: DeletionRequest, doubtful: Mapping[str, str]) -> bool:
-    """Return True if one of the datasets with damaged records, each with its tenant, is among those that the request is
-    about: then nobody can say that it holds nothing of the person, or nothing more."""
+    """Return True if the request covers a dataset with damaged records, which may hold undetected rows of the person.
+    `doubtful` maps each such dataset to its tenant."""
     return any(
         tenant_id == request.tenant_id and asks_for(request, dataset_id) for dataset_id, tenant_id in doubtful.items()
     )
 
 
 def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
-    """Return True if a dataset of its tenant is among those that the request is about."""
+    """Return True if the request covers this dataset of its tenant."""
     return request.dataset_ids is None or dataset_id in request.dataset_ids
+
+
+def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
+    """Complete up to `limit` requests that wait for nothing more, or add the rows found only now; return their number.
+
+    Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
+    like any other, so that callers cannot tell the difference.
+    """
+    at = now(session)
+    settled = repository.settled(session, at=at, limit=limit)
+    policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
+    widened = {id_ for id_, _ in repository.widened(session, request_ids=[request.id for request, _ in settled])}
+    lookup = repository.look_up(session, subject_refs={ref for request, _ in settled for ref in request.subject_refs})
+    updates: list[Submitted] = []
+    for request, has_erasures in settled:
+        new = Submitted(actor=audit.SERVICE, request=request)
+        _ask(new, lookup, besides=_done_with(session, request, lookup, has_erasures=has_erasures))
+        outcome = _outcome(new, lookup)
+        if outcome is not None:
+            if has_erasures and outcome is not Outcome.TARGET_WIDENED:
+                outcome = _outcome_of_erased(is_widened=request.id in widened)
+            policy = policies[request.tenant_id]
+            new.changes.append(complete(request, policy=policy, at=at, outcome=outcome, verb="completed"))
+        updates.append(new)
+    _store_erasures(session, updates)
+    history.record(session, [change for new in updates for change in new.changes])
+    return len(settled)
+
+
+def _done_with(session: Session, request: DeletionRequest, lookup: Lookup, *, has_erasures: bool) -> set[str]:
+    """Return the datasets that the request already covers, and those that hold rows under a later consent."""
+    erasures = repository.erasures(session, request_id=request.id) if has_erasures else []
+    own, refs = {erasure.dataset_id for erasure in erasures}, request.subject_refs
+    return own | {
+        other for other in lookup.held(refs) - own if not search_repository.suppressed_people(session, other, refs)
+    }

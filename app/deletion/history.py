@@ -1,8 +1,7 @@
-"""The history of requests, written here alone: to their events, to the audit log, and to receivers who want to be
-called."""
+"""History of requests: the only writer of their events and audit entries. Features receive each change."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,27 +11,15 @@ from app.audit import service as audit
 from app.audit.service import Deed
 from app.db import bulk, now
 from app.db.tables import DeletionRequest, RequestEvent
-from app.deletion import callbacks, status
-from app.webhooks.payload import Announcement
-from lethe.contract.sets import EventKind, RequestStatus, WebhookEvent
-
-_WEBHOOK_EVENTS = {
-    EventKind.IN_REVIEW: WebhookEvent.IN_REVIEW,
-    EventKind.ACCEPTED: WebhookEvent.ACCEPTED,
-    EventKind.COMPLETED: WebhookEvent.COMPLETED,
-    EventKind.NOTHING_HELD: WebhookEvent.COMPLETED,
-    EventKind.REJECTED: WebhookEvent.REJECTED,
-    EventKind.CANCELLED: WebhookEvent.CANCELLED,
-    EventKind.EXTENDED: WebhookEvent.EXTENDED,
-    EventKind.AT_RISK: WebhookEvent.AT_RISK,
-    EventKind.OVERDUE: WebhookEvent.OVERDUE,
-}
+from app.deletion import status
+from lethe import sockets
+from lethe.contract.sets import EventKind, RequestStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a request. `status`: afterwards; `facts`: whatever its sentence says beyond its kind; `verb`: its
-    name in the audit log, if it is there."""
+    """Change of a request. `status` is the status after the change, `facts` are the details beyond its kind, and
+    `verb` is its name in the audit log, or None if it is not logged there."""
 
     request: DeletionRequest
     kind: EventKind
@@ -43,37 +30,30 @@ class Change:
     verb: str | None = None
 
 
-def tell(session: Session, changes: Sequence[Change]) -> None:
-    """Record changes, oldest first, of requests that are stored, and announce them."""
-    record(session, changes)
+def record(session: Session, changes: Sequence[Change]) -> None:
+    """Write and announce changes of stored requests, oldest first."""
+    write(session, changes)
     announce(session, changes)
 
 
-def record(session: Session, changes: Sequence[Change]) -> None:
-    """Write changes, oldest first, into the events of their requests and into the audit log."""
+def write(session: Session, changes: Sequence[Change]) -> None:
+    """Write changes, oldest first, to the events of their requests and to the audit log."""
     if not changes:
         return
-    events = [
-        {
-            "request_id": change.request.id,
-            "kind": change.kind,
-            "status": change.status,
-            "facts": change.facts,
-            "detail": None,
-            "actor": change.actor,
-            "at": change.at,
-        }
-        for change in changes
-    ]
+    same = ("kind", "status", "facts", "actor", "at")
+    events = [{"request_id": change.request.id} | {name: getattr(change, name) for name in same} for change in changes]
     bulk.store(session, RequestEvent, events)
     audit.record_all(session, [_deed(change) for change in changes if change.verb], at=changes[-1].at)
 
 
+OnChange = Callable[[Session, Sequence[Change]], None]
+"""Hook that receives changes of requests in the transaction that makes them (the socket `ON_CHANGE`)."""
+
+
 def announce(session: Session, changes: Sequence[Change]) -> None:
-    """Tell receivers who want to be called of changes that are recorded."""
-    callbacks.announce(
-        session, [_announcement(change) for change in changes if change.request.particulars.callback_urls]
-    )
+    """Pass recorded changes to the hooks of the features."""
+    for on_change in sockets.plugs("app.features", "hooks", "ON_CHANGE"):
+        on_change(session, changes)
 
 
 def move(
@@ -85,13 +65,13 @@ def move(
     at: datetime.datetime | None = None,
     facts: Mapping[str, Any] | None = None,
     verb: str | None = None,
-    told: bool = True,
+    recorded: bool = True,
 ) -> None:
-    """Change the status of a request, and tell unless that was told before; as an event of its own `kind`, or of the
-    status. Raises `TransitionForbidden`."""
+    """Change the status of a request, or raise `TransitionForbidden`. With `recorded`, also record the change, as an
+    event of `kind` or by default of the new status."""
     status.check(request.status, wanted)
     request.status = wanted
-    if told:
+    if recorded:
         note(session, request, kind or status.entered(wanted), at=at, facts=facts, verb=verb)
 
 
@@ -104,15 +84,12 @@ def note(
     facts: Mapping[str, Any] | None = None,
     verb: str | None = None,
 ) -> None:
-    """Tell of something that happened to a request, whose status is by now what it is afterwards."""
-    by, moment = audit.actor_of(session), at or now(session)
-    change = Change(request=request, kind=kind, status=request.status, actor=by, at=moment, facts=facts, verb=verb)
-    tell(session, [change])
-
-
-def _announcement(change: Change) -> Announcement:
-    event = _WEBHOOK_EVENTS.get(change.kind)
-    return Announcement(request=change.request, event=event, status=change.status, at=change.at)
+    """Record an event of a request whose status has already been updated."""
+    actor, at = audit.actor_of(session), at or now(session)
+    record(
+        session,
+        [Change(request=request, kind=kind, status=request.status, actor=actor, at=at, facts=facts, verb=verb)],
+    )
 
 
 def _deed(change: Change) -> Deed:

@@ -1,17 +1,20 @@
-"""All SQL about deletion requests, their erasures and their models."""
+"""SQL of deletion requests, their erasures and their models, and of the lookup of the people of incoming requests."""
 
 import datetime
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from typing import cast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import now
-from app.db.likely import usually
+from app.db import now, rows
+from app.db.functions import usually
 from app.db.tables import (
     OWED,
+    Dataset,
     DeletionRequest,
     Erasure,
     Model,
@@ -20,27 +23,31 @@ from app.db.tables import (
     RequestEvent,
     RequestModel,
     Run,
+    Version,
 )
-from app.deletion.lookup import in_parts
 from app.deletion.status import OPEN
 from app.rows import repository as rows_repository
 from app.rows.repository import StoredRecord
-from lethe.contract.sets import ClockState, EventKind, RequestModelStatus, RequestStatus, RunStatus
+from lethe.contract.sets import ClockState, EventKind, ModelStatus, RequestModelStatus, RequestStatus, RunStatus
+from lethe.proof import target
 
 
 def these(statuses: Iterable[str]) -> sa.BindParameter[list[str]]:
-    """In the statement itself: SQLite uses an index of open requests only if it can see that they are."""
+    """Return a literal list of statuses: SQLite uses the partial index of open requests only if it sees the values."""
     return sa.bindparam(None, sorted(statuses), expanding=True, literal_execute=True)
 
 
 _OPEN, _ACCEPTED = these(OPEN), these([RequestStatus.ACCEPTED])
 _IN_HAND = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 _RUNNING = these([RequestStatus.RUNNING])
-_MOST_TAKEN = 10_000
+_MAX_CLAIMED_REQUESTS = 10_000
 
 
-def request(session: Session, request_id: str) -> DeletionRequest | None:
-    return session.get(DeletionRequest, request_id)
+def is_about(subject_refs: Collection[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a request names one of `subject_refs`, as its identifier or as an alias."""
+    by_identifier = sa.select(DeletionRequest.id).where(DeletionRequest.subject_ref.in_(subject_refs))
+    by_alias = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref.in_(subject_refs))
+    return DeletionRequest.id.in_(sa.union_all(by_identifier, by_alias))
 
 
 _WITH_MODELS = (
@@ -52,14 +59,14 @@ _WITH_MODELS = (
 
 
 def request_with_models(session: Session, request_id: str) -> tuple[DeletionRequest, list[RequestModel]] | None:
-    """`request` and `request_models` in one statement."""
-    found = session.execute(_WITH_MODELS, {"request_id": request_id}).all()
-    return (found[0][0], [owed for _, owed in found if owed is not None]) if found else None
+    """Return a request with its models, in one statement; None if the request does not exist."""
+    rows = session.execute(_WITH_MODELS, {"request_id": request_id}).all()
+    return (rows[0][0], [demand for _, demand in rows if demand is not None]) if rows else None
 
 
 def requests_by_id(session: Session, request_ids: Collection[str]) -> dict[str, DeletionRequest]:
     query = sa.select(DeletionRequest).where(DeletionRequest.id.in_(request_ids))
-    return {found.id: found for found in session.scalars(query)}
+    return {row.id: row for row in session.scalars(query)}
 
 
 _GRACE_OVER = sa.and_(
@@ -78,8 +85,8 @@ _DOUBTED = sa.and_(
 
 
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Requests that waited for the end of their grace time, or for damaged records that are sound by now, and for
-    nothing else; and whether they asked for rows."""
+    """Return up to `limit` requests that waited only for the end of their grace period or for records repaired since,
+    each with whether it has erasures."""
     mine = Erasure.request_id == DeletionRequest.id
     owed = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
     query = (
@@ -91,15 +98,16 @@ def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tupl
         )
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
     )
-    found: list[tuple[DeletionRequest, bool]] = []
-    for waited in (_GRACE_OVER, _DOUBTED):
-        some = session.execute(query.where(waited).limit(limit - len(found)), {"at": at})
-        found += [(request, holds) for request, holds in some]
-    return found
+    requests: list[tuple[DeletionRequest, bool]] = []
+    for condition in (_GRACE_OVER, _DOUBTED):
+        rows = session.execute(query.where(condition).limit(limit - len(requests)), {"at": at})
+        requests += [(request, holds) for request, holds in rows]
+    return requests
 
 
 def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
-    """A condition: a request is about a dataset, among others or all of its tenant (`completion.is_in_doubt`)."""
+    """Return the condition that a request covers a dataset, by name or with all of its tenant's datasets
+    (`completion.is_in_doubt`)."""
     named = sa.cast(DeletionRequest.dataset_ids, sa.String).contains(f'"{dataset_id}"', autoescape=True)
     return sa.and_(DeletionRequest.tenant_id == tenant_id, sa.or_(DeletionRequest.dataset_ids.is_(None), named))
 
@@ -107,7 +115,7 @@ def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Open requests whose clock runs, that are due within `horizon` or overdue, and of which nobody was told that."""
+    """Return open requests with a running clock that are due within `horizon` or overdue, and not yet alerted so."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -124,7 +132,7 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 
 
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
-    """Number of events of each of these requests which say that a run that served it did not end well."""
+    """Count the hand-backs of each request: events about a run that served it and did not succeed."""
     query = sa.select(RequestEvent.request_id).where(
         RequestEvent.request_id.in_(request_ids), RequestEvent.kind == EventKind.HANDED_BACK
     )
@@ -145,19 +153,20 @@ _MODELS_OF_THESE = sa.select(RequestModel).where(RequestModel.request_id.in_(_TH
 
 
 def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[str, list[RequestModel]]:
-    """The models of each of these requests, for those that ask anything of models."""
-    found: dict[str, list[RequestModel]] = {}
-    for owed in session.scalars(_MODELS_OF_THESE, {"these": request_ids}):
-        found.setdefault(owed.request_id, []).append(owed)
-    return found
+    """Return the models of each request; requests without models are absent."""
+    by_request: dict[str, list[RequestModel]] = {}
+    for demand in session.scalars(_MODELS_OF_THESE, {"these": request_ids}):
+        by_request.setdefault(demand.request_id, []).append(demand)
+    return by_request
 
 
 def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
-    """By the id of each model that still has to forget for a request whose rows a worker has taken: the earliest
-    deadline of those."""
-    is_taken = DeletionRequest.status.in_(_OPEN), DeletionRequest.status.in_(_RUNNING)  # the first names an index
-    taken = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(*is_taken)
-    first = taken.limit(_MOST_TAKEN).subquery()  # with a limit SQLite begins here, not with what models owe
+    """Map each model that still owes a running request to the earliest deadline of these requests."""
+    # The condition on open requests selects their partial index.
+    is_running = DeletionRequest.status.in_(_OPEN), DeletionRequest.status.in_(_RUNNING)
+    running = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(*is_running)
+    # The limit makes SQLite start with the running requests rather than with all models owed.
+    first = running.limit(_MAX_CLAIMED_REQUESTS).subquery()
     query = sa.select(RequestModel.model_id, sa.func.min(first.c.deadline)).join(
         first, first.c.id == RequestModel.request_id
     )
@@ -166,11 +175,11 @@ def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
 
 
 def line_up(request: DeletionRequest, erasures: Iterable[Erasure]) -> None:
-    """Give a new request's erasures their place in the queue; when the request changes, triggers do."""
-    may = request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)
+    """Set the queue position of a new request's erasures. Database triggers update it when the request changes."""
+    is_accepted = request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)
     for erasure in erasures:
         erasure.deadline = request.deadline
-        erasure.ready_at = (request.held_until or request.created_at) if may else None
+        erasure.ready_at = (request.held_until or request.created_at) if is_accepted else None
 
 
 _UNCLAIMED = sa.and_(
@@ -199,22 +208,23 @@ _ALSO_THEIRS = (
 
 
 def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Erasure, DeletionRequest]]:
-    """Erasures of a dataset that nobody has claimed and somebody may: the `limit` that are due first.
+    """Return the unclaimed, ready erasures of a dataset: the first `limit` by deadline, ordered by request age.
 
-    All requests of one person are taken together: they share the rows.
+    The other requests of these people are added beyond `limit`, because requests of one person share the rows.
     """
-    given = {"dataset_id": dataset_id, "at": now(session)}
-    found = {erasure.id: (erasure, first) for erasure, first in session.execute(_FIRST, given | {"limit": limit})}
-    if len(found) == limit:  # there may be more
-        people = sorted({ref for _, first in found.values() for ref in first.subject_refs})
-        for some in in_parts(people):
-            for erasure, theirs in session.execute(_ALSO_THEIRS, given | {"these": some}):
-                found[erasure.id] = erasure, theirs
-    return sorted(found.values(), key=lambda pair: (pair[1].created_at, pair[1].id))
+    values = {"dataset_id": dataset_id, "at": now(session)}
+    pairs = {erasure.id: (erasure, request) for erasure, request in session.execute(_FIRST, values | {"limit": limit})}
+    # At the limit there may be further requests of the same people.
+    if len(pairs) == limit:
+        people = sorted({ref for _, request in pairs.values() for ref in request.subject_refs})
+        for batch in in_parts(people):
+            for erasure, request in session.execute(_ALSO_THEIRS, values | {"these": batch}):
+                pairs[erasure.id] = erasure, request
+    return sorted(pairs.values(), key=lambda pair: (pair[1].created_at, pair[1].id))
 
 
 def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
-    """Rows of a dataset that accepted requests wait to have erased: of the `at_most` requests that are due first."""
+    """Return the number of unclaimed rows of a dataset that the first `at_most` accepted requests by deadline cover."""
     waiting = (
         sa.select(DeletionRequest.id, DeletionRequest.subject_ref)
         .select_from(_MINE)
@@ -229,34 +239,34 @@ def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
 
 
 def claim_records(session: Session, *, erasure: Erasure, subject_refs: Collection[str]) -> None:
-    """Claim the person's rows for this erasure, and count them."""
+    """Claim the person's unclaimed rows for this erasure, and store the counts of claimed and of all their rows."""
     mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref.in_(subject_refs))
-    claimed = sa.update(Record).where(mine, Record.erasure_id.is_(None)).values(erasure_id=erasure.id)
-    erasure.num_claimed = cast("sa.CursorResult[tuple[()]]", session.execute(claimed)).rowcount
+    claim = sa.update(Record).where(mine, Record.erasure_id.is_(None)).values(erasure_id=erasure.id)
+    erasure.num_claimed = cast("sa.CursorResult[tuple[()]]", session.execute(claim)).rowcount
     erasure.num_records = session.scalars(sa.select(sa.func.count()).where(mine)).one()
 
 
 def drop_owed(session: Session, *, erasure: Erasure, besides: Collection[str]) -> None:
-    """Ask nothing of the models of this erasure's dataset any more, but of those `besides`."""
+    """Delete what the request expects from models of this erasure's dataset, except the models in `besides`."""
     models = sa.select(Model.id).where(Model.dataset_id == erasure.dataset_id, Model.id.not_in(besides))
     mine = sa.and_(RequestModel.request_id == erasure.request_id, RequestModel.model_id.in_(models))
     session.execute(sa.delete(RequestModel).where(mine))
 
 
 def drop_pending(session: Session, *, model_id: str) -> None:
-    """Ask nothing more of a model."""
+    """Delete everything pending that requests expect from a model."""
     pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == RequestModelStatus.PENDING)
     session.execute(sa.delete(RequestModel).where(pending))
 
 
 def count_owed(session: Session, *, model_id: str) -> int:
-    """Number of requests that wait for a model."""
+    """Return the number of requests that wait for a model."""
     owed = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(OWED))
     return session.scalars(sa.select(sa.func.count()).where(owed)).one()
 
 
 def count_to_erase(session: Session, *, dataset_id: str) -> int:
-    """Number of requests that wait for rows of a dataset to be null, or may yet ask for them."""
+    """Return the number of erasures of a dataset that are not done and are accepted or belong to an open request."""
     waits = sa.and_(Erasure.dataset_id == dataset_id, Erasure.nulled_at.is_(None))
     asks = sa.or_(Erasure.ready_at.is_not(None), DeletionRequest.status.in_(OPEN))
     query = sa.select(sa.func.count(Erasure.id)).join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
@@ -264,16 +274,15 @@ def count_to_erase(session: Session, *, dataset_id: str) -> int:
 
 
 def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
-    """Ask for no rows of a dataset any more, but for those that were claimed."""
+    """Delete the unclaimed erasures of a dataset."""
     unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
     session.execute(sa.delete(Erasure).where(unclaimed))
 
 
 def records_to_null(session: Session, *, dataset_id: str) -> list[StoredRecord]:
-    """Records that are claimed for erasure and whose rows are not yet known to be null on disk."""
+    """Return the records claimed for erasure whose rows are not yet confirmed to be null on disk."""
     erasures = [erasure.id for erasure in unconfirmed_erasures(session, dataset_id=dataset_id)]
-    found = session.execute(rows_repository.stored(Record.erasure_id.in_(erasures)))
-    return list(map(StoredRecord._make, found))
+    return rows_repository.stored_records(session, Record.erasure_id.in_(erasures))
 
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
@@ -290,7 +299,7 @@ def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.d
 
 
 def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
-    """Forget whose the rows were that are null on disk; how many they were."""
+    """Delete the records of rows that are null on disk, and return their number."""
     erased = sa.select(sa.func.count()).where(Record.erasure_id.in_(erasure_ids))
     count = session.scalars(erased).one()
     session.execute(sa.delete(Record).where(Record.erasure_id.in_(erasure_ids)))
@@ -300,20 +309,16 @@ def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
 def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
-    """The requests to which a model still owes its next version, with rows that were erased at or before `revision`."""
+    """Return the requests to which a model owes its next version, with their erasures claimed by `revision`."""
     query = (
         sa.select(RequestModel, Erasure, DeletionRequest)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
         .join(Model, Model.id == RequestModel.model_id)
         .join(Erasure, sa.and_(Erasure.request_id == RequestModel.request_id, Erasure.dataset_id == Model.dataset_id))
-        .where(
-            RequestModel.model_id == model_id,
-            RequestModel.status.in_(OWED),
-            Erasure.revision <= revision,
-        )
+        .where(RequestModel.model_id == model_id, RequestModel.status.in_(OWED), Erasure.revision <= revision)
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
     )
-    return [(owed, erasure, found) for owed, erasure, found in session.execute(query)]
+    return [(demand, erasure, request) for demand, erasure, request in session.execute(query)]
 
 
 def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel]:
@@ -337,3 +342,199 @@ def is_running(session: Session, *, request_id: str) -> bool:
         .where(Run.status == RunStatus.RUNNING)
     )
     return session.scalars(erasing.limit(1)).first() is not None
+
+
+_PEOPLE_AT_ONCE = 5000
+"""Maximum number of references per statement, which binds each three times: below the limits of both databases."""
+_HAS_OR_MAY = sa.or_(
+    Model.status.not_in((ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)),
+    Model.live_version.is_not(None),
+)
+"""Condition on models: exclude retired models, and models that failed or were cancelled before their first version."""
+
+
+class UnderWay(NamedTuple):
+    """Erasure of an open request whose rows are claimed."""
+
+    request_id: str
+    dataset_id: str
+    revision: int
+    num_records: int
+    nulled_at: datetime.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """Result of a lookup of people and datasets.
+
+    Attributes:
+        datasets: Tenant of each dataset.
+        holding: Datasets with unclaimed rows, by subject reference.
+        models: Models that may carry the rows of a dataset, by dataset.
+        claimed: Latest erasure under way, by subject reference and dataset.
+        nulled: Number of claimed rows, by dataset and revision, where several requests have claimed rows.
+        owed: Models that still carry the rows, by request and dataset of the `claimed` erasures.
+        widened: Pairs (request, dataset) of the `claimed` erasures with a model target beyond the default bounds.
+        doubtful: Tenant of each dataset with damaged records, which may hold undetected rows of a person.
+    """
+
+    datasets: dict[str, str]
+    holding: dict[str, list[str]]
+    models: dict[str, list[str]]
+    claimed: dict[str, dict[str, UnderWay]]
+    nulled: dict[tuple[str, int], int]
+    owed: dict[tuple[str, str], list[str]]
+    widened: set[tuple[str, str]]
+    doubtful: dict[str, str]
+
+    def held(self, subject_refs: Iterable[str]) -> set[str]:
+        """Return the datasets with unclaimed rows of the person."""
+        return {dataset_id for ref in subject_refs for dataset_id in self.holding.get(ref, ())}
+
+    def joined(self, subject_refs: Iterable[str]) -> dict[str, "JoinedErasure"]:
+        """Return, by dataset, the combined erasures under way that another request of the person joins."""
+        by_dataset: dict[str, dict[str, UnderWay]] = {}
+        for ref in subject_refs:
+            for dataset_id, erasure in self.claimed.get(ref, {}).items():
+                by_dataset.setdefault(dataset_id, {})[erasure.request_id] = erasure
+        return {dataset_id: self._merge(dataset_id, list(group.values())) for dataset_id, group in by_dataset.items()}
+
+    def _merge(self, dataset_id: str, erasures: Sequence[UnderWay]) -> "JoinedErasure":
+        nulled = [erasure.nulled_at for erasure in erasures if erasure.nulled_at is not None]
+        models = (model for erasure in erasures for model in self.owed.get((erasure.request_id, dataset_id), ()))
+        revision = max(erasure.revision for erasure in erasures)
+        counts = [erasure.num_records for erasure in erasures if erasure.revision == revision]
+        return JoinedErasure(
+            revision=revision,
+            num_records=self._count(dataset_id, revision, counts),
+            nulled_at=max(nulled) if len(nulled) == len(erasures) else None,
+            models=list(dict.fromkeys(models)),
+            widened=any((erasure.request_id, dataset_id) in self.widened for erasure in erasures),
+        )
+
+    def _count(self, dataset_id: str, revision: int, counts: Sequence[int]) -> int:
+        """Return an upper bound on the person's rows erased at one revision: several of `counts` may include the same
+        row, and no run forgets more rows than were claimed in total."""
+        if len(counts) == 1:
+            return counts[0]
+        return max(*counts, min(sum(counts), self.nulled[dataset_id, revision]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinedErasure:
+    """Rows of a person that are being erased for other requests, at `revision` or before, and the models that still
+    carry them. `num_records` counts the rows of that revision; earlier rows are certified to the first request.
+    `widened` is True if a model's target exceeds the default bounds."""
+
+    revision: int
+    num_records: int
+    nulled_at: datetime.datetime | None
+    models: list[str]
+    widened: bool
+
+
+_DATASETS = sa.select(Dataset.id, Dataset.tenant_id).where(Dataset.tenant_id.in_(_THESE))
+_CLAIMED = (Erasure.request_id, Erasure.revision, Erasure.num_records, Erasure.nulled_at)
+_PEOPLE = sa.union_all(
+    sa.select(DeletionRequest.subject_ref, Erasure.dataset_id, *_CLAIMED)
+    .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
+    .where(DeletionRequest.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
+    sa.select(RequestAlias.subject_ref, Erasure.dataset_id, *_CLAIMED)
+    .join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
+    .join(Erasure, Erasure.request_id == RequestAlias.request_id)
+    .where(RequestAlias.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
+    sa.select(Record.subject_ref, Record.dataset_id, *[sa.cast(sa.null(), column.type) for column in _CLAIMED])
+    .where(Record.subject_ref.in_(_THESE), usually(Record.erasure_id.is_(None)))
+    .distinct(),
+)
+_MODELS = sa.select(Model.dataset_id, Model.id).where(Model.dataset_id.in_(_THESE), _HAS_OR_MAY).order_by(Model.id)
+_OWED = (
+    sa.select(RequestModel.request_id, Model.dataset_id, Model.id)
+    .join(Model, Model.id == RequestModel.model_id)
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status.in_(OWED), _HAS_OR_MAY)
+    .order_by(Model.id)
+)
+_REVISIONS: sa.BindParameter[Sequence[int]] = sa.bindparam("revisions", expanding=True)
+_NULLED = (
+    sa.select(Erasure.dataset_id, Erasure.revision, sa.func.sum(Erasure.num_claimed))
+    .where(Erasure.dataset_id.in_(_THESE), Erasure.revision.in_(_REVISIONS))
+    .group_by(Erasure.dataset_id, Erasure.revision)
+)
+_IS_WIDENED = sa.or_(Model.epsilon > target.LARGEST_EPSILON, Model.delta > 1.0 / Dataset.num_slots)
+"""SQL form of `target.is_widened` on a model joined with its dataset."""
+_WIDENED = sa.union(
+    sa.select(RequestModel.request_id, Model.dataset_id)
+    .join(Model, Model.id == RequestModel.model_id)
+    .join(Dataset, Dataset.id == Model.dataset_id)
+    .where(RequestModel.request_id.in_(_THESE), RequestModel.status == RequestModelStatus.COMPLETED, _IS_WIDENED),
+    # A request that joined another request's erasure may have no models of its own.
+    sa.select(Erasure.request_id, Erasure.dataset_id)
+    .join(Dataset, Dataset.id == Erasure.dataset_id)
+    .join(Model, Model.dataset_id == Erasure.dataset_id)
+    .where(
+        Erasure.request_id.in_(_THESE),
+        Model.status != ModelStatus.RETIRED,
+        sa.exists().where(Version.model_id == Model.id, Version.revision < Erasure.revision),
+        _IS_WIDENED,
+    ),
+)
+"""Built once at import: building the statement takes longer than running it."""
+
+
+def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Return pairs (request, dataset) for which a model beyond the default bounds forgot or carried the person."""
+    return {(request_id, dataset_id) for request_id, dataset_id in session.execute(_WIDENED, {"these": request_ids})}
+
+
+def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> Lookup:
+    """Look up people, and all datasets of `tenant_ids`; tenants have few datasets, however many a caller names."""
+    doubtful = rows_repository.doubtful(session)
+    lookup = Lookup(
+        datasets={}, holding={}, models={}, claimed={}, nulled={}, owed={}, widened=set(), doubtful=doubtful
+    )
+    if tenant_ids:
+        of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
+        lookup.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
+    people = (row for batch in in_parts(subject_refs) for row in rows(session, _PEOPLE, {"these": batch}))
+    for subject_ref, dataset_id, request_id, *claimed in people:
+        if request_id is None:
+            lookup.holding.setdefault(subject_ref, []).append(dataset_id)
+            continue
+        erasure = UnderWay(request_id, dataset_id, *claimed)
+        of_person = lookup.claimed.setdefault(subject_ref, {})
+        if dataset_id not in of_person or of_person[dataset_id].revision <= erasure.revision:
+            of_person[dataset_id] = erasure
+    holders = {dataset_id for dataset_ids in lookup.holding.values() for dataset_id in dataset_ids}
+    if holders:
+        for dataset_id, model_id in rows(session, _MODELS, {"these": list(holders)}):
+            lookup.models.setdefault(dataset_id, []).append(model_id)
+    request_ids = list({claimed.request_id for of_person in lookup.claimed.values() for claimed in of_person.values()})
+    if request_ids:
+        for request_id, dataset_id, model_id in rows(session, _OWED, {"these": request_ids}):
+            lookup.owed.setdefault((request_id, dataset_id), []).append(model_id)
+        lookup.widened.update(widened(session, request_ids=request_ids))
+    shared = _shared(lookup.claimed.values())
+    if shared:
+        keys = {"these": [dataset_id for dataset_id, _ in shared], "revisions": [revision for _, revision in shared]}
+        lookup.nulled.update({(dataset_id, at): claimed for dataset_id, at, claimed in rows(session, _NULLED, keys)})
+    return lookup
+
+
+def in_parts(subject_refs: Iterable[str]) -> Iterator[list[str]]:
+    """Yield batches of subject references that fit one statement."""
+    remaining = iter(subject_refs)
+    while batch := list(islice(remaining, _PEOPLE_AT_ONCE)):
+        yield batch
+
+
+def _shared(of_people: Iterable[dict[str, UnderWay]]) -> set[tuple[str, int]]:
+    """Return pairs (dataset, revision) at which several requests have claimed rows."""
+    claimed = {(e.request_id, e.dataset_id, e.revision) for of_person in of_people for e in of_person.values()}
+    requests = Counter((dataset_id, revision) for _, dataset_id, revision in claimed)
+    return {pair for pair, count in requests.items() if count > 1}
+
+
+def models_of(session: Session, *, dataset_id: str) -> list[Model]:
+    """Return the models that learned or will learn from a dataset, as restricted by `_HAS_OR_MAY`."""
+    query = sa.select(Model).where(Model.dataset_id == dataset_id, _HAS_OR_MAY)
+    return list(session.scalars(query.order_by(Model.id)))

@@ -1,7 +1,6 @@
-"""Requests that a restored database does not know, or knows as they were: made again from what was remembered apart.
+"""Restoration of requests that are missing or outdated in a restored database, from copies kept outside of it.
 
-What callers wrote of their own is not remembered, nor who is called back; only whom it is about, by a keyed hash, and
-by when.
+The copies hold the subject as a keyed hash and the deadlines; texts of callers and callback URLs are not restored.
 """
 
 import datetime
@@ -16,10 +15,11 @@ from app.audit import service as audit
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
-from app.deletion import acceptance, lookup, repository, retention, retention_repository
+from app.deletion import completion, repository, retention, search_repository
 from app.deletion import service as deletion
-from app.deletion.acceptance import Submitted
+from app.deletion.completion import Submitted
 from app.deletion.history import Change
+from app.deletion.repository import Lookup
 from app.deletion.status import OPEN
 from lethe.contract.problems import TransitionForbidden
 from lethe.contract.sets import EventKind, RequestStatus
@@ -30,7 +30,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """A request as it stood when something last happened to it."""
+    """Copy of a request as of its last change."""
 
     id: str
     tenant_id: str
@@ -60,60 +60,63 @@ class Remembered:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        given = dict(document)
-        for name in _MOMENTS & given.keys():
-            given[name] = given[name] and datetime.datetime.fromisoformat(given[name])
-        return cls(**given)
+        values = dict(document)
+        for name in _MOMENTS & values.keys():
+            values[name] = values[name] and datetime.datetime.fromisoformat(values[name])
+        return cls(**values)
 
 
-REMEMBERED = tuple(one.name for one in fields(Remembered))
-"""The columns of `deletion_requests` that are remembered."""
-_MOMENTS = {one.name for one in fields(Remembered) if one.type in (datetime.datetime, datetime.datetime | None)}
+REMEMBERED = tuple(column.name for column in fields(Remembered))
+"""Columns of `deletion_requests` that a copy holds."""
+_MOMENTS = {
+    column.name for column in fields(Remembered) if column.type in (datetime.datetime, datetime.datetime | None)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """The result of catching up: requests that were made again, and that were brought to where they stood."""
+    """Result of `catch_up`: the numbers of recreated and of updated requests."""
 
     made: int
     changed: int
 
 
 def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
-    """Bring the requests of this database to where they stood: those it does not know are made again, under their own
-    ids and deadlines, unless they were withdrawn.
+    """Bring the requests of this database up to date: update known requests, and recreate unknown ones under their own
+    ids and deadlines unless they were withdrawn.
 
-    What was done about them since is not known here: everybody who was forgotten is to be forgotten again.
+    The work done since the backup is lost, so everybody who was forgotten since must be forgotten again.
     """
-    made = changed = 0
+    recreated = changed = 0
     for first in range(0, len(remembered), _AT_ONCE):
-        some = remembered[first : first + _AT_ONCE]
-        known = repository.requests_by_id(session, {one.id for one in some})
-        unknown = [one for one in some if one.id not in known and _asks(one)]
-        made += _make_again(session, unknown)
-        changed += sum(_bring(session, known[one.id], one) for one in some if one.id in known)
-    return Again(made=made, changed=changed)
+        batch = remembered[first : first + _AT_ONCE]
+        present = repository.requests_by_id(session, {copy.id for copy in batch})
+        unknown = [copy for copy in batch if copy.id not in present and _must_restore(copy)]
+        recreated += _recreate_all(session, unknown)
+        changed += sum(_update(session, present[copy.id], copy) for copy in batch if copy.id in present)
+    return Again(made=recreated, changed=changed)
 
 
-def _asks(remembered: Remembered) -> bool:
+def _must_restore(remembered: Remembered) -> bool:
     return (
-        remembered.status in OPEN | {RequestStatus.COMPLETED} and remembered.subject_ref != retention_repository.NOBODY
+        remembered.status in OPEN | {RequestStatus.COMPLETED}
+        and remembered.subject_ref != search_repository.UNKNOWN_SUBJECT
     )
 
 
-def _make_again(session: Session, remembered: Sequence[Remembered]) -> int:
+def _recreate_all(session: Session, remembered: Sequence[Remembered]) -> int:
     at = now(session)
-    found = lookup.look_up(session, subject_refs={ref for one in remembered for ref in one.subject_refs})
-    made = [_made(session, one, found, at=at) for one in remembered]
-    acceptance.store(session, made, at=at, new=True)
+    lookup = repository.look_up(session, subject_refs={ref for copy in remembered for ref in copy.subject_refs})
+    requests = [_recreate(session, copy, lookup, at=at) for copy in remembered]
+    completion.store(session, requests, at=at, new=True)
     session.flush()
-    return len(made)
+    return len(requests)
 
 
-def _made(session: Session, remembered: Remembered, found: lookup.LookedUp, *, at: datetime.datetime) -> Submitted:
-    given = {name: getattr(remembered, name) for name in REMEMBERED if name != "status"}
+def _recreate(session: Session, remembered: Remembered, lookup: Lookup, *, at: datetime.datetime) -> Submitted:
+    values = {name: getattr(remembered, name) for name in REMEMBERED if name != "status"}
     request = DeletionRequest(
-        **given, status=RequestStatus.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
+        **values, status=RequestStatus.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
     )
     created = Change(
         request=request,
@@ -123,36 +126,36 @@ def _made(session: Session, remembered: Remembered, found: lookup.LookedUp, *, a
         at=at,
         verb=_RESTORED,
     )
-    new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[created])
+    new = Submitted(actor=audit.SERVICE, request=request, changes=[created])
     if remembered.status == RequestStatus.IN_REVIEW:
-        acceptance.change(new, RequestStatus.IN_REVIEW, at=at)
+        completion.change(new, RequestStatus.IN_REVIEW, at=at)
     else:
-        _accept(session, new, found, at=at)
+        _accept(session, new, lookup, at=at)
     return new
 
 
-def _bring(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """A request that is open here to where it stood; what was completed or withdrawn here stays so."""
+def _update(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
+    """Update an open request to its copy, and return True if it changed. A request that has ended stays as it is."""
     if request.status not in OPEN:
         return False
     at = now(session)
     if remembered.status in (RequestStatus.CANCELLED, RequestStatus.REJECTED):
         return _withdraw(session, request, remembered)
-    moved = False
+    is_changed = False
     for name in ("due_at", "extended_due_at", "deadline", "paused_at", "held_until"):
-        moved |= getattr(request, name) != getattr(remembered, name)
+        is_changed |= getattr(request, name) != getattr(remembered, name)
         setattr(request, name, getattr(remembered, name))
     if request.status == RequestStatus.IN_REVIEW and remembered.status != RequestStatus.IN_REVIEW:
-        new = Submitted(actor=audit.SERVICE, request=request, erasures=[], models=[], changes=[])
-        found = lookup.look_up(session, subject_refs=request.subject_refs)
-        _accept(session, new, found, at=at)
-        acceptance.store(session, [new], at=at)
+        new = Submitted(actor=audit.SERVICE, request=request)
+        lookup = repository.look_up(session, subject_refs=request.subject_refs)
+        _accept(session, new, lookup, at=at)
+        completion.store(session, [new], at=at)
         return True
-    return moved
+    return is_changed
 
 
 def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
-    """Unless the rows have been claimed meanwhile, for another request of the person that still stands."""
+    """Withdraw a request; return False if its rows have been claimed for another request of the person since."""
     try:
         deletion.withdraw(session, request, RequestStatus(remembered.status), verb=_RESTORED, discreet=False)
     except TransitionForbidden:
@@ -161,7 +164,7 @@ def _withdraw(session: Session, request: DeletionRequest, remembered: Remembered
     return True
 
 
-def _accept(session: Session, new: Submitted, found: lookup.LookedUp, *, at: datetime.datetime) -> None:
-    """With the grace time that it had, not a new one."""
+def _accept(session: Session, new: Submitted, lookup: Lookup, *, at: datetime.datetime) -> None:
+    """Accept the request again without starting a new grace period."""
     policy = access.policy_of(session, new.request.tenant_id).model_copy(update={"grace_seconds": 0})
-    acceptance.accept(new, found, policy=policy, at=at)
+    completion.accept(new, lookup, policy=policy, at=at)

@@ -1,8 +1,8 @@
-"""Retention of what a request was about: that somebody asked to be forgotten is personal data too.
+"""Retention of ended requests: the fact that a person asked to be forgotten is personal data too.
 
-`kept` shrinks from `details` (everything) over `request` (not what callers and officers wrote) to `trace` (not whom it
-was about either: status, times, counts and certificates remain). Written words end by their key, which is destroyed
-before the database hears of it.
+The level `kept` falls from `details` (everything) to `request` (without the texts of callers and officers) to `trace`
+(without the subject too: status, times, counts and certificates remain). Texts are erased by destroying their key,
+before the change is committed to the database.
 """
 
 import dataclasses
@@ -20,104 +20,109 @@ from app.audit.service import Deed
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
-from app.deletion import retention_repository as repository
-from lethe.contract.policy import Policy
+from app.deletion import search_repository
 from lethe.contract.problems import DetailsErased
+from lethe.contract.tenants import Policy
 
 
-class Kept(StrEnum):
+class RetentionLevel(StrEnum):
     DETAILS = "details"
     REQUEST = "request"
     TRACE = "trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """Requests of a tenant of which less is to be kept, and the keys of what was written about them."""
+class RetentionDue:
+    """Requests of a tenant whose retention level falls, and the keys of the texts about them."""
 
     tenant_id: str
-    was_kept: Kept
-    now_kept: Kept
+    was_kept: RetentionLevel
+    now_kept: RetentionLevel
     request_ids: Sequence[str]
     keys: Sequence[str]
 
 
-def kept(particulars: Particulars) -> Kept:
-    """The retention of a new request: most callers write nothing of their own."""
-    return Kept.REQUEST if particulars == Particulars() else Kept.DETAILS
+def kept(particulars: Particulars) -> RetentionLevel:
+    """Return the retention level of a new request; most callers add no particulars, so most start at `request`."""
+    return RetentionLevel.REQUEST if particulars == Particulars() else RetentionLevel.DETAILS
 
 
-def add(request: DeletionRequest, **written: str) -> None:
-    """Keep what an officer wrote about a request."""
-    request.particulars = dataclasses.replace(request.particulars, **written)  # type: ignore[arg-type]  # its fields
-    request.kept = Kept.DETAILS
+def add(request: DeletionRequest, **texts: str) -> None:
+    """Add texts that an officer wrote about a request, by field of `Particulars`."""
+    request.particulars = dataclasses.replace(request.particulars, **texts)  # type: ignore[arg-type]
+    request.kept = RetentionLevel.DETAILS
 
 
 def days_of_details(policy: Policy) -> int:
-    """Days from the end of a request until what was written about it goes: at the latest with whom it was about."""
+    """Return the days from the end of a request until its texts are erased, at the latest together with its subject."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
 
 def require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Raises `DetailsErased` where what is written about a request now would be erased at once."""
+    """Check that a text added to a request now is not erased at once; otherwise raise `DetailsErased`."""
     days = datetime.timedelta(days=days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
-    if is_over or request.kept == Kept.TRACE:  # whose policy may have been another one
+    # A request may have been reduced to its trace under an earlier policy.
+    if is_over or request.kept == RetentionLevel.TRACE:
         raise DetailsErased(
             "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
             "in your own files, about the id of the request."
         )
 
 
-def due(session: Session, *, limit: int) -> list[Due]:
-    """The requests that tenants want kept no longer, `limit` of each tenant at most.
+def due(session: Session, *, limit: int) -> list[RetentionDue]:
+    """Return the requests whose retention period is over, at most `limit` per tenant and level.
 
-    What is still to be sent to a receiver is kept until it was sent or given up.
+    A request with a pending delivery to a receiver is kept until the delivery succeeds or is given up.
     """
-    at, found = now(session), []
+    at, reductions = now(session), []
     for tenant_id, policy in access.policies(session).items():
-        terms = [(Kept.DETAILS, days_of_details(policy)), (Kept.REQUEST, policy.retain_requests_days)]
+        terms = [
+            (RetentionLevel.DETAILS, days_of_details(policy)),
+            (RetentionLevel.REQUEST, policy.retain_requests_days),
+        ]
         for state, days in terms:
             if days is None:
                 continue
             before = at - datetime.timedelta(days=days)
-            ended = repository.ended(session, tenant_id=tenant_id, kept=state, before=before, limit=limit)
-            if ended:
-                keys = [request.particulars.key for request in ended if request.particulars.key is not None]
-                ids = [request.id for request in ended]
-                keys += [payload.key for payload in repository.payloads(session, request_ids=ids) if payload.key]
-                keys += [key for one in repository.keys_beside(session, request_ids=ids).values() for key in one]
-                after = Kept.REQUEST if state is Kept.DETAILS else Kept.TRACE
-                found.append(Due(tenant_id=tenant_id, was_kept=state, now_kept=after, request_ids=ids, keys=keys))
-    return found
+            requests = search_repository.due_requests(
+                session, tenant_id=tenant_id, kept=state, before=before, limit=limit
+            )
+            if requests:
+                ids = [request.id for request in requests]
+                keys = [request.particulars.key for request in requests if request.particulars.key is not None]
+                for attached in search_repository.attached_keys(session, request_ids=ids).values():
+                    keys += attached
+                after = RetentionLevel.REQUEST if state is RetentionLevel.DETAILS else RetentionLevel.TRACE
+                reductions.append(
+                    RetentionDue(tenant_id=tenant_id, was_kept=state, now_kept=after, request_ids=ids, keys=keys)
+                )
+    return reductions
 
 
-def forget(session: Session, found: Sequence[Due]) -> None:
-    """Let go of what is due and whose keys have been destroyed, and say so in the tenants' audit logs: of how many, and
-    the SHA-256 of their ids in order, by which everybody who knows the ids can tell which they were. A request to
-    which somebody has added a note or a file meanwhile is due once more, with its key."""
-    done = []
-    for one in found:
-        beside = repository.keys_beside(session, request_ids=one.request_ids)
+def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
+    """Lower the retention level of due requests whose keys have been destroyed, and record it in the audit logs, with
+    the number of requests and the SHA-256 of their sorted ids, by which a holder of the ids can recognise them. A
+    request that received a note or a file since stays due, with the new key."""
+    deeds = []
+    for batch in due_batches:
+        keys = search_repository.attached_keys(session, request_ids=batch.request_ids)
+        # Another process may run this job at the same time and have done some of the requests.
         ids = [
             request_id
-            for request_id in repository.still(session, request_ids=one.request_ids, kept=one.was_kept)
-            if set(beside.get(request_id, ())).issubset(one.keys)
-        ]  # others do this job too
+            for request_id in search_repository.retained_at(session, request_ids=batch.request_ids, kept=batch.was_kept)
+            if set(keys.get(request_id, ())).issubset(batch.keys)
+        ]
         if ids:
-            repository.let_go(session, request_ids=ids, trace_only=one.now_kept is Kept.TRACE)
-            done.append(dataclasses.replace(one, request_ids=ids))
-    audit.record_all(session, [_deed(one) for one in done], at=now(session))
+            is_trace = batch.now_kept is RetentionLevel.TRACE
+            search_repository.erase_details(session, request_ids=ids, trace_only=is_trace)
+            deeds.append(_deed(batch, ids))
+    audit.record_all(session, deeds, at=now(session))
 
 
-def _deed(one: Due) -> Deed:
-    digest = hashlib.sha256("\n".join(sorted(one.request_ids)).encode()).hexdigest()
-    detail = {"kept": one.now_kept.value, "requests": len(one.request_ids), "request_ids_sha256": digest}
-    return Deed(
-        tenant_id=one.tenant_id,
-        actor=audit.SERVICE,
-        action="deletion_requests.purged",
-        object_id=one.tenant_id,
-        detail=detail,
-    )
+def _deed(batch: RetentionDue, request_ids: Sequence[str]) -> Deed:
+    digest = hashlib.sha256("\n".join(sorted(request_ids)).encode()).hexdigest()
+    detail = {"kept": batch.now_kept.value, "requests": len(request_ids), "request_ids_sha256": digest}
+    tenant_id, action = batch.tenant_id, "deletion_requests.purged"
+    return Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=tenant_id, detail=detail)

@@ -1,26 +1,30 @@
-"""All SQL that searches deletion requests: for a list, a count, or a decision about many."""
+"""SQL over many deletion requests: searches and counts, suppressions, and the retention of ended requests."""
 
 import datetime
+import operator
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import cast
+from itertools import pairwise
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.db import sealed
-from app.db.paging import Page, cut, ordered, page
-from app.db.people import is_about
-from app.db.tables import DeletionRequest, Model, RequestModel
-from app.deletion.repository import these
+from app.db.bulk import Page, cut, ordered, page
+from app.db.functions import days_between
+from app.db.tables import DeletionRequest, Model, RequestAlias, RequestEvent, RequestModel, Suppression
+from app.deletion.repository import is_about, these
 from app.deletion.status import OPEN
 from app.deletion.views import View
-from lethe.contract.choices import RequestOrder
+from lethe import sockets
 from lethe.contract.deletion_requests import NOBODY, OpenClock
+from lethe.contract.fields import RequestOrder
 from lethe.contract.sets import ClockState, RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
-"""Callers' clocks may be ahead, so that something comes in before it was sent; never by so much."""
+"""Upper bound on how far a caller's clock runs ahead, by which a request is received before its submission time."""
 
 _ASCENDING = frozenset({RequestOrder.OLDEST, RequestOrder.DEADLINE, RequestOrder.FIRST_COMPLETED})
 _OPEN = these(OPEN)
@@ -30,11 +34,11 @@ _SHOWN_AS_ACCEPTED = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Filters of requests; of several, those that satisfy all. `received_from`, `received_before`: by their
-    `submitted_at`; `due_from`, `due_before`: open ones by their deadline, whether or not their clock is paused;
-    `completed_from`, `completed_before`: completed ones by when they were; `clock`: open ones whose clock says so, at
-    risk being those that are due within `horizon`; `assignee`: those that are this person's, or `NOBODY`'s;
-    `made_before`: those that came in earlier."""
+    """Conjunction of filters on requests. `received_*` bounds `submitted_at`; `due_*` selects open requests by their
+    deadline, paused or not; `completed_*` selects completed requests by the time of completion; `clock` selects open
+    requests by the state of their clock, at risk meaning due within `horizon`; `assignee` names a person, or `NOBODY`
+    for unassigned requests; `made_before` bounds `created_at`. All `*_from` are inclusive, all `*_before` exclusive.
+    """
 
     status: str | None = None
     subject_ref: str | None = None
@@ -56,7 +60,7 @@ class Sought:
 
     @property
     def is_of_open(self) -> bool:
-        """True if no request that has ended is sought."""
+        """True if the filters exclude every request that has ended."""
         return self.due_from is not None or self.due_before is not None or self.clock is not None
 
 
@@ -69,7 +73,7 @@ def requests(
     limit: int,
     cursor: str | None,
 ) -> Page[DeletionRequest]:
-    """Those that are as described, in the eyes of the reader."""
+    """Return one page of the requests matching `sought`, judged by the status that the reader sees."""
     filters = _filters(session, sought, view)
     match order:
         case RequestOrder.NEWEST | RequestOrder.OLDEST:
@@ -80,7 +84,8 @@ def requests(
         case RequestOrder.LAST_COMPLETED | RequestOrder.FIRST_COMPLETED:
             at = cast("InstrumentedAttribute[datetime.datetime]", completed_at(view))
             if sought.is_of_open or sought.status not in (None, RequestStatus.COMPLETED):
-                return Page([], None)  # none is: all that were completed would be read to find that out
+                # No completed request can match, and the query would read all of them.
+                return Page([], None)
             filters.append(was_completed(view, since=None, before=None))
     if sought.model_id is not None and not filters and order is RequestOrder.NEWEST:
         return _requests_of_model(session, sought.model_id, limit=limit, cursor=cursor)
@@ -91,51 +96,49 @@ def requests(
 
 
 def count(session: Session, sought: Sought, *, view: View, at_most: int) -> int:
-    """Number of them, counted up to `at_most`."""
+    """Return the number of requests matching `sought`, counted up to `at_most`."""
     filters = _filters(session, sought, view)
     if sought.model_id is not None:
         filters.append(_asks(session, sought.model_id))
     if sought.regulation is not None and sought.status in OPEN and not view.discreet:
-        filters.append(DeletionRequest.status.in_(_OPEN))  # so that the index of open requests alone counts
-    some = sa.select(DeletionRequest.id).where(*filters).limit(at_most).subquery()
-    return session.scalars(sa.select(sa.func.count()).select_from(some)).one()
+        # Lets the database count in the partial index of open requests.
+        filters.append(DeletionRequest.status.in_(_OPEN))
+    matches = sa.select(DeletionRequest.id).where(*filters).limit(at_most).subquery()
+    return session.scalars(sa.select(sa.func.count()).select_from(matches)).one()
 
 
 def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElement[bool]]:
-    """All but the model."""
-    filters = [
-        column == value
-        for column, value in (
-            (DeletionRequest.source, sought.source),
-            (DeletionRequest.regulation, sought.regulation),
-        )
-        if value is not None
+    """Return the conditions of `sought`, except that of the model."""
+    request = DeletionRequest
+    comparisons: tuple[tuple[InstrumentedAttribute[Any], Callable[[Any, Any], Any], Any], ...] = (
+        (request.source, operator.eq, sought.source),
+        (request.regulation, operator.eq, sought.regulation),
+        (request.refers_to, operator.eq, sought.refers_to),
+        (request.created_at, operator.lt, sought.made_before),
+        (request.submitted_at, operator.ge, sought.received_from),
+        (request.submitted_at, operator.lt, sought.received_before),
+        (request.deadline, operator.ge, sought.due_from),
+        (request.deadline, operator.lt, sought.due_before),
+    )
+    filters: list[sa.ColumnElement[bool]] = [
+        compare(column, value) for column, compare, value in comparisons if value is not None
     ]
     if sought.subject_ref is not None:
         filters.append(is_about([sought.subject_ref]))
     if sought.external_id is not None:
-        filters.append(sealed.refers_to(session, DeletionRequest.external_ref, sought.external_id))
+        filters.append(sealed.refers_to(session, request.external_ref, sought.external_id))
     if sought.status is not None:
         filters.append(_has_status(sought.status, view))
     if sought.refers_to is not None:
-        same_person = DeletionRequest.subject_ref == _subject_of(sought.refers_to)
-        filters += [DeletionRequest.refers_to == sought.refers_to, same_person]
+        filters.append(request.subject_ref == _subject_of(sought.refers_to))
     if sought.assignee is not None:
-        mine = DeletionRequest.assignee
-        filters.append(mine.is_(None) if sought.assignee == NOBODY else mine == sought.assignee)
-    if sought.made_before is not None:
-        filters.append(DeletionRequest.created_at < sought.made_before)
+        is_unassigned = sought.assignee == NOBODY
+        filters.append(request.assignee.is_(None) if is_unassigned else request.assignee == sought.assignee)
     if sought.received_from is not None:
-        filters.append(DeletionRequest.submitted_at >= sought.received_from)
-        filters.append(DeletionRequest.created_at >= sought.received_from - _EARLY)  # so that the list's index serves
-    if sought.received_before is not None:
-        filters.append(DeletionRequest.submitted_at < sought.received_before)
-    if sought.due_from is not None:
-        filters.append(DeletionRequest.deadline >= sought.due_from)
-    if sought.due_before is not None:
-        filters.append(DeletionRequest.deadline < sought.due_before)
+        # Redundant, but lets the database use the index on `created_at`.
+        filters.append(request.created_at >= sought.received_from - _EARLY)
     if sought.clock is not None:
-        filters.append(_clock_says(sought, view))
+        filters.append(_has_clock(sought, view))
     if sought.is_of_open:
         filters.append(is_open(view))
     if sought.completed_from is not None or sought.completed_before is not None:
@@ -144,35 +147,35 @@ def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElem
 
 
 def is_open(view: View) -> sa.ColumnElement[bool]:
-    """A condition: as it is shown (`View.is_open`)."""
+    """Return the condition that the reader sees a request as open (`View.is_open`)."""
     return _is_one_of(_OPEN, view)
 
 
 def is_overdue(view: View) -> sa.ColumnElement[bool]:
-    """A condition on an open request: as `deadlines.clock` has it."""
+    """Return the condition that an open request is overdue, as `deadlines.clock` defines it."""
     return sa.and_(DeletionRequest.paused_at.is_(None), DeletionRequest.deadline <= view.at)
 
 
 def completed_at(view: View) -> InstrumentedAttribute[datetime.datetime | None]:
-    """The time of a completion, as it is shown (`View.completed_at`)."""
+    """Return the column of the completion time that the reader sees (`View.completed_at`)."""
     return DeletionRequest.reported_at if view.discreet else DeletionRequest.completed_at
 
 
 def was_completed(
     view: View, *, since: datetime.datetime | None, before: datetime.datetime | None
 ) -> sa.ColumnElement[bool]:
-    """A condition: it is shown as completed in [since, before). Only what is completed has the time of it, so that an
-    index on that time answers alone."""
-    shown = completed_at(view)
-    within = [shown >= since] if since is not None else []
-    within += [shown < before] if before is not None else []
+    """Return the condition that the reader sees a request as completed in [since, before). Only completed requests
+    have a completion time, so its index alone answers the query."""
+    column = completed_at(view)
+    within = [column >= since] if since is not None else []
+    within += [column < before] if before is not None else []
     if view.discreet:
         within.append(_has_status(RequestStatus.COMPLETED, view))
-    return sa.and_(shown.is_not(None), *within)
+    return sa.and_(column.is_not(None), *within)
 
 
-def _clock_says(sought: Sought, view: View) -> sa.ColumnElement[bool]:
-    """As `deadlines.clock` has it."""
+def _has_clock(sought: Sought, view: View) -> sa.ColumnElement[bool]:
+    """Return the condition that an open request has the clock state of `sought`, as `deadlines.clock` defines it."""
     runs, due = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
     match sought.clock:
         case ClockState.OVERDUE:
@@ -184,10 +187,11 @@ def _clock_says(sought: Sought, view: View) -> sa.ColumnElement[bool]:
 
 
 def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
-    """As it is shown (`View.status`)."""
+    """Return the condition that the reader sees a request in this status (`View.status`)."""
     match status if view.discreet else None:
         case RequestStatus.RUNNING:
-            return DeletionRequest.status.in_(())  # nothing is seen so
+            # Discreet readers never see a request as running.
+            return DeletionRequest.status.in_(())
         case RequestStatus.ACCEPTED:
             return _is_one_of(_SHOWN_AS_ACCEPTED, view)
         case RequestStatus.COMPLETED:
@@ -197,17 +201,18 @@ def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
 
 
 def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
-    """These; for a reader who sees what is accepted end at its report time, that is not over, and all else that is."""
+    """Return the condition that the reader sees a request in one of the open `statuses`. A discreet reader sees an
+    accepted request as open until its report time, whether it completes earlier or later."""
     if not view.discreet:
         return DeletionRequest.status.in_(statuses)
     is_over = DeletionRequest.reported_at <= view.at
-    these = sa.select(DeletionRequest.id).where(
+    unreported = sa.select(DeletionRequest.id).where(
         DeletionRequest.status.in_(statuses), sa.or_(DeletionRequest.reported_at.is_(None), ~is_over)
     )
-    young = sa.select(DeletionRequest.id).where(
+    completed = sa.select(DeletionRequest.id).where(
         DeletionRequest.status == RequestStatus.COMPLETED, DeletionRequest.reported_at > view.at
     )
-    return DeletionRequest.id.in_(sa.union_all(these, young))
+    return DeletionRequest.id.in_(sa.union_all(unreported, completed))
 
 
 def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
@@ -216,8 +221,9 @@ def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
 
 
 def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
-    """Along the model's own list, in the order of the requests, which are its tenant's."""
-    if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:  # or it is another tenant's
+    """Return one page of a model's requests, newest first, along the index of the model's own list."""
+    # The list is not restricted to the session's tenant, so the model must be.
+    if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:
         return Page([], None)
     at, key = RequestModel.requested_at, RequestModel.request_id
     of_model = sa.select(at, key).where(RequestModel.model_id == model_id)
@@ -231,10 +237,262 @@ def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: s
 
 
 def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
-    """A condition: a request asks something of the model: of a few all are looked up, among many the newest are soon
-    found."""
+    """Return the condition that a request concerns the model: a list of ids if the model has few requests; otherwise a
+    subquery, which meets the newest matches early."""
     of_model = sa.select(RequestModel.request_id).where(RequestModel.model_id == model_id)
-    some = list(session.scalars(of_model.limit(_FEW + 1)))
-    if len(some) <= _FEW:
-        return DeletionRequest.id.in_(some)
+    request_ids = list(session.scalars(of_model.limit(_FEW + 1)))
+    if len(request_ids) <= _FEW:
+        return DeletionRequest.id.in_(request_ids)
     return of_model.where(RequestModel.request_id == DeletionRequest.id).exists()
+
+
+_ALL = 2**62
+"""Limit above any number of rows."""
+
+
+def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int]]:
+    """Return (place, open requests, overdue ones among them) by the place of the deadlines: 0 before the first edge, 1
+    before the second, and so on, up to len(edges) after the last."""
+    place = _place(DeletionRequest.deadline, edges).label("place")
+    overdue = sa.func.count().filter(is_overdue(view))
+    query = sa.select(place, sa.func.count(), overdue).where(is_open(view)).group_by(place)
+    return [(where, count, late) for where, count, late in session.execute(query)]
+
+
+def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list[int]:
+    """Return the number of requests submitted between each pair of consecutive edges."""
+    at = DeletionRequest.submitted_at
+    return _counted(session, edges, lambda since, before: sa.and_(at >= since, at < before))
+
+
+def count_completed(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[int]:
+    """Return the number of requests completed, as the reader sees it, between each pair of consecutive edges."""
+    return _counted(session, edges, lambda since, before: was_completed(view, since=since, before=before))
+
+
+def count_durations(
+    session: Session, *, since: datetime.datetime, before: datetime.datetime, view: View
+) -> dict[int, tuple[int, int]]:
+    """Count the requests completed in [since, before), as the reader sees it, by whole days from submission. Return the
+    number of all and of those completed before their deadline."""
+    at = completed_at(view)
+    is_early = sa.cast(at < DeletionRequest.deadline, sa.Integer)
+    both = (2 * days_between(DeletionRequest.submitted_at, at) + is_early).label("both")
+    within = was_completed(view, since=since, before=before)
+    # With a limit SQLite sorts only these numbers.
+    each = sa.select(both).where(within).limit(_ALL).subquery()
+    by_days: dict[int, list[int]] = {}
+    for number, count in session.execute(sa.select(each.c.both, sa.func.count()).group_by(each.c.both)):
+        by_days.setdefault(number // 2, [0, 0])[number % 2] = count
+    return {days: (late + in_time, in_time) for days, (late, in_time) in by_days.items()}
+
+
+def _counted(
+    session: Session,
+    edges: Sequence[datetime.datetime],
+    within: Callable[[datetime.datetime, datetime.datetime], sa.ColumnElement[bool]],
+) -> list[int]:
+    """Count requests between each pair of edges along an index; SQLite would sort the rows to group them."""
+    count = sa.select(sa.func.count()).select_from(DeletionRequest)
+    counts = [count.where(within(since, before)).scalar_subquery() for since, before in pairwise(edges)]
+    return list(session.execute(sa.select(*counts)).one())
+
+
+def _place(
+    column: sa.SQLColumnExpression[Any], edges: Sequence[datetime.datetime], first: int = 0
+) -> sa.ColumnElement[int]:
+    """Return the expression for the number of edges at or before the column's value, as a binary search."""
+    if not edges:
+        return sa.literal(first, sa.Integer, literal_execute=True)
+    middle = len(edges) // 2
+    earlier = _place(column, edges[:middle], first)
+    return sa.case((column < edges[middle], earlier), else_=_place(column, edges[middle + 1 :], first + middle + 1))
+
+
+ANYWHERE = "*"
+_MAX_REFERENCES_AT_ONCE = 10_000
+
+_FEW_SUPPRESSIONS = 1000
+"""Number of suppressions below which reading all of them is faster than looking up thousands of references."""
+_MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
+"""Maximum time between the timestamp of a suppression and its commit."""
+
+
+def suppressed_people(session: Session, dataset_id: str, subject_refs: Collection[str]) -> set[str]:
+    """Return the given people whose rows a dataset must refuse; `*` stands for a dataset that is being created."""
+    refs, suppressed = list(subject_refs), set[str]()
+    in_dataset = Suppression.dataset_id.in_({dataset_id, ANYWHERE})
+    # A statement with thousands of references takes longer than reading as many suppressions.
+    if len(refs) > _FEW_SUPPRESSIONS:
+        everybody = set(session.scalars(sa.select(Suppression.subject_ref).where(in_dataset).limit(_FEW_SUPPRESSIONS)))
+        if len(everybody) < _FEW_SUPPRESSIONS:
+            return everybody.intersection(refs)
+    for first in range(0, len(refs), _MAX_REFERENCES_AT_ONCE):
+        in_batch = Suppression.subject_ref.in_(refs[first : first + _MAX_REFERENCES_AT_ONCE])
+        suppressed |= set(session.scalars(sa.select(Suppression.subject_ref).where(in_batch, in_dataset)))
+    return suppressed
+
+
+def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str = ANYWHERE) -> set[str]:
+    """Return the people whose rows a dataset must refuse and whose suppression may be later than `since`; `*` stands
+    for a dataset that is being created."""
+    query = sa.select(Suppression.subject_ref).where(
+        Suppression.created_at >= since - _MAX_TRANSACTION_DURATION, Suppression.dataset_id.in_({dataset_id, ANYWHERE})
+    )
+    return set(session.scalars(query))
+
+
+def suppressions(session: Session, *, subject_ref: str | None, limit: int, cursor: str | None) -> Page[Suppression]:
+    query = sa.select(Suppression)
+    if subject_ref is not None:
+        query = query.where(Suppression.subject_ref == subject_ref)
+    return page(session, query, Suppression.created_at, Suppression.id, limit=limit, cursor=cursor)
+
+
+def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
+    """Return the standing requests of the same person that were accepted later and found the person suppressed.
+
+    Requests accepted earlier do not count: a consent ended their suppression, or this request would not own it.
+    """
+    accepted = (
+        sa.select(sa.func.min(RequestEvent.id))
+        .where(RequestEvent.request_id == DeletionRequest.id, RequestEvent.status == RequestStatus.ACCEPTED)
+        .correlate(DeletionRequest)
+        .scalar_subquery()
+    )
+    mine = sa.select(sa.func.min(RequestEvent.id)).where(
+        RequestEvent.request_id == request.id, RequestEvent.status == RequestStatus.ACCEPTED
+    )
+    query = sa.select(DeletionRequest).where(
+        is_about(request.subject_refs),
+        DeletionRequest.id != request.id,
+        DeletionRequest.status.in_((RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)),
+        accepted > mine.scalar_subquery(),
+    )
+    return list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """Content that a feature attaches to requests and that is erased with their details (the socket `ATTACHED`).
+
+    `keys` returns the keys that seal the content, by request; `drop` deletes its rows; `is_pending` returns the
+    condition under which a request must be kept for it.
+    """
+
+    keys: Callable[[Session, Collection[str]], dict[str, list[str]]]
+    drop: Callable[[Session, Collection[str]], None]
+    is_pending: Callable[[type[DeletionRequest]], sa.ColumnElement[bool]] | None = None
+
+
+def _attached() -> tuple[Attached, ...]:
+    return sockets.plugs("app.features", "hooks", "ATTACHED")
+
+
+def _sources_in_parts() -> tuple[str, ...]:
+    """Return the sources whose requests with the same external id are parts of one subject request."""
+    return sockets.plugs("app.features", "hooks", "SOURCES_IN_PARTS")
+
+
+UNKNOWN_SUBJECT = "sub_unknown"
+"""Placeholder subject of a request that is reduced to its trace."""
+
+
+def due_requests(
+    session: Session, *, tenant_id: str, kept: str, before: datetime.datetime, limit: int
+) -> list[DeletionRequest]:
+    """Return up to `limit` requests of level `kept` that ended before `before` and have no pending content, and the
+    other parts of their subject requests.
+
+    The parts of a subject request, one per identity, are reduced together: a remaining part would be taken for another
+    subject request.
+    """
+    part, parts = aliased(DeletionRequest), _part_of(DeletionRequest)
+    waits = sa.or_(part.ended_at.is_(None), part.ended_at > before, _is_pending(part))
+    query = sa.select(DeletionRequest).where(
+        DeletionRequest.kept == kept,
+        DeletionRequest.tenant_id == tenant_id,
+        DeletionRequest.ended_at <= before,
+        ~_is_pending(DeletionRequest),
+        ~sa.exists().where(parts, _part_of(part), part.tenant_id == tenant_id, _reference(part) == _THEIRS, waits),
+    )
+    first = list(session.scalars(query.order_by(DeletionRequest.ended_at).limit(limit)))
+    in_parts = [request for request in first if request.source in _sources_in_parts()]
+    references = {request.external_ref for request in in_parts if request.external_ref is not None}
+    others = sa.select(DeletionRequest).where(
+        parts,
+        DeletionRequest.tenant_id == tenant_id,
+        DeletionRequest.kept == kept,
+        _THEIRS.in_(references),
+        DeletionRequest.id.not_in([request.id for request in first]),
+    )
+    return [*first, *(session.scalars(others) if references else ())]
+
+
+def _is_pending(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    """Return the condition that attached content keeps the request."""
+    return sa.or_(sa.false(), *(attached.is_pending(request) for attached in _attached() if attached.is_pending))
+
+
+def _part_of(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    """Return the condition that the request is part of a subject request."""
+    return request.source.in_(_sources_in_parts())
+
+
+def _reference(request: type[DeletionRequest]) -> sa.ColumnElement[str]:
+    """Return the external reference as stored; a value compared with the column itself would be hashed."""
+    return sa.type_coerce(request.external_ref, sa.String)
+
+
+_THEIRS = _reference(DeletionRequest)
+
+
+def attached_keys(session: Session, *, request_ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the keys that seal content attached to these requests, by request."""
+    keys: dict[str, list[str]] = {}
+    for attached in _attached():
+        for request_id, names in attached.keys(session, request_ids).items():
+            keys.setdefault(request_id, []).extend(names)
+    return keys
+
+
+def retained_at(session: Session, *, request_ids: Collection[str], kept: str) -> list[str]:
+    """Return the ids of the requests that are still at retention level `kept`."""
+    query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), DeletionRequest.kept == kept)
+    return list(session.scalars(query))
+
+
+def erase_details(session: Session, *, request_ids: Collection[str], trace_only: bool) -> None:
+    """Delete all texts about these requests; with `trace_only` also their subjects and suppressions."""
+    erased: dict[str, Any] = {"particulars": None, "external_ref": None, "kept": "request"}
+    if trace_only:
+        erased |= {"kept": "trace", "subject_ref": UNKNOWN_SUBJECT, "alias_refs": None}
+        _end_suppressions(session, request_ids)
+        session.execute(sa.delete(RequestAlias).where(RequestAlias.request_id.in_(request_ids)))
+        following = sa.or_(DeletionRequest.refers_to.in_(request_ids), DeletionRequest.id.in_(request_ids))
+        session.execute(
+            sa.update(DeletionRequest).where(following).values(refers_to=None),
+            execution_options={"synchronize_session": False},
+        )
+    for attached in _attached():
+        attached.drop(session, request_ids)
+    session.execute(
+        sa.update(DeletionRequest).where(DeletionRequest.id.in_(request_ids)).values(**erased),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def _end_suppressions(session: Session, request_ids: Collection[str]) -> None:
+    """Delete the suppressions of these requests, or transfer each to another retained request about the person."""
+    for row in session.scalars(sa.select(Suppression).where(Suppression.request_id.in_(request_ids))).all():
+        others = sa.select(DeletionRequest.id).where(
+            is_about([row.subject_ref]),
+            DeletionRequest.id.not_in(request_ids),
+            DeletionRequest.status.in_((RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED)),
+        )
+        successor = session.scalars(others.order_by(DeletionRequest.created_at).limit(1)).first()
+        if successor is None:
+            session.delete(row)
+        else:
+            row.request_id = successor
+    session.flush()

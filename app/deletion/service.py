@@ -1,4 +1,8 @@
-"""Deletion requests: submit them, cancel them."""
+"""Submission and withdrawal of deletion requests, and the decisions of a privacy officer about them.
+
+Repeating a decision is a no-op: approving an accepted request, rejecting a rejected request on the same ground, pausing
+a paused clock or resuming a running clock. A second extension is an error.
+"""
 
 import datetime
 import functools
@@ -9,51 +13,34 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import service as access
+from app.audit import service as audit
 from app.db import Actor, bulk, now
 from app.db.sealed import Particulars
 from app.db.tables import OWED, DeletionRequest, new_id
-from app.deletion import (
-    acceptance,
-    completion,
-    deadlines,
-    history,
-    identity,
-    issuers,
-    lookup,
-    repository,
-    retention,
-    suppression,
-    views,
-)
-from app.deletion.acceptance import Submitted as Submitted
+from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
+from app.deletion.admission import IdentityStatement
+from app.deletion.completion import Submitted as Submitted
 from app.deletion.history import Change
-from app.deletion.identity import Statement
-from app.deletion.lookup import LookedUp
-from lethe.contract.policy import Policy
-from lethe.contract.problems import (
-    DatasetUnknown,
-    FieldError,
-    IdentityStatementRequired,
-    InputInvalid,
-    Problem,
-    RequestOpen,
-    RequestUnknown,
-    SubjectUnknown,
-    TransitionForbidden,
-)
-from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
+from app.deletion.repository import Lookup
+from app.deletion.views import View
+from lethe.contract import problems
+from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestModelStatus, RequestStatus
+from lethe.contract.tenants import Policy
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
+_OF_THE_DRAFT = ("subject_ref", "regulation", "ground", "source", "refers_to", "maker", "discreet")
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
-"""Requests that come in together are mostly due together."""
+"""Cached because most requests of a batch have the same deadline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request as somebody asks for it. `by`: who asks, for which tenant, whose `policy` holds; `maker`: the line of
-    their key; `own_only`: they may refer to requests of that line alone; `discreet`: they may not learn if anything is
-    held. `dataset_ids`: where to forget the person; None: in all that hold them. `refers_to`: an ended request about
-    the same person. `statement`: about the person's identity, or why it is not believed."""
+class RequestDraft:
+    """Request as submitted by a caller. `by` is the caller with their tenant, whose `policy` applies. `maker` is the
+    lineage of the caller's key; with `own_only` they may refer only to requests of that lineage, and with `discreet`
+    they may not learn whether rows are held. `dataset_ids` restricts the request; None covers all datasets. `refers_to`
+    names an ended request about the same person. `statement` is the identity statement, or the error that rejects it;
+    without `identity_verified` the request waits in review. With `strict` no request is made if nothing is held.
+    `alias_refs` are further identifiers of the same person."""
 
     by: Actor
     policy: Policy
@@ -68,12 +55,12 @@ class Asked:
     callback_urls: Sequence[str] = ()
     source: str | None = None
     refers_to: str | None = None
-    identity_verified: bool = True  # False: it waits in review
-    statement: Statement | Problem | None = None
+    identity_verified: bool = True
+    statement: IdentityStatement | problems.Problem | None = None
     maker: str | None = None
     own_only: bool = False
-    strict: bool = False  # make no request if nothing is held
-    alias_refs: Sequence[str] = ()  # other identifiers of the same person
+    strict: bool = False
+    alias_refs: Sequence[str] = ()
 
     @property
     def subject_refs(self) -> tuple[str, ...]:
@@ -81,199 +68,290 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
-    """Facts by which requests that come in together are judged."""
+class _Facts:
+    """Facts by which a batch of requests is judged.
+
+    `rules` are the tenants' rules for subject ids, `earlier` the requests referred to, `issuers` the statements'
+    issuers that are still registered, and `used` the hashes of used statements.
+    """
 
     at: datetime.datetime
-    found: LookedUp
-    rules: dict[str, str]  # of tenants, for subject ids
-    earlier: dict[str, DeletionRequest]  # those that are referred to
-    issuers: set[str]  # of the statements: those that are still registered
-    used: set[str] = field(default_factory=set)  # hashes of statements
+    lookup: Lookup
+    rules: dict[str, str]
+    earlier: dict[str, DeletionRequest]
+    issuers: set[str]
+    used: set[str] = field(default_factory=set)
 
 
-def submit(session: Session, asked: Asked) -> Submitted:
-    """Record a request. Raises what `submit_all` returns."""
-    [found] = submit_all(session, [asked])
-    if isinstance(found, Problem):
-        raise found
-    return found
+def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitted | problems.Problem]:
+    """Record requests, and accept those that need no review. A request about a person of whom nothing is held completes
+    at once or after its grace period; a request about a person who is being forgotten joins the earlier one.
 
-
-def submit_all(session: Session, asked: Sequence[Asked]) -> list[Submitted | Problem]:
-    """Record requests, and accept them unless they must be reviewed; one about somebody of whom nothing is held
-    completes at once, or after its grace time.
-
-    A request for a person who is being forgotten follows the first. In place of a request that cannot be made there is
-    the reason, and nothing of it is stored: `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`,
-    `RequestOpen`, `IdentityStatementRequired`, `IdentityStatementInvalid`.
+    Return a result per request, in order: a refused request is not stored, and its result is the reason:
+    `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or
+    `IdentityStatementInvalid`.
     """
-    known = _look_up(session, asked)
-    made = [_made(one, known) for one in asked]
-    submitted = [one for one in made if isinstance(one, Submitted)]
-    acceptance.store(session, submitted, at=known.at, new=True)
-    used = [one.statement for one, new in zip(asked, made, strict=True) if isinstance(new, Submitted)]
-    identity.use(session, [statement for statement in used if isinstance(statement, Statement)])
-    return made
+    facts = _look_up(session, drafts)
+    results = [_create(draft, facts) for draft in drafts]
+    submitted = [result for result in results if isinstance(result, Submitted)]
+    completion.store(session, submitted, at=facts.at, new=True)
+    used = [draft.statement for draft, new in zip(drafts, results, strict=True) if isinstance(new, Submitted)]
+    if statements := [statement for statement in used if isinstance(statement, IdentityStatement)]:
+        admission.judge().use(session, statements)
+    return results
 
 
 def get(session: Session, request_id: str) -> DeletionRequest:
-    """Raises `RequestUnknown`."""
-    request = repository.request(session, request_id)
+    """Return a request, or raise `RequestUnknown`."""
+    request = session.get(DeletionRequest, request_id)
     if request is None:
-        raise RequestUnknown(f"There is no deletion request {request_id!r}.")
+        raise problems.RequestUnknown(f"There is no deletion request {request_id!r}.")
     return request
 
 
 def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> None:
-    """Withdraw a request for a caller, who may be `discreet`. Raises `TransitionForbidden`."""
+    """Cancel a request on behalf of a caller, who may be `discreet`. Raises `TransitionForbidden`."""
     withdraw(session, request, RequestStatus.CANCELLED, verb="cancelled", discreet=discreet or request.discreet)
 
 
 def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, *, verb: str, discreet: bool) -> None:
-    """End a request without erasing anything: until a worker has claimed its rows, because erasing has no way back.
-    To a reader who may not learn whether anything is held (`discreet`), only while it is in review or its
-    grace time lasts: what can be ended later depends on that. Raises `TransitionForbidden`."""
+    """End a request without erasing anything, or raise `TransitionForbidden`. This is possible until a worker claims
+    its rows, because erasure is irreversible. A `discreet` caller can do it only in review or in the grace period,
+    because success later would reveal whether rows are held."""
     at = now(session)
     if discreet and not (request.status == RequestStatus.IN_REVIEW or completion.is_held(request, at=at)):
-        raise TransitionForbidden(
+        raise problems.TransitionForbidden(
             "It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."
         )
     if not completion.is_held(request, at=at) and any(
         erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)
     ):
-        raise TransitionForbidden("The person's rows are being erased or are gone: it is too late.")
+        raise problems.TransitionForbidden("The person's rows are being erased or are gone: it is too late.")
     was_accepted = request.status == RequestStatus.ACCEPTED
     run_on(request, at=at)
     request.ended_at = at
     history.move(session, request, wanted, at=at, verb=verb)
-    for owed in repository.request_models(session, request_id=request.id):
-        if owed.status in OWED:  # else it followed another request, whose certificate holds
-            owed.status = RequestModelStatus.CANCELLED
+    for demand in repository.request_models(session, request_id=request.id):
+        # A model that is done was served through another request's erasure, and its certificate remains valid.
+        if demand.status in OWED:
+            demand.status = RequestModelStatus.CANCELLED
     if was_accepted:
         suppression.withdraw(session, request)
 
 
 def run_on(request: DeletionRequest, *, at: datetime.datetime) -> None:
-    """Let a paused clock run again: every deadline moves by the time it stood still."""
+    """Resume a paused clock, and move every deadline by the length of the pause."""
     if request.paused_at is None:
         return
-    stood = at - request.paused_at
-    request.due_at += stood
-    request.deadline += stood
+    pause = at - request.paused_at
+    request.due_at += pause
+    request.deadline += pause
     if request.extended_due_at is not None:
-        request.extended_due_at += stood
+        request.extended_due_at += pause
     request.paused_at, request.alerted = None, None
 
 
-def _look_up(session: Session, asked: Sequence[Asked]) -> _Known:
-    found = lookup.look_up(
-        session,
-        subject_refs={ref for one in asked for ref in one.subject_refs},
-        tenant_ids={one.by.tenant_id for one in asked if one.dataset_ids},
-    )
-    tenant_ids = {one.by.tenant_id for one in asked}
-    referred = {one.refers_to for one in asked if one.refers_to is not None}
-    statements = [one.statement for one in asked if isinstance(one.statement, Statement)]
-    return _Known(
+def _look_up(session: Session, drafts: Sequence[RequestDraft]) -> _Facts:
+    tenant_ids = {draft.by.tenant_id for draft in drafts}
+    referred = {draft.refers_to for draft in drafts if draft.refers_to is not None}
+    statements = [draft.statement for draft in drafts if isinstance(draft.statement, IdentityStatement)]
+    return _Facts(
         at=now(session),
-        found=found,
+        lookup=repository.look_up(
+            session,
+            subject_refs={ref for draft in drafts for ref in draft.subject_refs},
+            tenant_ids={draft.by.tenant_id for draft in drafts if draft.dataset_ids},
+        ),
         rules={tenant_id: access.subject_rule_of(session, tenant_id) for tenant_id in tenant_ids},
         earlier=repository.requests_by_id(session, referred) if referred else {},
-        issuers=issuers.existing(session, {one.issuer_id for one in statements}) if statements else set(),
-        used=issuers.used(session, {one.hash for one in statements}) if statements else set(),
+        issuers=admission.judge().existing(session, {s.issuer_id for s in statements}) if statements else set(),
+        used=admission.judge().used(session, {s.hash for s in statements}) if statements else set(),
     )
 
 
-def _made(asked: Asked, known: _Known) -> Submitted | Problem:
-    wrong = _refusal(asked, known)
-    if wrong is not None:
-        return wrong
-    at, policy = known.at, asked.policy
-    limit = deadlines.limits(policy)[asked.regulation]
-    due_at = _due_at(limit, asked.submitted_at or at, zone=policy.time_zone)
+def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
+    refusal = _refusal(draft, facts)
+    if refusal is not None:
+        return refusal
+    at, policy = facts.at, draft.policy
+    limit = deadlines.limits(policy)[draft.regulation]
+    due_at = _due_at(limit, draft.submitted_at or at, zone=policy.time_zone)
     particulars = Particulars(
-        external_id=asked.external_id, metadata=asked.metadata, callback_urls=list(asked.callback_urls)
+        external_id=draft.external_id, metadata=draft.metadata, callback_urls=list(draft.callback_urls)
     )
     request = bulk.new(
         DeletionRequest,
+        **{name: getattr(draft, name) for name in _OF_THE_DRAFT},
         id=new_id("dr"),
-        tenant_id=asked.by.tenant_id,
-        subject_ref=asked.subject_ref,
-        alias_refs=list(asked.alias_refs) or None,
-        dataset_ids=None if asked.dataset_ids is None else sorted(set(asked.dataset_ids)),
-        regulation=asked.regulation,
-        ground=asked.ground,
+        tenant_id=draft.by.tenant_id,
+        alias_refs=list(draft.alias_refs) or None,
+        dataset_ids=None if draft.dataset_ids is None else sorted(set(draft.dataset_ids)),
         status=RequestStatus.RECEIVED,
-        external_ref=asked.external_id,
-        source=asked.source,
-        refers_to=asked.refers_to,
+        external_ref=draft.external_id,
         particulars=particulars,
         kept=retention.kept(particulars),
-        maker=asked.maker,
-        discreet=asked.discreet,
-        submitted_at=asked.submitted_at or at,
+        submitted_at=draft.submitted_at or at,
         due_at=due_at,
         deadline=due_at,
         created_at=at,
     )
-    in_doubt = completion.is_in_doubt(request, known.found.doubtful)
-    if asked.strict and not in_doubt and not acceptance.is_anything_held(request, known.found):
-        return SubjectUnknown("Nothing is held about this subject; no request was made.")
-    if isinstance(asked.statement, Statement):
-        known.used.add(asked.statement.hash)
-    by = asked.by.name
+    in_doubt = completion.is_in_doubt(request, facts.lookup.doubtful)
+    if draft.strict and not in_doubt and not completion.is_anything_held(request, facts.lookup):
+        return problems.SubjectUnknown("Nothing is held about this subject; no request was made.")
+    if isinstance(draft.statement, IdentityStatement):
+        facts.used.add(draft.statement.hash)
+    actor = draft.by.name
     created = Change(
-        request=request, kind=EventKind.RECEIVED, status=RequestStatus.RECEIVED, actor=by, at=at, verb="created"
+        request=request, kind=EventKind.RECEIVED, status=RequestStatus.RECEIVED, actor=actor, at=at, verb="created"
     )
-    new = Submitted(actor=by, request=request, erasures=[], models=[], changes=[created])
-    if policy.auto_accept and asked.identity_verified:
-        acceptance.accept(new, known.found, policy=policy, at=at)
+    new = Submitted(actor=actor, request=request, changes=[created])
+    if policy.auto_accept and draft.identity_verified:
+        completion.accept(new, facts.lookup, policy=policy, at=at)
         return new
-    acceptance.change(new, RequestStatus.IN_REVIEW, at=at)
-    if limit.may_pause and not asked.identity_verified:
+    completion.change(new, RequestStatus.IN_REVIEW, at=at)
+    if limit.may_pause and not draft.identity_verified:
         request.paused_at = at
-        new.changes.append(Change(request=request, kind=EventKind.PAUSED, status=request.status, actor=by, at=at))
+        new.changes.append(Change(request=request, kind=EventKind.PAUSED, status=request.status, actor=actor, at=at))
     return new
 
 
-def _refusal(asked: Asked, known: _Known) -> Problem | None:
-    """The reason why no request is made of this, about anybody."""
-    if known.rules[asked.by.tenant_id] != asked.policy.subject_rule:
+def _refusal(draft: RequestDraft, facts: _Facts) -> problems.Problem | None:
+    """Return the reason to refuse a draft, independent of what is held about its subject; None if it is acceptable."""
+    if facts.rules[draft.by.tenant_id] != draft.policy.subject_rule:
         return access.rule_changed()
-    for dataset_id in asked.dataset_ids or ():
-        if known.found.datasets.get(dataset_id) != asked.by.tenant_id:
-            return DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
-    if asked.submitted_at and asked.submitted_at > known.at + _CLOCKS_DIFFER_BY:
+    for dataset_id in draft.dataset_ids or ():
+        if facts.lookup.datasets.get(dataset_id) != draft.by.tenant_id:
+            return problems.DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
+    if draft.submitted_at and draft.submitted_at > facts.at + _CLOCKS_DIFFER_BY:
         return _malformed("submitted_at", "expected a past time")
-    named = deadlines.limits(asked.policy)
-    if asked.regulation not in named:
-        return _malformed("regulation", f"expected one of {', '.join(named)}")
-    if asked.refers_to is not None:
-        earlier = known.earlier.get(asked.refers_to)
-        if earlier is None or (earlier.tenant_id, earlier.subject_ref) != (asked.by.tenant_id, asked.subject_ref):
-            return RequestUnknown("refers_to names no deletion request about this subject.")
-        if asked.own_only and earlier.maker != asked.maker:
-            return RequestUnknown("refers_to names no deletion request about this subject.")
-        if views.View(discreet=asked.discreet, at=known.at).is_open(earlier):
-            return RequestOpen("The request in refers_to has not ended; wait for it, or cancel it.")
-    if asked.alias_refs and asked.policy.identity == "statement":
-        return IdentityStatementRequired(
+    limits = deadlines.limits(draft.policy)
+    if draft.regulation not in limits:
+        return _malformed("regulation", f"expected one of {', '.join(limits)}")
+    if draft.refers_to is not None:
+        earlier = facts.earlier.get(draft.refers_to)
+        if earlier is None or (earlier.tenant_id, earlier.subject_ref) != (draft.by.tenant_id, draft.subject_ref):
+            return problems.RequestUnknown("refers_to names no deletion request about this subject.")
+        if draft.own_only and earlier.maker != draft.maker:
+            return problems.RequestUnknown("refers_to names no deletion request about this subject.")
+        if views.View(discreet=draft.discreet, at=facts.at).is_open(earlier):
+            return problems.RequestOpen("The request in refers_to has not ended; wait for it, or cancel it.")
+    if draft.alias_refs and draft.policy.identity == "statement":
+        return problems.IdentityStatementRequired(
             "A statement is about one identifier: make a request for each, with a statement of its own.",
-            [FieldError("aliases", "expected none where each request must carry a statement")],
+            [problems.FieldError("aliases", "expected none where each request must carry a statement")],
         )
-    match asked.statement:
-        case None if asked.policy.identity == "statement":
-            return IdentityStatementRequired(
+    match draft.statement:
+        case None if draft.policy.identity == "statement":
+            return problems.IdentityStatementRequired(
                 "Each request must carry a signed statement about its subject's identity.",
-                [FieldError("identity_statement", "expected a JWT of a registered issuer")],
+                [problems.FieldError("identity_statement", "expected a JWT of a registered issuer")],
             )
-        case Problem() as refusal:
+        case problems.Problem() as refusal:
             return refusal
-        case Statement(issuer_id=issuer_id, hash=used) if issuer_id not in known.issuers or used in known.used:
-            return identity.refusal()
+        case IdentityStatement(issuer_id=issuer_id, hash=used) if issuer_id not in facts.issuers or used in facts.used:
+            return admission.judge().refusal()
     return None
 
 
-def _malformed(path: str, expected: str) -> InputInvalid:
-    return InputInvalid("The request cannot be made as it is.", [FieldError(path, expected)])
+def _malformed(path: str, expected: str) -> problems.InputInvalid:
+    return problems.InputInvalid("The request cannot be made as it is.", [problems.FieldError(path, expected)])
+
+
+def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+    """Accept a request in review; it covers the rows of the person that are held now.
+
+    Raises `TransitionForbidden` if the request was rejected or cancelled.
+    """
+    if request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED):
+        return
+    status.check(request.status, RequestStatus.ACCEPTED)
+    at, actor = now(session), audit.actor_of(session)
+    new = Submitted(actor=actor, request=request)
+    if request.paused_at is not None:
+        run_on(request, at=at)
+        new.changes.append(Change(request=request, kind=EventKind.RESUMED, status=request.status, actor=actor, at=at))
+    lookup = repository.look_up(session, subject_refs=request.subject_refs)
+    completion.accept(new, lookup, policy=policy, at=at, verb="approved")
+    completion.store(session, [new], at=at)
+
+
+def reject(session: Session, request: DeletionRequest, *, ground: RejectionGround, explanation: str) -> None:
+    """Reject a request on a legal ground. Raises `TransitionForbidden` once a worker has claimed the rows or, for a
+    discreet request, once its grace period is over."""
+    if request.status == RequestStatus.REJECTED and request.rejection_ground == ground:
+        return
+    request.rejection_ground = ground
+    retention.add(request, rejection_explanation=explanation)
+    withdraw(session, request, RequestStatus.REJECTED, verb="rejected", discreet=request.discreet)
+
+
+def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason: str) -> None:
+    """Extend the deadline, once and before it passes; `reason` is the text sent to the person. The deadline of a
+    discreet request can be extended while its caller sees it as open.
+
+    Raises `TransitionForbidden`, `AlreadyExtended`, `ExtensionTooLate`, `ExtensionNotProvided`.
+    """
+    at = now(session)
+    if not View(discreet=request.discreet, at=at).is_open(request):
+        raise problems.TransitionForbidden(f"A request that is {request.status} has no clock any more.")
+    if request.extended_due_at is not None:
+        raise problems.AlreadyExtended("A deadline can be extended once.")
+    if (request.paused_at or at) >= request.due_at:
+        raise problems.ExtensionTooLate("A deadline can be extended only before it has passed.")
+    limit = deadlines.limits(policy).get(request.regulation)
+    extended = deadlines.extended(limit, request.due_at, zone=policy.time_zone) if limit else request.due_at
+    if extended <= request.due_at:
+        raise problems.ExtensionNotProvided("The regulation of this request provides for no extension.")
+    request.extended_due_at = request.deadline = extended
+    request.alerted = None
+    retention.add(request, extension_reason=reason)
+    history.note(session, request, EventKind.EXTENDED, at=at, verb="extended")
+
+
+def pause(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+    """Pause the clock of a request in review while the person's identity is verified, if the regulation permits it.
+
+    Raises `TransitionForbidden` or `ClockRunsOn`.
+    """
+    at = now(session)
+    _check_in_review(request)
+    if request.paused_at is not None:
+        return
+    limit = deadlines.limits(policy).get(request.regulation)
+    if limit is None or not limit.may_pause:
+        raise problems.ClockRunsOn("Under the regulation of this request the time runs however long verifying takes.")
+    request.paused_at = at
+    history.note(session, request, EventKind.PAUSED, at=at, verb="paused")
+
+
+def resume(session: Session, request: DeletionRequest) -> None:
+    """Resume the clock and move the deadline by the length of the pause. Raises `TransitionForbidden`."""
+    at = now(session)
+    _check_in_review(request)
+    if request.paused_at is None:
+        return
+    run_on(request, at=at)
+    history.note(session, request, EventKind.RESUMED, at=at, verb="resumed")
+
+
+def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) -> int:
+    """Announce once each open request that is due within `horizon`, and once that it is overdue; paused clocks are
+    skipped. Return the number of announcements, at most `limit`, earliest deadlines first."""
+    at = now(session)
+    requests = repository.to_alert(session, at=at, horizon=horizon, limit=limit)
+    changes = []
+    for request in requests:
+        is_overdue = request.deadline <= at
+        request.alerted = ClockState.OVERDUE if is_overdue else ClockState.AT_RISK
+        kind = EventKind.OVERDUE if is_overdue else EventKind.AT_RISK
+        actor = audit.actor_of(session)
+        changes.append(Change(request=request, kind=kind, status=request.status, actor=actor, at=at))
+    history.record(session, changes)
+    return len(changes)
+
+
+def _check_in_review(request: DeletionRequest) -> None:
+    if request.status != RequestStatus.IN_REVIEW:
+        raise problems.TransitionForbidden(
+            f"The clock can be stopped while a request is in review; this one is {request.status}."
+        )

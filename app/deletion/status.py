@@ -1,4 +1,4 @@
-"""The life of a deletion request, as a table."""
+"""Life cycle of a deletion request as a table of transitions."""
 
 from lethe.contract.problems import TransitionForbidden
 from lethe.contract.sets import EventKind, RequestStatus
@@ -9,9 +9,8 @@ TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
     RequestStatus.ACCEPTED: frozenset(
         {RequestStatus.RUNNING, RequestStatus.COMPLETED, RequestStatus.REJECTED, RequestStatus.CANCELLED}
     ),
-    RequestStatus.RUNNING: frozenset(
-        {RequestStatus.COMPLETED, RequestStatus.ACCEPTED}
-    ),  # back to accepted: its worker died
+    # A running request is accepted again if its worker dies.
+    RequestStatus.RUNNING: frozenset({RequestStatus.COMPLETED, RequestStatus.ACCEPTED}),
     RequestStatus.COMPLETED: frozenset(),
     RequestStatus.REJECTED: frozenset(),
     RequestStatus.CANCELLED: frozenset(),
@@ -20,17 +19,17 @@ TRANSITIONS: dict[RequestStatus, frozenset[RequestStatus]] = {
 OPEN = frozenset({RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.RUNNING})
 
 OF_THE_CLOCK = frozenset({EventKind.EXTENDED, EventKind.PAUSED, EventKind.RESUMED})
-"""Events that leave the status as it is, and that everybody may see."""
-MOST_HAND_BACKS = 2
-"""Events of a request that say that a run which served it did not end well. There is no third."""
+"""Events that do not change the status and are visible to every reader."""
+MAX_HAND_BACKS = 2
+"""Maximum number of events per request about runs that served it and did not succeed."""
 
 
 def entered(wanted: RequestStatus) -> EventKind:
-    """Return the event of taking on a status, where nothing more is to be said of it."""
+    """Return the default event kind of a request that enters a status."""
     return EventKind(wanted.value)
 
 
 def check(present: str, wanted: RequestStatus) -> None:
-    """Raises `TransitionForbidden` unless a request may go from `present` to `wanted`."""
+    """Check that a request may go from `present` to `wanted`; otherwise raise `TransitionForbidden`."""
     if wanted not in TRANSITIONS[RequestStatus(present)]:
         raise TransitionForbidden(f"A request that is {present} cannot become {wanted.value}.")

@@ -1,8 +1,8 @@
-"""Views of a request, as its caller may see it.
+"""Views of a request for different callers.
 
-Callers who may not learn whether anything is held about a person (`discreet`) see of every request what was known when
-it was accepted: it is accepted until its report time (`completion.report_at`) and completed from then on, whatever has
-been done; and nothing of rows and models.
+Callers who may not learn whether anything is held about a person (`discreet`) see only what is known at acceptance:
+each request is accepted until its report time (`completion.report_at`) and completed from then on, whatever was done.
+They see no rows and no models.
 """
 
 import datetime
@@ -18,24 +18,23 @@ from app.deletion.status import OF_THE_CLOCK, OPEN
 from lethe.contract.sets import EventKind, RequestStatus
 
 _SHOWN_BY_TIME = frozenset({RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED})
-_TOLD = frozenset({EventKind.RECEIVED, EventKind.IN_REVIEW, EventKind.REJECTED, EventKind.CANCELLED})
+_SHOWN_AS_IS = frozenset({EventKind.RECEIVED, EventKind.IN_REVIEW, EventKind.REJECTED, EventKind.CANCELLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """`facts`: what there is to say beyond the kind; `words`: of one that a release before recorded in words."""
+    """Event of a request as a caller may see it. `facts` are the details beyond its kind."""
 
     at: datetime.datetime
     kind: EventKind
     status: str
     actor: str
     facts: Mapping[str, Any] | None = None
-    words: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The view of a caller at a moment."""
+    """View of a caller at a point in time."""
 
     discreet: bool
     at: datetime.datetime
@@ -62,45 +61,34 @@ class View:
             horizon=horizon,
         )
 
-    def events(self, request: DeletionRequest, found: Iterable[RequestEvent]) -> list[Event]:
-        """In their order."""
-        every = [
+    def events(self, request: DeletionRequest, stored_events: Iterable[RequestEvent]) -> list[Event]:
+        """Return the events that the caller may see, in the order of `stored_events`."""
+        events = [
             Event(
-                at=one.at,
-                kind=_kind(one),
-                status=one.status,
-                actor=one.actor,
-                facts=one.facts,
-                words=one.detail,
+                at=stored.at, kind=EventKind(stored.kind), status=stored.status, actor=stored.actor, facts=stored.facts
             )
-            for one in found
+            for stored in stored_events
         ]
-        return self._discreet(request, every) if self.discreet else every
+        return self._discreet(request, events) if self.discreet else events
 
-    def _discreet(self, request: DeletionRequest, every: Iterable[Event]) -> list[Event]:
-        shown: list[Event] = []
+    def _discreet(self, request: DeletionRequest, events: Iterable[Event]) -> list[Event]:
+        visible: list[Event] = []
         accepted = False
-        for one in every:
-            if request.reported_at is not None and one.at > request.reported_at:
+        for event in events:
+            if request.reported_at is not None and event.at > request.reported_at:
                 continue
-            if one.kind in OF_THE_CLOCK:
-                status = RequestStatus.ACCEPTED if one.status in _SHOWN_BY_TIME else one.status
-                shown.append(replace(one, status=status))
-            elif one.kind in _TOLD:
-                shown.append(one)
-            elif one.kind is EventKind.ACCEPTED and not accepted:
+            if event.kind in OF_THE_CLOCK:
+                status = RequestStatus.ACCEPTED if event.status in _SHOWN_BY_TIME else event.status
+                visible.append(replace(event, status=status))
+            elif event.kind in _SHOWN_AS_IS:
+                visible.append(event)
+            elif event.kind is EventKind.ACCEPTED and not accepted:
                 accepted = True
-                shown.append(one)
+                visible.append(event)
         if request.reported_at is not None and self.status(request) == RequestStatus.COMPLETED:
-            end, by = RequestStatus.COMPLETED, audit.SERVICE
-            shown.append(Event(at=request.reported_at, kind=EventKind.COMPLETED, status=end, actor=by))
-        return shown
+            end, actor = RequestStatus.COMPLETED, audit.SERVICE
+            visible.append(Event(at=request.reported_at, kind=EventKind.COMPLETED, status=end, actor=actor))
+        return visible
 
     def _is_reported(self, request: DeletionRequest) -> bool:
         return request.reported_at is not None and request.reported_at <= self.at
-
-
-def _kind(event: RequestEvent) -> EventKind:
-    """A release that knew no kinds added no words to the change of a status."""
-    is_of_status = event.kind == EventKind.NOTED and event.detail is None
-    return EventKind(event.status if is_of_status else event.kind)

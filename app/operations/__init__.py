@@ -1,1 +1,1 @@
-"""Operations: waiting work, late work, the outcome of runs, and the life of workers."""
+"""Operations: periodic jobs, and the monitoring of queues, deadlines, runs and workers."""

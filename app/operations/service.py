@@ -1,9 +1,10 @@
-"""Monitoring: the queue and its deadlines, the workers, and the totals of all runs, for Prometheus.
+"""Monitoring: the queue and its deadlines, the workers, the standings of models, and the totals of all runs.
 
-Everything comes from the database (and from signs of life in the data folder): it is the same in every gateway, and
-says what workers on all hosts did.
+The data come from the database and from heartbeats in the data folder, so every gateway reports the same numbers, for
+the workers of all hosts.
 """
 
+import collections
 import datetime
 import errno
 import math
@@ -15,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -22,64 +24,70 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import heartbeat, telemetry
-from app.backup import verification
-from app.backup.verification import Found
+from app.accounting import ledger
+from app.accounting import repository as accounting_repository
 from app.catalogue import repository as catalogue_repository
 from app.config import Settings
 from app.db import now
-from app.db.tables import Run
+from app.db.tables import Model, Run
+from app.deletion import repository as deletion_repository
 from app.deletion.status import OPEN
 from app.installations import Installation
+from app.journal import verification
+from app.journal.verification import BackupState
 from app.operations import repository
-from app.operations.repository import Waiting
+from app.operations.repository import WaitingCount
 from app.rows import repository as rows_repository
+from app.unlearning import repository as unlearning_repository
+from app.unlearning import waiting
+from lethe import sockets
 from lethe.contract.problems import Unavailable
-from lethe.contract.sets import Regulation, RequestStatus, RunStatus, WorkerState
+from lethe.contract.sets import ModelStatus, Regulation, RequestStatus, RunStatus, WorkerState
 
 _FRESH_SECONDS = 5.0
-"""However often it is scraped, the database is asked once in so many seconds."""
+"""Minimum seconds between two queries of the database, regardless of the scrape interval."""
 _FAILURES = 3
-"""So many runs in a row that did not publish, the last of them lately, are no accident."""
+"""Number of consecutive recent runs without a publication after which workers count as failing."""
 _LATELY = datetime.timedelta(minutes=15)
-_LONGEST_TRANSACTION = datetime.timedelta(minutes=5)
-"""A run that is committed now may have begun or ended so much earlier by its own account."""
+_MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
+"""Maximum time between the start or end recorded in a run and the commit of the record."""
 _ROOM = 2**20
-_MOST_TENANTS = 100
-_MOST_REGULATIONS = 30
-"""So many values a label has at most; what is not named is counted under `_THE_OTHERS`."""
+_MAX_TENANTS = 100
+_MAX_REGULATIONS = 30
+"""Maximum number of values of each label; the remaining values are counted under `_THE_OTHERS`."""
 _THE_OTHERS = "(others)"
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """The state of the service at the time `at`."""
+    """State of the service at `at`. `seen_at` is the last sign of life of any worker, if there was one."""
 
     at: datetime.datetime
-    waiting: list[Waiting]
+    waiting: list[WaitingCount]
     running: int
-    seen_at: datetime.datetime | None  # the last sign of life of any worker
+    seen_at: datetime.datetime | None
     workers: WorkerState
-    tombstones: Found
+    tombstones: BackupState
 
     @property
     def queue_age_seconds(self) -> float:
-        """Seconds that the oldest request has waited for a worker; 0 if none does. In review, or in its grace time, it
-        does not."""
-        begun = [some.oldest for some in self.waiting if some.oldest and some.status != RequestStatus.IN_REVIEW]
-        return max(((self.at - oldest).total_seconds() for oldest in begun), default=0.0)
+        """Seconds for which the oldest request has waited for a worker; 0 if none waits. Requests in review or in their
+        grace period do not wait for a worker."""
+        ready = [group.oldest for group in self.waiting if group.oldest and group.status != RequestStatus.IN_REVIEW]
+        return max(((self.at - oldest).total_seconds() for oldest in ready), default=0.0)
 
     @property
     def overdue(self) -> int:
-        return sum(some.overdue for some in self.waiting)
+        return sum(group.overdue for group in self.waiting)
 
     @property
     def at_risk(self) -> int:
-        return sum(some.at_risk for some in self.waiting)
+        return sum(group.at_risk for group in self.waiting)
 
 
 def state(session: Session, installation: Installation) -> ServiceState:
-    """Measure waiting work, late work, and the life of workers."""
+    """Return the present state: waiting and late requests, runs, workers and the tombstone journal."""
     moment = now(session)
     horizon = datetime.timedelta(days=installation.settings.risk_days)
     running = repository.running(session)
@@ -93,12 +101,12 @@ def state(session: Session, installation: Installation) -> ServiceState:
         waiting=repository.waiting(session, at=moment, horizon=horizon),
         running=len(running),
         seen_at=seen_at,
-        workers=_life(moment, seen_at, latest),
+        workers=_worker_state(moment, seen_at, latest),
         tombstones=_tombstones(installation),
     )
 
 
-def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: list[Run]) -> WorkerState:
+def _worker_state(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: list[Run]) -> WorkerState:
     if seen_at is None or moment - seen_at > heartbeat.SILENT_AFTER:
         return WorkerState.SILENT
     ended = [run.finished_at for run in latest if run.status != RunStatus.PUBLISHED and run.finished_at]
@@ -107,48 +115,49 @@ def _life(moment: datetime.datetime, seen_at: datetime.datetime | None, latest: 
     return WorkerState.ALIVE
 
 
-def _tombstones(installation: Installation) -> Found:
+def _tombstones(installation: Installation) -> BackupState:
     verdict = verification.last_verdict(installation.settings)
-    return verdict.found if verdict else Found.UNVERIFIED
+    return verdict.found if verdict else BackupState.UNVERIFIED
 
 
 def _grouped(
-    waiting: Sequence[Waiting], name: str, *, at_most: int, known: Sequence[str] = ()
-) -> dict[str, list[Waiting]]:
-    """Group by that name: the `known` ones, and those with most that is overdue, at risk, waiting; the rest in one."""
-    found: dict[str, list[Waiting]] = {one: [] for one in known}
-    for some in waiting:
-        found.setdefault(getattr(some, name), []).append(some)
+    waiting: Sequence[WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
+) -> dict[str, list[WaitingCount]]:
+    """Group counts by the attribute `name`. Keep `at_most` values: the `preferred` ones first, then by overdue, at-risk
+    and waiting requests; all other values form the group `_THE_OTHERS`."""
+    groups: dict[str, list[WaitingCount]] = {value: [] for value in preferred}
+    for count in waiting:
+        groups.setdefault(getattr(count, name), []).append(count)
 
-    def worst(one: str) -> tuple[bool, int, int, int]:
-        of_it = found[one]
-        late, soon = sum(some.overdue for some in of_it), sum(some.at_risk for some in of_it)
-        return one in known, late, soon, sum(some.count for some in of_it)
+    def priority(value: str) -> tuple[bool, int, int, int]:
+        group = groups[value]
+        late, soon = sum(count.overdue for count in group), sum(count.at_risk for count in group)
+        return value in preferred, late, soon, sum(count.count for count in group)
 
-    for one in sorted(found, key=worst, reverse=True)[at_most:]:
-        found.setdefault(_THE_OTHERS, []).extend(found.pop(one))
-    return found
+    for value in sorted(groups, key=priority, reverse=True)[at_most:]:
+        groups.setdefault(_THE_OTHERS, []).extend(groups.pop(value))
+    return groups
 
 
 def _result(status: str) -> str:
-    """The result of the audit of a run that ended so."""
+    """Return the label of the audit result of a run that ended in `status`."""
     return "passed" if status == RunStatus.PUBLISHED else "failed"
 
 
 def is_any_room(settings: Settings) -> bool:
-    """Return True if a mebibyte can be stored wherever calls store something. It is tried: quotas count as full disks
-    do."""
-    wanted = [settings.data_dir, settings.resolved_tombstones().parent]
+    """Return True if every folder that calls write to has room for a mebibyte. A trial allocation also detects an
+    exhausted quota."""
+    folders = [settings.data_dir, settings.resolved_tombstones().parent]
     if not settings.in_bucket:
-        wanted.append(settings.store_folder())
+        folders.append(settings.store_folder())
     url = sa.make_url(settings.resolved_database_url())
     if url.get_backend_name() == "sqlite" and url.database:
-        wanted.append(Path(url.database).parent)
-    of_each = {folder.stat().st_dev: folder for folder in wanted if folder.exists()}
-    return all(_fits(folder) for folder in of_each.values())
+        folders.append(Path(url.database).parent)
+    by_device = {folder.stat().st_dev: folder for folder in folders if folder.exists()}
+    return all(_has_room(folder) for folder in by_device.values())
 
 
-def _fits(folder: Path) -> bool:
+def _has_room(folder: Path) -> bool:
     try:
         with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
             if hasattr(os, "posix_fallocate"):
@@ -166,61 +175,46 @@ def _free_bytes(folder: Path) -> float:
 
 
 class Metrics:
-    """The metrics of one installation for Prometheus, beside the calls and complaints of this process."""
+    """Prometheus metrics of one installation; the calls and errors of this process are counted elsewhere."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
         self._lock = threading.Lock()
-        self._asked_at = -math.inf
+        self._updated_at = -math.inf
         self._counted_from: datetime.datetime | None = None
         self._ended_by: datetime.datetime | None = None
         self._counted: set[str] = set()
         registry = self._registry = CollectorRegistry()
-        self._up = Gauge("lethe_database_up", "Whether the database answered (0 or 1)", registry=registry)
-        self._requests = Gauge(
-            "lethe_requests_open", "Deletion requests that are not done", ["status", "regulation"], registry=registry
-        )
-        self._oldest = Gauge(
-            "lethe_queue_age_seconds", "How long the oldest request has waited for a worker", registry=registry
-        )
-        self._at_risk = Gauge(
-            "lethe_requests_at_risk", "Open requests due within LETHE_RISK_DAYS", ["regulation"], registry=registry
-        )
-        self._overdue = Gauge(
-            "lethe_requests_overdue", "Open requests past their deadline", ["regulation"], registry=registry
-        )
+
+        def gauge(name: str, documentation: str, *labels: str) -> Gauge:
+            return Gauge(name, documentation, labels, registry=registry)
+
+        self._up = gauge("lethe_database_up", "Whether the database answered (0 or 1)")
+        self._requests = gauge("lethe_requests_open", "Deletion requests that are not done", "status", "regulation")
+        self._oldest = gauge("lethe_queue_age_seconds", "How long the oldest request has waited for a worker")
+        self._at_risk = gauge("lethe_requests_at_risk", "Open requests due within LETHE_RISK_DAYS", "regulation")
+        self._overdue = gauge("lethe_requests_overdue", "Open requests past their deadline", "regulation")
         self._of_tenants = {
-            "count": Gauge("lethe_tenant_requests_open", "Requests not done", ["tenant"], registry=registry),
-            "at_risk": Gauge(
-                "lethe_tenant_requests_at_risk", "Due within LETHE_RISK_DAYS", ["tenant"], registry=registry
-            ),
-            "overdue": Gauge("lethe_tenant_requests_overdue", "Past their deadline", ["tenant"], registry=registry),
+            "count": gauge("lethe_tenant_requests_open", "Requests not done", "tenant"),
+            "at_risk": gauge("lethe_tenant_requests_at_risk", "Due within LETHE_RISK_DAYS", "tenant"),
+            "overdue": gauge("lethe_tenant_requests_overdue", "Past their deadline", "tenant"),
         }
-        self._reported = Gauge(
-            "lethe_requests_reported_open", "Shown to apps as completed, and not done", registry=registry
+        self._reported = gauge("lethe_requests_reported_open", "Shown to apps as completed, and not done")
+        self._running = gauge("lethe_runs_running", "Runs under way")
+        self._silence = gauge("lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never")
+        self._failing = gauge("lethe_workers_failing", f"Whether the last {_FAILURES} runs all came to nothing, lately")
+        self._tombstones_damaged = gauge(
+            "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified"
         )
-        self._running = Gauge("lethe_runs_running", "Runs under way", registry=registry)
-        self._silence = Gauge(
-            "lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never", registry=registry
-        )
-        self._failing = Gauge(
-            "lethe_workers_failing", f"Whether the last {_FAILURES} runs all came to nothing, lately", registry=registry
-        )
-        self._tombstones_damaged = Gauge(
-            "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified", registry=registry
-        )
-        self._damaged = Gauge(
-            "lethe_datasets_damaged", "Datasets that no run touches until they are put right", registry=registry
-        )
-        self._degraded = Gauge(
-            "lethe_models_degraded", "Models whose live version misses its quality gate", ["served"], registry=registry
-        )
-        self._free = Gauge("lethe_data_free_bytes", "Free on the data folder's file system", registry=registry)
+        self._damaged = gauge("lethe_datasets_damaged", "Datasets that no run touches until they are put right")
+        self._degraded = gauge("lethe_models_degraded", "Models whose live version misses its quality gate", "served")
+        self._free = gauge("lethe_data_free_bytes", "Free on the data folder's file system")
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
         self._audits = Counter("lethe_audits", "Runs that were audited, ever", ["result"], registry=registry)
+        # Exported from the first scrape on, so that the first failure appears as an increase.
         for result in ("passed", "failed"):
-            self._audits.labels(result)  # from the first scrape on, so that the first that fails is seen as a rise
+            self._audits.labels(result)
         self._seconds = Histogram(
             "lethe_run_seconds",
             "Seconds of published runs since this process began",
@@ -230,16 +224,17 @@ class Metrics:
         )
 
     def exposition(self) -> bytes:
-        """In Prometheus's text format; without a database, that it is down and what this process knows by itself."""
+        """Return the metrics in Prometheus's text format. Without a database they report that it is down, and only the
+        values that this process knows itself."""
         with self._lock:
-            if time.monotonic() - self._asked_at > _FRESH_SECONDS:
-                self._ask()
-                self._asked_at = time.monotonic()
+            if time.monotonic() - self._updated_at > _FRESH_SECONDS:
+                self._update()
+                self._updated_at = time.monotonic()
             return generate_latest(self._registry)
 
-    def _ask(self) -> None:
+    def _update(self) -> None:
         self._free.set(_free_bytes(self._installation.settings.data_dir))
-        damaged = {Found.DAMAGED: 1.0, Found.WHOLE: 0.0, Found.UNVERIFIED: math.nan}
+        damaged = {BackupState.DAMAGED: 1.0, BackupState.WHOLE: 0.0, BackupState.UNVERIFIED: math.nan}
         self._tombstones_damaged.set(damaged[_tombstones(self._installation)])
         try:
             with self._installation.database.reading() as session:
@@ -247,53 +242,49 @@ class Metrics:
                 self._reported.set(repository.reported_open(session, at=now(session)))
                 self._count_runs(session)
                 self._damaged.set(rows_repository.count_damaged(session))
-                held = [*catalogue_repository.degraded_versions(session).values()]
-                self._degraded.labels("no").set(sum(held))
-                self._degraded.labels("yes").set(len(held) - sum(held))
+                degraded = catalogue_repository.degraded_versions(session).values()
+                self._degraded.labels("no").set(sum(degraded))
+                self._degraded.labels("yes").set(len(degraded) - sum(degraded))
         except (SQLAlchemyError, Unavailable) as error:
             telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
             self._up.set(0)
             self._clear()
-            for gauge in (
-                self._oldest,
-                self._reported,
-                self._running,
-                self._silence,
-                self._failing,
-                self._damaged,
-            ):
+            for gauge in (self._oldest, self._reported, self._running, self._silence, self._failing, self._damaged):
                 gauge.set(math.nan)
         else:
             self._up.set(1)
 
-    def _set(self, found: ServiceState) -> None:
-        self._oldest.set(found.queue_age_seconds)
-        self._running.set(found.running)
-        self._silence.set((found.at - found.seen_at).total_seconds() if found.seen_at else math.inf)
-        self._failing.set(found.workers is WorkerState.FAILING)
-        self._clear()  # who has nothing any more is not told about
-        by_regulation = _grouped(found.waiting, "regulation", known=list(Regulation), at_most=_MOST_REGULATIONS)
-        for regulation, of_it in by_regulation.items():
-            self._at_risk.labels(regulation).set(sum(some.at_risk for some in of_it))
-            self._overdue.labels(regulation).set(sum(some.overdue for some in of_it))
+    def _set(self, service: ServiceState) -> None:
+        self._oldest.set(service.queue_age_seconds)
+        self._running.set(service.running)
+        self._silence.set((service.at - service.seen_at).total_seconds() if service.seen_at else math.inf)
+        self._failing.set(service.workers is WorkerState.FAILING)
+        # Drops the labels of tenants and regulations without open requests.
+        self._clear()
+        by_regulation = _grouped(service.waiting, "regulation", preferred=list(Regulation), at_most=_MAX_REGULATIONS)
+        for regulation, group in by_regulation.items():
+            self._at_risk.labels(regulation).set(sum(counts.at_risk for counts in group))
+            self._overdue.labels(regulation).set(sum(counts.overdue for counts in group))
             for status in sorted(OPEN):
-                count = sum(some.count for some in of_it if some.status == status)
+                count = sum(counts.count for counts in group if counts.status == status)
                 self._requests.labels(status, regulation).set(count)
-        for tenant_id, of_it in _grouped(found.waiting, "tenant_id", at_most=_MOST_TENANTS).items():
-            for what, gauge in self._of_tenants.items():
-                gauge.labels(tenant_id).set(sum(getattr(some, what) for some in of_it))
+        for tenant_id, group in _grouped(service.waiting, "tenant_id", at_most=_MAX_TENANTS).items():
+            for name, gauge in self._of_tenants.items():
+                gauge.labels(tenant_id).set(sum(getattr(counts, name) for counts in group))
 
     def _clear(self) -> None:
         for gauge in (self._degraded, self._requests, self._at_risk, self._overdue, *self._of_tenants.values()):
             gauge.clear()
 
     def _count_runs(self, session: Session) -> None:
-        """Count what has ended and was not counted: everything once, from then on only what is new.
+        """Count the ended runs that are not counted yet: all of them the first time, then only new ones.
 
-        All that began before the oldest run that is still under way has ended, and an ended run never changes.
+        Every run that began before the oldest run under way has ended, and ended runs never change.
         """
         moment = now(session)
-        settled = min((run.started_at for run in repository.running(session)), default=moment) - _LONGEST_TRANSACTION
+        settled = (
+            min((run.started_at for run in repository.running(session)), default=moment) - _MAX_TRANSACTION_DURATION
+        )
         is_first = self._counted_from is None
         if self._counted_from is None or self._ended_by is None:
             for kind, status, count, steps, audited in repository.totals(session, before=settled):
@@ -310,5 +301,78 @@ class Metrics:
                 if run.status == RunStatus.PUBLISHED:
                     self._steps.labels(run.kind).inc(run.steps_done)
                     self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
-        self._counted_from, self._ended_by = settled, moment - _LONGEST_TRANSACTION
+        self._counted_from, self._ended_by = settled, moment - _MAX_TRANSACTION_DURATION
         self._counted = {run.id for run, _ in fresh}
+
+
+class CountUndelivered(Protocol):
+    """Hook that counts undelivered messages by status, each up to `at_most` (the socket `UNDELIVERED`)."""
+
+    def __call__(self, session: Session, *, at_most: int) -> dict[str, int]: ...
+
+
+def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
+    """Return the number of undelivered messages by status; empty if no feature sends messages."""
+    counters: tuple[CountUndelivered, ...] = sockets.plugs("app.features", "hooks", "UNDELIVERED")
+    return {status: number for count in counters for status, number in count(session, at_most=at_most).items()}
+
+
+_NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStanding:
+    """Standing of a model. `first_due_at` is the earliest deadline of unclaimed requests about people whom the live
+    version carries, `due_at` that of all requests waiting for the model; each is None without requests. `load` is the
+    `unlearning` epsilon of the live version at publication, in units of its target. `failed_runs` counts failures
+    without a later success. `refused` is True if the last audit refuted its run, None without audits. `degraded` means
+    that the live version misses its quality gate, `held` that it is not served for that reason."""
+
+    model: Model
+    first_due_at: datetime.datetime | None
+    due_at: datetime.datetime | None
+    load: float
+    failed_runs: int
+    refused: bool | None
+    degraded: bool
+    held: bool
+
+    @property
+    def has_failed(self) -> bool:
+        return self.model.status == ModelStatus.FAILED
+
+    @property
+    def rank(self) -> tuple[datetime.datetime, float, int, str]:
+        return self.due_at or _NEVER, -self.load, -self.failed_runs, self.model.id
+
+
+def standings(session: Session) -> list[ModelStanding]:
+    """Return the standing of every model in service of the session's tenant, highest risk first."""
+    models = catalogue_repository.models_in_service(session)
+    waits = waiting.first_due(session, models)
+    deadlines = deletion_repository.first_deadlines(session)
+    epsilons = {
+        model_id: ledger.epsilon_of(entry) for model_id, entry in accounting_repository.last_entries(session).items()
+    }
+    refused = unlearning_repository.last_audits_refused(session)
+    judged = catalogue_repository.degraded_versions(session)
+    failed: collections.Counter[str | None] = collections.Counter()
+    for model_id, _, count in unlearning_repository.unresolved_runs(session):
+        failed[model_id] += count
+    unsorted = []
+    for model in models:
+        first_due_at = waits.get(model.id)
+        due = [at for at in (first_due_at, deadlines.get(model.id)) if at is not None]
+        unsorted.append(
+            ModelStanding(
+                model=model,
+                first_due_at=first_due_at,
+                due_at=min(due, default=None),
+                load=epsilons.get(model.id, 0.0) / model.epsilon,
+                failed_runs=failed[model.id],
+                refused=refused.get(model.id),
+                degraded=model.id in judged,
+                held=judged.get(model.id, False),
+            )
+        )
+    return sorted(unsorted, key=lambda standing: standing.rank)

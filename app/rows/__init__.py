@@ -1,1 +1,1 @@
-"""Rows of people: encoded, in blocks that are sealed, and the records that say whose each of them is."""
+"""Rows of people: encoded in sealed blocks, with records that name the person of each row."""

@@ -1,102 +1,81 @@
-"""Uploads become batches: csv, parquet and npz files are read piece by piece, and a bad row is named by its place.
+"""Readers of uploads: csv, parquet and npz files become batches, piece by piece, and errors name the position of a row.
 
-A file is hostile until read. Whatever is wrong with it ends in a named condition whose text never repeats a value, and
-what it declares about its size is checked before memory is given to it. A line is a line of the csv file; parquet and
-npz have none, there it is the number of the row, from 1.
+Every file is treated as hostile. A fault raises a problem whose text never repeats a value of the file, and declared
+sizes are checked before memory is allocated. A line is a line of a csv file, or the number of a row, from 1, in parquet
+and npz files.
 """
 
 import csv
 import io
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias, cast, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.rows import npz, pages
-from app.rows.batches import (
-    LONGEST_SHOWN,
-    MAX_BYTES,
-    Batch,
-    Kind,
-    batch_rows,
-    check_size,
-    damage_refused,
-    encoded_bytes,
-    of_schema,
-)
-from lethe.contract.problems import (
-    DatasetUnusable,
-    FieldError,
-    InputInvalid,
-    RowInvalid,
-    SchemaInvalid,
-)
+from app.rows import formats
+from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, RowInvalid, SchemaInvalid, UploadTooLarge
 from lethe.contract.spelling import nearest
-from lethe.encoding.columns import Vector
-from lethe.encoding.faults import MAX_FAULTS, Faults, refuse
+from lethe.encoding.columns import MAX_FAULTS, Faults, Vector, is_name, refuse
 from lethe.encoding.rows import Schema
-from lethe.encoding.targets import Target
-from lethe.encoding.values import is_name
+from lethe.encoding.targets import TargetColumn
 
-BATCH_CHARS = 4 * 2**20  # of a csv file
-LONGEST_RECORD = 4 * 2**20  # characters of a csv file
-_PIECE = 2**20  # bytes of a file that are read at once
+BATCH_CHARS = 4 * 2**20  # characters
+MAX_RECORD_LENGTH = 4 * 2**20  # characters
+_PIECE = 2**20  # bytes
 _UNDECLARED = "is not declared in the schema"
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # how the bytes that are none are read
+# The error handler `surrogateescape` decodes invalid bytes to lone surrogates.
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
-def kind_of(filename: str) -> Kind:
-    match Path(filename).suffix.lower():
-        case ".csv":
-            return "csv"
-        case ".parquet":
-            return "parquet"
-        case ".npz":
-            return "npz"
-        case _:
-            raise InputInvalid(
-                "The file name must end in .csv, .parquet or .npz.",
-                [FieldError("file", "expected a name that ends in .csv, .parquet or .npz")],
-            )
+def kind_of(filename: str) -> formats.Kind:
+    kind = Path(filename).suffix.lower().removeprefix(".")
+    if kind not in get_args(formats.Kind):
+        raise InputInvalid(
+            "The file name must end in .csv, .parquet or .npz.",
+            [FieldError("file", "expected a name that ends in .csv, .parquet or .npz")],
+        )
+    return cast("formats.Kind", kind)
 
 
 def read(
     file: io.RawIOBase,
     *,
-    kind: Kind,
+    kind: formats.Kind,
     schema: Schema | None,
     classes: Sequence[str] = (),
-    target: Target | None = None,
+    target: TargetColumn | None = None,
     folder: Path,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = formats.MAX_BYTES,
     counted: bool = False,
-) -> Iterator[Batch]:
-    """Batches of at most 8192 rows; the file is closed after the last. Only what was read without an error to the very
-    end may be kept. `classes`: what the labels of an npz file without a schema stand for, 0 for the first; `target`: of
-    one whose y are numbers; `folder`: where an array that is stored column by column is spooled; `counted`: read a csv
-    file twice, to know how many rows it has before the first batch.
+) -> Iterator[formats.Batch]:
+    """Yield batches of at most 8192 rows, and close the file after the last. Results must be discarded if this raises.
 
-    Raises `UploadTooLarge` when the file unpacks to more than `max_bytes`, or its encoded rows would take more.
+    `classes` are the classes of the integer labels, or `target` the target, of an npz file without a schema. An array
+    in column order is spooled in `folder`. With `counted` a csv file is read twice, so that the number of its rows is
+    known before the first batch.
+
+    Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
     """
     if schema is None:
         if kind != "npz":
             raise SchemaInvalid(f"A {kind} file needs a schema.", [FieldError("schema", f"expected one for {kind}")])
-        return _bounded(npz.read_vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
+        return _bounded(formats.read_vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
     match kind:
         case "csv":
             return _bounded(_read_csv(file, schema, counted=counted), max_bytes)
         case "parquet":
             return _bounded(_read_parquet(file, schema, max_bytes), max_bytes)
         case "npz":
-            return _bounded(npz.read_table(file, schema, folder, max_bytes), max_bytes)
+            return _bounded(formats.read_table(file, schema, folder, max_bytes), max_bytes)
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:
-    """Refuse rows that teach no classifier: none at all, all of one class, or a class that never occurs."""
+    """Raise `DatasetUnusable` if there are no rows, all rows have one class, or a class never occurs."""
     absent = [name for count, name in zip(class_counts, classes, strict=True) if count == 0]
     if len(absent) == len(classes):
         raise DatasetUnusable("There are no rows.")
@@ -105,40 +84,43 @@ def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> N
     refuse(DatasetUnusable, [FieldError(f"class {name}", "never occurs") for name in absent])
 
 
-def _bounded(batches: Iterator[Batch], max_bytes: int) -> Iterator[Batch]:
+def _bounded(batches: Iterator[formats.Batch], max_bytes: int) -> Iterator[formats.Batch]:
     num_rows = 0
     for batch in batches:
         num_rows += len(batch.labels)
-        check_size(encoded_bytes(num_rows, batch.features.shape[1] - 1), max_bytes)
+        formats.check_size(formats.encoded_bytes(num_rows, batch.features.shape[1] - 1), max_bytes)
         yield batch
 
 
 def _check_columns(names: Sequence[str], schema: Schema, place: str = "") -> None:
-    """The file has the columns of the schema. Others are named by position, and by name in what is a header beyond
-    doubt: what stands first may be a record."""
-    found = set(names)
-    missing = [name for name in schema.declared if name not in found]
+    """Check that the file has exactly the columns of the schema; otherwise raise `SchemaInvalid`.
+
+    Undeclared columns are named by position, and by name only if the first line is certainly a header: it may be a
+    record with personal data.
+    """
+    present = set(names)
+    missing = [name for name in schema.declared if name not in present]
     faults = [FieldError(f"{place}column {name}", "is missing") for name in missing]
-    declared, seen = set(schema.declared), set[str]()
+    declared, earlier = set(schema.declared), set[str]()
     is_header = 2 * len(missing) < len(declared)
     for position, name in enumerate(names, start=1):
         if name not in declared:
             faults.append(
                 FieldError(f"{place}column {position}", _undeclared(name, missing) if is_header else _UNDECLARED)
             )
-        elif name in seen:
+        elif name in earlier:
             faults.append(FieldError(f"{place}column {position}", "has the name of an earlier column"))
-        seen.add(name)
+        earlier.add(name)
         if len(faults) >= MAX_FAULTS:
             break
     refuse(SchemaInvalid, faults)
 
 
 def _undeclared(name: str, missing: Sequence[str]) -> str:
-    if not is_name(name) or len(name) > LONGEST_SHOWN:
+    if not is_name(name) or len(name) > formats.MAX_SHOWN_LENGTH:
         return _UNDECLARED
-    meant = nearest(name, missing)
-    advice = f"did you mean {meant}?" if meant else 'declare it, with {"role": "ignored"} if nobody should read it'
+    similar = nearest(name, missing)
+    advice = f"did you mean {similar}?" if similar else 'declare it, with {"role": "ignored"} if nobody should read it'
     return f"{name!r} {_UNDECLARED}; {advice}"
 
 
@@ -146,7 +128,7 @@ def _undeclared(name: str, missing: Sequence[str]) -> str:
 
 
 def _count_csv(file: io.RawIOBase) -> int:
-    """The records of a csv file, which is at its beginning again. Raises `RowInvalid`."""
+    """Return the number of records of a csv file including the header, and rewind the file. Raises `RowInvalid`."""
     pieces = io.BufferedReader(file, _PIECE)
     stream = io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="")
     num_records = sum(1 for _ in _records(_Lines(stream)))
@@ -156,7 +138,7 @@ def _count_csv(file: io.RawIOBase) -> int:
     return num_records
 
 
-def _read_csv(file: io.RawIOBase, schema: Schema, *, counted: bool) -> Iterator[Batch]:
+def _read_csv(file: io.RawIOBase, schema: Schema, *, counted: bool) -> Iterator[formats.Batch]:
     num_rows = _count_csv(file) - 1 if counted else None
     pieces = io.BufferedReader(file, _PIECE)
     with io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
@@ -164,27 +146,27 @@ def _read_csv(file: io.RawIOBase, schema: Schema, *, counted: bool) -> Iterator[
         records = _records(lines_read)
         line, header = next(records, (1, []))
         _check_columns(header, schema, f"line {line}, ")
-        most = batch_rows(len(header) + schema.num_held)
-        while rows := _some(records, lines_read, most):
+        most = formats.batch_rows(len(header) + schema.num_held)
+        while rows := _next_records(records, lines_read, most):
             lines = [line for line, _ in rows]
             faults = Faults.in_file(lines)
             faults.mark("", [len(fields) != len(header) for _, fields in rows], f"expected {len(header)} fields")
             faults.refuse()
             columns = dict(zip(header, zip(*(fields for _, fields in rows), strict=True), strict=True))
-            yield of_schema(schema.encode_labelled(columns, lines), lines, num_in_file=num_rows)
+            yield formats.of_schema(schema.encode_labelled(columns, lines), lines, num_in_file=num_rows)
 
 
-def _some(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
-    """The next records, as many as make a batch."""
+def _next_records(records: Iterator[tuple[int, list[str]]], lines: "_Lines", most: int) -> list[tuple[int, list[str]]]:
+    """Return the records of the next batch, at most `most` and about BATCH_CHARS characters."""
     rows: list[tuple[int, list[str]]] = []
-    enough = lines.num_chars + BATCH_CHARS
-    while len(rows) < most and lines.num_chars < enough and (record := next(records, None)):
+    max_chars = lines.num_chars + BATCH_CHARS
+    while len(rows) < most and lines.num_chars < max_chars and (record := next(records, None)):
         rows.append(record)
     return rows
 
 
 def _records(lines: "_Lines") -> Iterator[tuple[int, list[str]]]:
-    """The records of a csv file, each with the line on which it starts; blank lines are none."""
+    """Yield the records of a csv file, each with the line on which it starts. Blank lines are skipped."""
     reader = csv.reader(lines, strict=True)
     line = 1
     try:
@@ -192,7 +174,7 @@ def _records(lines: "_Lines") -> Iterator[tuple[int, list[str]]]:
             if fields:
                 yield line, fields
             line = reader.line_num + 1
-            lines.room = LONGEST_RECORD
+            lines.room = MAX_RECORD_LENGTH
     except csv.Error:
         refuse(RowInvalid, [FieldError(f"line {line}", "expected well-quoted fields of moderate length")])
     except UnicodeError:
@@ -200,11 +182,12 @@ def _records(lines: "_Lines") -> Iterator[tuple[int, list[str]]]:
 
 
 class _Lines:
-    """The lines of a csv file, as long as those of one record fit into the room for it; `num_chars`: of all so far."""
+    """Lines of a csv file. `room` is the number of characters left for the present record, `num_chars` the number read
+    so far. Raises `csv.Error` if a record is too long, `UnicodeError` if a line is not UTF-8."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
-        self.room = LONGEST_RECORD  # characters
+        self.room = MAX_RECORD_LENGTH
         self.num_chars = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -221,20 +204,20 @@ class _Lines:
 # --- parquet ---------------------------------------------------------------------------------------------------------
 
 
-def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterator[Batch]:
+def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterator[formats.Batch]:
     with io.BufferedReader(file, _PIECE) as stream:
         metadata, arrow = _checked_metadata(stream, schema, max_bytes)
-        # A text that occurs often is there once: written out for every row, a small file would fill any memory.
+        # Dictionaries keep repeated texts once: expanded for every row, a small file could exhaust the memory.
         texts = [name for name in schema.used if _is_text(arrow.field(name).type)]
-        with damage_refused("parquet"):
+        with formats.damage_refused("parquet"):
             opened = pq.ParquetFile(
                 stream, metadata=metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE
             )
-        most = batch_rows(len(schema.used) + schema.num_held)
+        most = formats.batch_rows(len(schema.used) + schema.num_held)
         batches = opened.iter_batches(batch_size=most, columns=list(schema.used), use_threads=False)
         line = 1
         while True:
-            with damage_refused("parquet"):
+            with formats.damage_refused("parquet"):
                 batch = next(batches, None)
                 if batch is None:
                     break
@@ -242,33 +225,33 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
                 columns = {name: batch.column(name) for name in schema.used}
             lines = range(line, line + batch.num_rows)
             encoded = schema.encode_labelled(columns, lines)
-            yield of_schema(encoded, lines, num_in_file=metadata.num_rows)
+            yield formats.of_schema(encoded, lines, num_in_file=metadata.num_rows)
             line += batch.num_rows
 
 
 def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tuple[Any, Any]:
-    """Read the file's metadata and columns, which must be what it says of itself and fit the schema."""
-    with damage_refused("parquet"):
-        footer = pages.footer(stream)
-        if footer is None:
+    """Return the metadata and the Arrow schema of a parquet file, checked against its pages and `schema`."""
+    with formats.damage_refused("parquet"):
+        directory = footer(stream)
+        if directory is None:
             raise InputInvalid("The parquet file is encrypted.", [FieldError("file", "expected plain parquet")])
         opened = pq.ParquetFile(stream)
         metadata, arrow = opened.metadata, opened.schema_arrow
-    check_size(encoded_bytes(metadata.num_rows, schema.num_features), max_bytes)
+    formats.check_size(formats.encoded_bytes(metadata.num_rows, schema.num_features), max_bytes)
     _check_columns(arrow.names, schema)
     vectors = {column.name: column for column in schema.features if isinstance(column, Vector)}
-    found = (_of_type(name, arrow.field(name).type, schema, vectors) for name in schema.used)
-    refuse(SchemaInvalid, [fault for fault in found if fault])
-    with damage_refused("parquet"):
+    faults = (_type_fault(name, arrow.field(name).type, schema, vectors) for name in schema.used)
+    refuse(SchemaInvalid, [fault for fault in faults if fault])
+    with formats.damage_refused("parquet"):
         chosen = _chosen_columns(metadata, schema)
         lengths = {place: vectors[name].length if name in vectors else 1 for place, name in chosen.items()}
-        num_bytes = pages.unpacked_bytes(stream, footer, lengths)
-    check_size(num_bytes, max_bytes)
+        num_bytes = unpacked_bytes(stream, directory, lengths)
+    formats.check_size(num_bytes, max_bytes)
     return metadata, arrow
 
 
 def _chosen_columns(metadata: Any, schema: Schema) -> dict[int, str]:
-    """The positions of the columns that are read. Arrow takes `a` for the columns `a` and `a.b`."""
+    """Return the names of the columns that Arrow will read, by position. Arrow reads `a.b` too if asked for `a`."""
     used = {name: {name} for name in schema.used} | {
         column.name: {f"{column.name}.list.{item}" for item in ("element", "item")}
         for column in schema.features
@@ -288,8 +271,8 @@ def _chosen_columns(metadata: Any, schema: Schema) -> dict[int, str]:
     return chosen
 
 
-def _of_type(name: str, kind: Any, schema: Schema, vectors: Mapping[str, Vector]) -> FieldError | None:
-    """The fault in the type of a column, if there is one."""
+def _type_fault(name: str, kind: Any, schema: Schema, vectors: Mapping[str, Vector]) -> FieldError | None:
+    """Return the fault of a column's type; None if the type is valid."""
     if name in vectors:
         lists = ("list", "large_list", "fixed_size_list")
         is_list = any(getattr(pa.types, f"is_{test}")(kind) for test in lists)
@@ -312,3 +295,197 @@ def _is_scalar(kind: Any) -> bool:
 
 def _is_text(kind: Any) -> bool:
     return any(getattr(pa.types, f"is_{test}")(kind) for test in ("string", "large_string", "string_view"))
+
+
+MAX_FOOTER_BYTES = 4 * 2**20
+# A page header may contain the minimum and maximum values.
+MAX_HEADER_BYTES = 64 * 1024
+MAX_PAGES = 1_000_000
+# Limit per footer, because a struct of three bytes takes hundreds of bytes in memory.
+MAX_STRUCTS = 500_000
+# Bytes of the footer's length and the magic number.
+_TAIL = 8
+_MAX_DEPTH = 8
+# Physical type of values whose length is in the schema.
+_FIXED = 7
+# Plain, dictionary, run-length, bit-packed, delta of integers, split floats. The two delta encodings of text are
+# excluded, because their pages may represent far more than they unpack to.
+_ENCODINGS = {0, 2, 3, 4, 5, 8, 9}
+
+Value: TypeAlias = "int | list[Value] | Struct"
+Struct: TypeAlias = "dict[int, Value]"
+
+
+def footer(file: IO[bytes]) -> "Struct | None":
+    """Return the footer of a parquet file; None if it is encrypted. Raises `UploadTooLarge` if it is too long."""
+    if (size := file.seek(0, io.SEEK_END)) < _TAIL:
+        raise EOFError
+    file.seek(size - _TAIL)
+    length, magic = struct.unpack("<I4s", file.read(_TAIL))
+    if magic == b"PARE":
+        return None
+    if magic != b"PAR1" or length + _TAIL > size:
+        raise ValueError("Expected a footer")
+    if length > MAX_FOOTER_BYTES:
+        raise UploadTooLarge(f"The footer has {length} bytes; at most {MAX_FOOTER_BYTES} are accepted.")
+    file.seek(size - _TAIL - length)
+    fields = _Reader(file.read(length), MAX_STRUCTS).struct()
+    # Field 8 is the encryption algorithm of a file with encrypted columns.
+    return None if 8 in fields else fields
+
+
+def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Mapping[int, int]) -> int:
+    """Return the total unpacked size of the pages of `columns`, after checking the pages against the footer. `columns`
+    maps the position of each column to its number of values per row."""
+    total = stored = rows = num_pages = 0
+    size = file.seek(0, io.SEEK_END)
+    for group in _list(footer[4]):
+        rows += (num_rows := _int(group, 3))
+        chunks = _list(_struct(group)[1])
+        for column, length in columns.items():
+            chunk = _struct(chunks[column])
+            metadata = _struct(chunk[3])
+            stored += _int(metadata, 7)
+            if chunk.get(1) or _int(metadata, 5) != num_rows * length or stored > size:
+                raise ValueError("Expected chunks of this file, as many values for each row, none of them shared")
+            for num_bytes in _pages(file, metadata):
+                total += num_bytes
+                num_pages += 1
+                if num_pages > MAX_PAGES:
+                    raise ValueError(f"Expected {num_pages=} <= {MAX_PAGES}")
+    if rows != _int(footer, 3):
+        raise ValueError("Expected as many rows as the row groups have")
+    return total
+
+
+def _pages(file: IO[bytes], chunk: Struct) -> Iterator[int]:
+    """Yield the unpacked size of each page of a column chunk."""
+    start = _int(chunk, 9)
+    if dictionary := chunk.get(11) and _int(chunk, 11):
+        start = min(start, dictionary)
+    end = start + _int(chunk, 7)
+    # Minimum number of bytes of a value in a dictionary.
+    min_bytes = 1 if _int(chunk, 1) == _FIXED else 4
+    num_values = 0
+    while start < end:
+        file.seek(start)
+        reader = _Reader(file.read(MAX_HEADER_BYTES), 100)
+        page = reader.struct()
+        num_bytes = _int32(page, 2)
+        start += reader.position + _int32(page, 3)
+        match _int(page, 1):
+            case 0:
+                num_values += _values(page[5], encoding=2)
+            case 2 if min_bytes * _int(page[7], 1) > num_bytes:
+                raise ValueError("Expected a dictionary of as many values as it declares")
+            case 2:
+                pass
+            case 3:
+                num_values += _values(page[8], encoding=4)
+            case _:
+                raise ValueError("Expected pages of values")
+        yield num_bytes
+    if start != end or num_values != _int(chunk, 5):
+        raise ValueError("Expected pages that fill the chunk and hold its values")
+
+
+def _values(header: Value, *, encoding: int) -> int:
+    if _int(header, encoding) not in _ENCODINGS:
+        raise ValueError("Expected a plain or a dictionary encoding")
+    return _int32(header, 1)
+
+
+def _int(value: Value, field: int) -> int:
+    number = _struct(value)[field]
+    if not isinstance(number, int) or not 0 <= number < 2**63:
+        raise ValueError("Expected a number that is not negative")
+    return number
+
+
+def _int32(value: Value, field: int) -> int:
+    if (number := _int(value, field)) >= 2**31:
+        raise ValueError("Expected a 32-bit number")
+    return number
+
+
+def _struct(value: Value) -> Struct:
+    if not isinstance(value, dict):
+        raise TypeError("Expected a struct")
+    return value
+
+
+def _list(value: Value) -> list[Value]:
+    if not isinstance(value, list):
+        raise TypeError("Expected a list")
+    return value
+
+
+# --- thrift, compact protocol ----------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reader of consecutive structs; text values are represented by their length only."""
+
+    def __init__(self, data: bytes, max_structs: int) -> None:
+        self._data = data
+        self._structs_left = max_structs
+        self.position = 0
+
+    def struct(self, depth: int = 0) -> Struct:
+        """Return the values of a struct by field. A repeated field is an error, because readers interpret it
+        differently."""
+        self._structs_left -= 1
+        if self._structs_left < 0 or depth > _MAX_DEPTH:
+            raise ValueError("Expected fewer structs")
+        fields: Struct = {}
+        field = 0
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self._zigzag()
+            if field in fields:
+                raise ValueError("Expected each field once")
+            kind = head & 15
+            # True and false are encoded as kinds 1 and 2.
+            fields[field] = kind if kind in (1, 2) else self._value(kind, depth)
+        return fields
+
+    def _value(self, kind: int, depth: int) -> Value:
+        match kind:
+            case 1 | 2 | 3:
+                return self._byte()
+            case 4 | 5 | 6:
+                return self._zigzag()
+            case 7:
+                return self._skipped(8)
+            case 8:
+                return self._skipped(self._varint())
+            case 9 | 10:
+                head = self._byte()
+                length = head >> 4 if head >> 4 < 15 else self._varint()
+                return [self._value(head & 15, depth) for _ in range(length)]
+            case 12:
+                return self.struct(depth + 1)
+            case _:
+                raise ValueError("Expected the types of parquet.thrift")
+
+    def _byte(self) -> int:
+        self.position += 1
+        return self._data[self.position - 1]
+
+    def _skipped(self, length: int) -> int:
+        self.position += length
+        if self.position > len(self._data):
+            raise EOFError
+        return length
+
+    def _varint(self) -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+        raise ValueError("Expected a 64-bit number")
+
+    def _zigzag(self) -> int:
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)

@@ -1,37 +1,40 @@
-"""The records of a dataset, which say whose row is in which slot, and the check values that show what was written.
+"""Records of a dataset, which name the person of each slot, and their check values, which reveal damage.
 
-Each record carries a check value: a keyed hash of its dataset, its slot and its person. One that does not match it is
-damage and not absence: a look-up of its person finds nobody, and an erasure of its slot may erase somebody else.
-So the records of people who are erased are verified by the run that reads them, and all of them with the rows of their
-dataset, and once an hour.
+The check value of a record is a keyed hash of its dataset, slot and person. A mismatch is damage, not absence: a lookup
+would miss the person, and an erasure of the slot could erase another person's row. Therefore a run verifies the records
+that it erases, and all records are verified with the rows of their dataset and once an hour.
 """
 
 import datetime
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.db import Database, now, sealed
-from app.db.tables import Dataset
-from app.rows import damage, repository
-from app.rows.manifest import BLOCK_ROWS
+from app import telemetry
+from app.audit import service as audit
+from app.db import bulk, now, sealed
+from app.db.tables import Dataset, Record
+from app.rows import repository
+from app.rows.blocks import BLOCK_ROWS
 from app.rows.repository import StoredRecord
+from app.rows.row_store import RowStore
 from lethe.contract.problems import DatasetDamaged
 from lethe.contract.sets import DamageKind
 
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000
 _PORTION = 20_000
-"""Number of records that are verified at a time, where all of them are."""
+"""Number of records verified at a time during a round over all records."""
 _ROUND = datetime.timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """The result of a verification: the records of a dataset match their check values up to a slot (None: all do); or
-    the first that does not."""
+class VerifiedRecords:
+    """Result of a verification: the records of a dataset match their check values up to slot `to`, or all do if it is
+    None; `damage` describes the first mismatch, if any."""
 
     dataset_id: str
     to: int | None
@@ -39,7 +42,7 @@ class Verified:
 
 
 def check_value(key: bytes, slot: int, subject_ref: bytes | None) -> bytes:
-    """Compute the check value of a record of the dataset whose key this is (`Keys.record_key`)."""
+    """Return the check value of a record. `key` is the key of its dataset (`Keys.record_key`)."""
     content = f"{slot}".encode() if subject_ref is None else f"{slot} ".encode() + subject_ref
     return hashlib.blake2b(content, key=key, digest_size=_CHECK_BYTES, person=b"lethe.record").digest()
 
@@ -52,101 +55,127 @@ def add(
     slots: Iterable[int],
     addition_id: str | None = None,
 ) -> None:
-    """Say whose row is in which slot, or is going to be; those that come with their dataset are there."""
+    """Add the records of slots. With `addition_id` the rows are still to be written; otherwise they came with the
+    dataset and count as its rows."""
     key, slots = sealed.record_key(session, dataset_id), list(slots)
     checked = (
         (slot, ref, check_value(key, slot, None if ref is None else ref.encode()))
         for slot, ref in zip(slots, subject_refs, strict=True)
     )
-    repository.add_records(session, dataset_id=dataset_id, records=checked, addition_id=addition_id)
+    rows = ((dataset_id, *record, addition_id) for record in checked)
+    columns = ("dataset_id", "slot", "subject_ref", "check_value", "addition_id")
+    bulk.insert(session, Record, columns=columns, rows=rows)
     if addition_id is None:
         session.get_one(Dataset, dataset_id).num_rows += len(slots)
 
 
-def verified_slots(session: Session, dataset_id: str, found: Sequence[StoredRecord]) -> tuple[int, ...]:
-    """The slots of these records of a dataset. Raises `DatasetDamaged` for the first that is not what was written."""
-    dataset = session.get_one(Dataset, dataset_id)
-    error = _first_damaged(session, dataset_id, found, all_have_checks=dataset.records_have_checks)
+def verified_slots(session: Session, dataset_id: str, stored_records: Sequence[StoredRecord]) -> tuple[int, ...]:
+    """Return the slots of records of a dataset, or raise `DatasetDamaged` for the first damaged record."""
+    error = _first_damaged(session, dataset_id, stored_records)
     if error is not None:
         raise error
-    return tuple(record.slot for record in found)
+    return tuple(record.slot for record in stored_records)
 
 
 def first_damaged(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """The first of a dataset's records that is not what was written; it takes some microseconds for each."""
-    after, some = None, None
-    while some is None or len(some) == _AT_ONCE:
-        some = repository.stored_records(session, dataset_id=dataset.id, after=after, limit=_AT_ONCE)
-        error = _first_damaged(session, dataset.id, some, all_have_checks=dataset.records_have_checks)
+    """Return the damage of a dataset's first damaged record; None if all are sound. Takes microseconds per record."""
+    after, batch = None, None
+    while batch is None or len(batch) == _AT_ONCE:
+        batch = repository.next_records(session, dataset_id=dataset.id, after=after, limit=_AT_ONCE)
+        error = _first_damaged(session, dataset.id, batch)
         if error is not None:
             return error
-        after = some[-1].slot if some else None
-    return _miscounted(session, dataset)
+        after = batch[-1].slot if batch else None
+    return _count_damage(session, dataset)
 
 
-def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[Verified]:
-    """Verify the records that come next in a round over all datasets, of which one begins every hour."""
-    verified: list[Verified] = []
+def verify_portion(session: Session, *, at_most: int = _PORTION) -> list[VerifiedRecords]:
+    """Verify up to `at_most` records that come next in the hourly round over all datasets."""
+    verified: list[VerifiedRecords] = []
     for dataset in repository.datasets_to_verify(session, before=now(session) - _ROUND):
         if at_most <= 0:
             break
-        if damage.is_in_records(dataset):
+        if is_in_records(dataset):
             continue
-        some = repository.stored_records(
+        batch = repository.next_records(
             session, dataset_id=dataset.id, after=dataset.records_verified_to, limit=at_most
         )
-        error = _first_damaged(session, dataset.id, some, all_have_checks=dataset.records_have_checks)
-        to = some[-1].slot if len(some) == at_most else None
+        error = _first_damaged(session, dataset.id, batch)
+        to = batch[-1].slot if len(batch) == at_most else None
         if to is None and error is None:
-            error = _miscounted(session, dataset)
-        verified.append(Verified(dataset_id=dataset.id, to=to, damage=error))
-        at_most -= max(1, len(some))
+            error = _count_damage(session, dataset)
+        verified.append(VerifiedRecords(dataset_id=dataset.id, to=to, damage=error))
+        at_most -= max(1, len(batch))
     return verified
 
 
-def note(session: Session, verified: Sequence[Verified]) -> None:
-    """Note how far a round has come; a dataset of which a record is damaged is stopped."""
-    for one in verified:
-        if one.damage is not None:
-            damage.record(session, one.damage)
+def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
+    """Record the progress of a round, and stop the datasets with a damaged record."""
+    for result in verified:
+        if result.damage is not None:
+            record(session, result.damage)
             continue
-        dataset = session.get_one(Dataset, one.dataset_id)
-        dataset.records_verified_to = one.to
-        if one.to is None:
+        dataset = session.get_one(Dataset, result.dataset_id)
+        dataset.records_verified_to = result.to
+        if result.to is None:
             dataset.records_verified_at = now(session)
 
 
-def give_checks(database: Database, key_of: Callable[[str], bytes]) -> None:
-    """Give the records of a release before their check values, some at a time; killed anywhere, this goes on the next
-    time. From then on a record without one is damaged."""
-    with database.reading() as session:
-        without = repository.datasets_without_checks(session)
-    for dataset_id in without:
-        key, after, is_done = key_of(dataset_id), None, False
-        while not is_done:
-            with database.writing() as session:
-                some = repository.stored_records(session, dataset_id=dataset_id, after=after, limit=_AT_ONCE)
-                new = {one.slot: check_value(key, one.slot, one.subject_ref) for one in some if one.check_value is None}
-                repository.set_check_values(session, dataset_id=dataset_id, values=new)
-                after, is_done = some[-1].slot if some else None, len(some) < _AT_ONCE
-                if is_done:
-                    session.get_one(Dataset, dataset_id).records_have_checks = True
-
-
-def _miscounted(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """The damage where a dataset has not as many records as it says: one that is gone matches no check value."""
+def _count_damage(session: Session, dataset: Dataset) -> DatasetDamaged | None:
+    """Return the damage if the number of records is wrong, because no check value reveals a missing record."""
     if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
         return None
     return DatasetDamaged.found(dataset.id, DamageKind.RECORD)
 
 
-def _first_damaged(
-    session: Session, dataset_id: str, found: Iterable[StoredRecord], *, all_have_checks: bool
-) -> DatasetDamaged | None:
+def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[StoredRecord]) -> DatasetDamaged | None:
     key = sealed.record_key(session, dataset_id)
-    for slot, subject_ref, stored in found:
-        if stored is None and not all_have_checks:
-            continue
+    for slot, subject_ref, stored in stored_records:
         if stored != check_value(key, slot, subject_ref):
             return DatasetDamaged.found(dataset_id, DamageKind.RECORD, slot // BLOCK_ROWS)
     return None
+
+
+def record(session: Session, error: DatasetDamaged) -> None:
+    """Stop the dataset of the damaged rows or batch. The first damage stays on record, except that a damaged record
+    replaces every other kind."""
+    dataset = repository.dataset_of_rows(session, error.rows_id)
+    if dataset is None or is_in_records(dataset):
+        return
+    if dataset.damaged_at is not None and error.kind is not DamageKind.RECORD:
+        return
+    detail = _detail(error)
+    dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), detail
+    tenant_id, action = dataset.tenant_id, "dataset.damaged"
+    deed = audit.Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=dataset.id, detail=detail)
+    audit.record_all(session, [deed])
+    telemetry.logger().error("registry.dataset_damaged", dataset_id=dataset.id, **detail)
+
+
+def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) -> None:
+    """Record the result of a requested recheck of a dataset: sound if `error` is None, otherwise still damaged."""
+    if error is None:
+        dataset.damaged_at, dataset.damage = None, None
+        dataset.attempts, dataset.not_before = 0, None
+    else:
+        dataset.damaged_at, dataset.damage = dataset.damaged_at or now(session), _detail(error)
+    audit.record(session, "dataset.rechecked", dataset.id, damage=dataset.damage)
+
+
+def is_in_records(dataset: Dataset) -> bool:
+    """Return True if records of a dataset are damaged, so that a person not found in it may still have rows."""
+    return dataset.damage is not None and dataset.damage["kind"] == DamageKind.RECORD
+
+
+def first_found(rows: RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged | None:
+    """Open all rows of the given (rows id, root) pairs, and return the first damage, if any."""
+    try:
+        for rows_id, root in roots:
+            rows.check(rows_id, root)
+    except DatasetDamaged as error:
+        return error
+    return None
+
+
+def _detail(error: DatasetDamaged) -> dict[str, Any]:
+    return {"kind": error.kind.value, "rows": error.rows_id, "block": error.block}

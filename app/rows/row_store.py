@@ -1,16 +1,16 @@
-"""The encoded rows of datasets: blocks of 4096 rows, sealed, never overwritten, in a folder or in a bucket alike.
+"""Store of the encoded rows of datasets: sealed blocks of 4096 rows, never overwritten, in a folder or a bucket.
 
     <rows id>.<block>-<block id>.sealed    features (float32), then labels (int32), little-endian, of 4096 rows;
-                                           each label with its weight beside it, where rows have weights
-    <rows id>.<hash>.node                  the manifest (`manifest.py`): which blocks the rows are
+                                           each label is followed by its weight if rows have weights
+    <rows id>.<hash>.node                  node of the manifest (`blocks.py`), which names the blocks of the rows
 
-Each block has a data key of its own, used once, and a random id; its whole name is authenticated. What the rows of a
-dataset are is said by the root of a manifest, which the database names. An edit writes new blocks and a new root beside
-the old ones; nothing has changed until that root is on record, and everything once it is: then the keys of the blocks
-that it does not name are destroyed. So what is on record never comes from what was found: a block that does not open
-under the root stays unopened for every caller.
+Each block has its own data key, used once, and a random id; its whole name is authenticated. The root of a manifest,
+which is recorded in the database, determines the rows of a dataset. An edit writes new blocks and a new root beside the
+old ones. It takes effect when that root is recorded; then the keys of all blocks that it does not name are destroyed.
+Therefore stored files never determine the recorded state, and a block that does not open under the root is refused to
+every caller.
 
-Rows are opened into memory of the process (`memory.py`); there is no file that holds one in the clear.
+Rows are opened into memory of the process (`app/vault/memory.py`); no file holds a row in plaintext.
 """
 
 import datetime
@@ -18,7 +18,7 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -26,42 +26,116 @@ from pathlib import Path
 
 import numpy as np
 
-from app.rows.blocks import Block, Filling, RowWriter, mapped
-from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifest, Manifests, Shape
-from app.rows.opened import OpenedRows
-from app.vault.files import locked
-from app.vault.sealing import Sealed
-from app.vault.store import ObjectStore
+from app.errors import DatasetTooLarge
+from app.rows import blocks
+from app.vault.memory import Memory
+from app.vault.sealing import SealedStore
+from app.vault.store import ObjectStore, locked
 from lethe.contract.problems import DatasetDamaged, DatasetUnknown
 from lethe.contract.sets import DamageKind
 
+Source = Callable[[Collection[int]], Iterable[blocks.Block]]
+"""Function that opens the blocks of the given numbers, in order."""
+
+
+class OpenedRows:
+    """Read-only rows of which some blocks are in memory; all other blocks are zeros and use no memory. A null row is
+    zero throughout, including label and weight.
+
+    `records` is the number of non-null rows according to the root. `most_bytes` limits the memory in use. `descriptor`
+    is the file descriptor of the memory, features before labels, for other processes to map.
+    """
+
+    def __init__(self, memory: Memory, shape: blocks.Shape, *, records: int, most_bytes: int, blocks: Source) -> None:
+        self.shape, self.records, self.most_bytes = shape, records, most_bytes
+        self.descriptor = memory.descriptor
+        self.features, self.labels = _mapped(memory.view().toreadonly(), shape)
+        self._memory, self._written = memory, _mapped(memory.view(), shape)
+        self._blocks = blocks
+        # Number of non-null rows of each block in memory.
+        self._loaded: dict[int, int] = {}
+
+    @classmethod
+    @contextmanager
+    def empty(cls, shape: blocks.Shape, *, records: int, most_bytes: int, blocks: Source) -> Iterator["OpenedRows"]:
+        """Yield rows without any block in memory, and overwrite the loaded blocks on exit."""
+        memory = Memory(shape.num_bytes)
+        try:
+            rows = cls(memory, shape, records=records, most_bytes=most_bytes, blocks=blocks)
+            try:
+                yield rows
+            finally:
+                rows._forget(rows._loaded)
+        finally:
+            memory.close()
+
+    def show(self, numbers: Sequence[range], *, on_opened: Callable[[], None] = lambda: None) -> dict[int, int]:
+        """Load these blocks into memory, overwrite all other loaded blocks, and return the number of non-null rows of
+        each. Raises `DatasetTooLarge`.
+
+        `on_opened` is called after each newly opened block, and may raise to stop.
+        """
+        wanted = {number for run in numbers for number in run}
+        self._forget(self._loaded.keys() - wanted)
+        self.require_room(sum(self.shape.rows_in(number) for number in wanted) * self.shape.row_bytes)
+        features, labels = self._written
+        for block in self._blocks(sorted(wanted - self._loaded.keys())):
+            self._loaded[block.number] = block.count()
+            place = slice(block.first, block.first + len(block.labels))
+            features[place], labels[place] = block.features, block.labels
+            on_opened()
+        return {number: self._loaded[number] for number in wanted}
+
+    def show_all(self) -> None:
+        """Load all blocks into memory. Raises `DatasetTooLarge`."""
+        self.show([range(self.shape.num_blocks)])
+
+    def require_room(self, num_bytes: int) -> None:
+        """Check that `num_bytes` of rows may be in memory; otherwise raise `DatasetTooLarge`."""
+        if num_bytes > self.most_bytes:
+            raise DatasetTooLarge(
+                f"What one step of a run reads takes {num_bytes} bytes of memory, and a run may use {self.most_bytes}: "
+                "set LETHE_ROWS_MEMORY_BYTES to more, on a machine that has it, or give the model a smaller batch_size."
+            )
+
+    def _forget(self, numbers: Iterable[int]) -> None:
+        num_features = self.shape.num_slots * self.shape.num_columns
+        for number in list(numbers):
+            first, num_rows = number * blocks.BLOCK_ROWS, self.shape.rows_in(number)
+            self._memory.forget(4 * first * self.shape.num_columns, 4 * num_rows * self.shape.num_columns)
+            num_labels = self.shape.num_labels
+            self._memory.forget(4 * (num_features + num_labels * first), 4 * num_labels * num_rows)
+            del self._loaded[number]
+
+
 _SEALERS = 4
-"""Threads that seal blocks while the next ones are filled: mostly they wait for a disk or a bucket."""
+"""Number of threads that seal blocks while the next ones are filled; they mostly wait for a disk or a bucket."""
 _ROWS_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class RowStore:
-    """The rows of all datasets, and those that wait to be added to one.
+    """Rows of all datasets, and batches that wait to be added to one.
 
-    `locks`: a folder that all hosts share. `most_bytes`: of memory that rows in the clear may take at once. Whatever
-    reads raises `DatasetDamaged` where something is not what the root says, and `OSError` where the store cannot say.
+    `locks` is a folder that all hosts share. `most_bytes` limits the memory of plaintext rows. Every reading method
+    raises `DatasetDamaged` if stored data do not match the root, and `OSError` if the store is unavailable.
     """
 
-    def __init__(self, objects: ObjectStore, sealed: Sealed, *, locks: Path, most_bytes: int) -> None:
+    def __init__(self, objects: ObjectStore, sealed: SealedStore, *, locks: Path, most_bytes: int) -> None:
         self._objects = objects
         self._sealed = sealed
-        self._manifests = Manifests(objects)
+        self._manifests = blocks.Manifests(objects)
         self._locks = locks
         self._most_bytes = most_bytes
 
     @contextmanager
     def alone(self, rows_id: str, *, wait: bool = True) -> Iterator[None]:
-        """While the block lasts no other process destroys anything of these rows: what the database names stays."""
+        """Lock the rows, so that no other process destroys any part of them inside the block."""
         folder = self._locks / _checked(rows_id)
         with ExitStack() as stack:
             while True:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with suppress(FileNotFoundError):  # it was removed when the rows were deleted
+                # The folder disappears if another process deletes the rows in between.
+                with suppress(FileNotFoundError):
                     descriptor = stack.enter_context(locked(folder, wait=wait))
                     if folder.stat().st_ino == os.fstat(descriptor).st_ino:
                         break
@@ -69,10 +143,11 @@ class RowStore:
             yield
 
     @contextmanager
-    def writing(self, rows_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
-        """A writer whose `root` names the rows, whole and durable, when the block ends; they are gone when it raises.
+    def writing(self, rows_id: str, num_columns: int | None = None) -> Iterator[blocks.RowWriter]:
+        """Yield a writer of new rows. After the block they are durable and its `root` names them; if the block raises,
+        they are destroyed. Without `num_columns` the first batch determines the number of columns.
 
-        Without `num_columns` the first batch decides.
+        Raises `FileExistsError` if there are rows with this id.
         """
         with self.alone(rows_id):
             if self._sealed.keys(rows_id):
@@ -85,86 +160,79 @@ class RowStore:
                 raise
 
     @contextmanager
-    def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[RowWriter]:
-        """As `writing`, whatever is there already; for a caller that is `alone` with it, and destroys what is not
-        needed."""
+    def beside(self, rows_id: str, num_columns: int | None = None) -> Iterator[blocks.RowWriter]:
+        """Yield a writer as `writing` does, but beside existing rows. The caller must hold the lock of `alone`, and
+        destroy the superseded rows."""
         with ThreadPoolExecutor(_SEALERS, thread_name_prefix="sealer") as sealers:
-            writer = RowWriter(lambda block: sealers.submit(self._put, rows_id, block), num_columns)
+            writer = blocks.RowWriter(lambda block: sealers.submit(self._put, rows_id, block), num_columns)
             yield writer
             writer.root = self._manifests.write(rows_id, *writer.finish())
 
-    def is_there(self, rows_id: str, root: str) -> bool:
-        """Return True if there is a manifest of this root."""
-        try:
-            self.shape(rows_id, root)
-        except DatasetDamaged:
-            return False
-        return True
-
     def stored(self) -> dict[str, datetime.datetime]:
-        """The datasets of which anything is there, and when the last of it was written."""
+        """Return the ids of all stored rows, including remnants, with the time of the last write."""
         newest: dict[str, datetime.datetime] = {}
         for name, at in [*self._objects.names().items(), *self._sealed.names().items()]:
             rows_id = name.partition(".")[0]
             newest[rows_id] = max(at, newest.get(rows_id, at))
         return newest
 
-    def shape(self, rows_id: str, root: str) -> Shape:
+    def shape(self, rows_id: str, root: str) -> blocks.Shape:
         return self._manifest(rows_id, root).shape
 
     def count(self, rows_id: str, root: str) -> int:
-        """Number of rows that are not null, as their root says."""
+        """Return the number of non-null rows according to the root."""
         return self._manifest(rows_id, root).records
 
     @contextmanager
     def open(self, rows_id: str, root: str, *, without: Sequence[int] = ()) -> Iterator[OpenedRows]:
-        """Rows none of which is in memory yet; what of them came there is overwritten when the block ends. Those in the
-        slots `without` come there as null rows, and stay what they are in the store."""
+        """Yield rows without any block in memory, and overwrite the loaded blocks on exit. Rows in the slots `without`
+        are loaded as null; the store does not change."""
         manifest = self._manifest(rows_id, root)
         with OpenedRows.empty(
             manifest.shape,
             records=manifest.records,
             most_bytes=self._most_bytes,
-            blocks=lambda numbers: (one.without(without) for one in self._numbered(rows_id, manifest, numbers)),
+            blocks=lambda numbers: (block.without(without) for block in self._numbered(rows_id, manifest, numbers)),
         ) as rows:
             yield rows
 
-    def read(self, rows_id: str, root: str, *, holding: Sequence[int] | None = None) -> Iterator[Block]:
-        """One block after the other; with `holding`, only those that hold one of these slots."""
+    def read(self, rows_id: str, root: str, *, holding: Sequence[int] | None = None) -> Iterator[blocks.Block]:
+        """Yield all blocks in order; with `holding`, only the blocks that contain one of these slots."""
         manifest = self._manifest(rows_id, root)
         slots = None if holding is None else _within(holding, manifest.shape)
         yield from self._blocks(rows_id, manifest, slots)
 
     def check(self, rows_id: str, root: str, *, numbers: Sequence[range] | None = None) -> None:
-        """Open each block once, or each of these. Raises `DatasetDamaged` for the first that is not what the root
-        says."""
-        some = None if numbers is None else {number for run in numbers for number in run}
-        for _ in self._numbered(rows_id, self._manifest(rows_id, root), some):
+        """Open every block once, or the blocks in `numbers`, and raise `DatasetDamaged` for the first that does not
+        match the root."""
+        chosen = None if numbers is None else {number for run in numbers for number in run}
+        for _ in self._numbered(rows_id, self._manifest(rows_id, root), chosen):
             pass
 
-    def edit(self, rows_id: str, root: str, *, fill: Sequence[Filling] = (), null: Sequence[int] = ()) -> str:
-        """The root of rows that are filled, and then null in the slots of `null`; the same where they were so already.
+    def edit(self, rows_id: str, root: str, *, fill: Sequence[blocks.Filling] = (), null: Sequence[int] = ()) -> str:
+        """Write rows with the batches of `fill` filled in and the slots of `null` nulled, and return their root; `root`
+        itself if nothing differs.
 
-        Nothing changes for anybody until that root is on record.
+        The edit takes effect only when the new root is recorded.
         """
         manifest = self._manifest(rows_id, root)
-        batches = [_Waiting(self, one, manifest.shape) for one in fill]
-        slots = _within([*null, *(slot for one in fill for slot in one.slots)], manifest.shape)
+        batches = [_Waiting(self, filling, manifest.shape) for filling in fill]
+        slots = _within([*null, *(slot for filling in fill for slot in filling.slots)], manifest.shape)
         changes = {}
-        for found in self._blocks(rows_id, manifest, slots):
-            block = found.copy()
+        for old in self._blocks(rows_id, manifest, slots):
+            block = old.copy()
             for batch in batches:
                 batch.copy_into(block)
-            here = block.positions(null)
-            block.features[here], block.labels[here] = 0, 0
-            if block.content() != found.content():
+            positions = block.positions(null)
+            block.features[positions], block.labels[positions] = 0, 0
+            if block.content() != old.content():
                 changes[block.number] = self._put(rows_id, block)
         return manifest.replaced(changes)
 
     def settle(self, rows_id: str, root: str) -> None:
-        """Destroy what a root that is on record does not name, the keys of all that before anything else.
+        """Destroy everything that the recorded root does not name, starting with the keys.
 
-        For a caller that is `alone` with the rows, and knows that the root is on record and that no run writes another.
+        The caller must hold the lock of `alone`, and know that the root is recorded and that no run writes another.
         """
         manifest = self._manifest(rows_id, root)
         nodes, named = manifest.node_names(), _named(rows_id, manifest)
@@ -174,12 +242,12 @@ class RowStore:
                 self._objects.delete(name)
 
     def is_settled(self, rows_id: str, root: str) -> bool:
-        """Return True if no key is there of a block that the root does not name."""
+        """Return True if every stored key belongs to a block that the root names."""
         return self._sealed.keys(rows_id) <= _named(rows_id, self._manifest(rows_id, root))
 
     def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:
-        """Destroy what the one root names and the other, which is on record in its place, does not: no root will ever
-        name that again, no matter who is at work."""
+        """Destroy everything that the replaced root `before` names and the recorded root `after` does not. This is safe
+        while others write, because no later root can name these blocks again."""
         with self.alone(rows_id):
             old, new = self._manifest(rows_id, before), self._manifest(rows_id, after)
             nodes, blocks = old.apart_from(new)
@@ -188,7 +256,7 @@ class RowStore:
                 self._objects.delete(name)
 
     def delete(self, rows_id: str, *, wait: bool = True) -> None:
-        """Destroy all rows; nothing happens when there are none, so it can be run again."""
+        """Destroy all rows of an id. The call is idempotent."""
         with self.alone(rows_id, wait=wait):
             self._destroy(rows_id)
             with suppress(FileNotFoundError):
@@ -199,25 +267,27 @@ class RowStore:
         for name in self._objects.names(rows_id):
             self._objects.delete(name)
 
-    def _manifest(self, rows_id: str, root: str) -> Manifest:
+    def _manifest(self, rows_id: str, root: str) -> blocks.Manifest:
         return self._manifests.read(_checked(rows_id), root)
 
-    def _blocks(self, rows_id: str, manifest: Manifest, holding: Sequence[int] | None) -> Iterator[Block]:
+    def _blocks(self, rows_id: str, manifest: blocks.Manifest, holding: Sequence[int] | None) -> Iterator[blocks.Block]:
         yield from self._numbered(
-            rows_id, manifest, None if holding is None else {slot // BLOCK_ROWS for slot in holding}
+            rows_id, manifest, None if holding is None else {slot // blocks.BLOCK_ROWS for slot in holding}
         )
 
-    def _numbered(self, rows_id: str, manifest: Manifest, numbers: Collection[int] | None) -> Iterator[Block]:
+    def _numbered(
+        self, rows_id: str, manifest: blocks.Manifest, numbers: Collection[int] | None
+    ) -> Iterator[blocks.Block]:
         for number, child in manifest.blocks(numbers):
             yield self._get(rows_id, manifest.shape, number, child)
 
-    def _put(self, rows_id: str, block: Block) -> Child:
-        """Seal a block under a new name, and open it again."""
-        child = Child(secrets.token_bytes(BLOCK_ID), block.count())
+    def _put(self, rows_id: str, block: blocks.Block) -> blocks.ManifestEntry:
+        """Seal a block under a new name, verified by reading it back, and return its manifest entry."""
+        child = blocks.ManifestEntry(secrets.token_bytes(blocks.BLOCK_ID), block.count())
         self._sealed.put(_name(rows_id, block.number, child.name), block.content())
         return child
 
-    def _get(self, rows_id: str, shape: Shape, number: int, child: Child) -> Block:
+    def _get(self, rows_id: str, shape: blocks.Shape, number: int, child: blocks.ManifestEntry) -> blocks.Block:
         name = _name(rows_id, number, child.name)
         try:
             content = self._sealed.get(name)
@@ -227,17 +297,17 @@ class RowStore:
         except ValueError as error:
             kind = DamageKind.KEY if self._sealed.is_key_damaged(name) else DamageKind.BLOCK
             raise DatasetDamaged.found(rows_id, kind, number) from error
-        features, labels = mapped(content, shape.rows_in(number), shape.num_columns, shape.has_weights)
-        block = Block(number=number, first=number * BLOCK_ROWS, features=features, labels=labels)
+        features, labels = blocks.mapped(content, shape.rows_in(number), shape.num_columns, shape.has_weights)
+        block = blocks.Block(number=number, first=number * blocks.BLOCK_ROWS, features=features, labels=labels)
         if block.count() != child.records:
             raise DatasetDamaged.found(rows_id, DamageKind.BLOCK, number)
         return block
 
 
 class _Waiting:
-    """Rows that wait beside a dataset, block by block, as the slots that they are for come by in their order."""
+    """Batch of stored rows, read block by block as the slots of its rows are visited in ascending order."""
 
-    def __init__(self, store: RowStore, filling: Filling, shape: Shape) -> None:
+    def __init__(self, store: RowStore, filling: blocks.Filling, shape: blocks.Shape) -> None:
         there = store.shape(filling.rows_id, filling.root)
         if there != (wanted := replace(shape, num_slots=len(filling.slots))):
             raise ValueError(f"Expected rows of {there=} == {wanted}, a slot for each")
@@ -245,16 +315,16 @@ class _Waiting:
         if (np.diff(self._slots) <= 0).any():
             raise ValueError("Expected slots in their order, each once")
         self._blocks = store.read(filling.rows_id, filling.root)
-        self._present: Block | None = None
+        self._present: blocks.Block | None = None
 
-    def copy_into(self, block: Block) -> None:
+    def copy_into(self, block: blocks.Block) -> None:
         start, stop = np.searchsorted(self._slots, [block.first, block.first + len(block.labels)])
         for position in range(start, stop):
-            of_batch = self._holding(position)
-            there, here = position - of_batch.first, self._slots[position] - block.first
-            block.features[here], block.labels[here] = of_batch.features[there], of_batch.labels[there]
+            batch = self._holding(position)
+            source, target = position - batch.first, self._slots[position] - block.first
+            block.features[target], block.labels[target] = batch.features[source], batch.labels[source]
 
-    def _holding(self, position: int) -> Block:
+    def _holding(self, position: int) -> blocks.Block:
         while self._present is None or position >= self._present.first + len(self._present.labels):
             self._present = next(self._blocks)
         return self._present
@@ -266,17 +336,21 @@ def _checked(rows_id: str) -> str:
     return rows_id
 
 
-def _within(slots: Sequence[int], shape: Shape) -> Sequence[int]:
+def _within(slots: Sequence[int], shape: blocks.Shape) -> Sequence[int]:
     outside = [slot for slot in slots if not 0 <= slot < shape.num_slots]
     if outside:
         raise IndexError(f"Expected 0 <= slot={outside[0]} < num_slots={shape.num_slots}")
     return slots
 
 
-def _named(rows_id: str, manifest: Manifest) -> set[str]:
-    """The names under which blocks are sealed."""
+def _named(rows_id: str, manifest: blocks.Manifest) -> set[str]:
+    """Return the names of the sealed blocks of a manifest."""
     return {_name(rows_id, number, child.name) for number, child in manifest.blocks()}
 
 
 def _name(rows_id: str, number: int, block_id: bytes) -> str:
     return f"{rows_id}.{number:08}-{block_id.hex()}"
+
+
+def _mapped(memory: memoryview, shape: blocks.Shape) -> tuple[blocks.Features, blocks.Labels]:
+    return blocks.mapped(memory, shape.num_slots, shape.num_columns, shape.has_weights)

@@ -1,68 +1,220 @@
-"""Uploads: their rows go into the row store in a random order, but for those of people who asked to be forgotten.
+"""Uploads: write the rows of a file into the row store in random order, except rows of suppressed people.
 
-Nothing is sealed before the file was read to its end and every row of it has been let pass.
+No row is sealed before the file has been read to its end and every row has passed the checks. Until then rows and their
+subject references wait in memory, or in unnamed, encrypted files.
 """
 
 import io
+import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from app.rows import batches, ingest
-from app.rows.batches import Batch, FeaturesOf
+from app.rows import formats, ingest
 from app.rows.blocks import RowWriter
-from app.rows.references import TYPE, References, Refs, packed
-from app.rows.shuffle import Rows, Shuffle
+from app.rows.formats import Batch, FeaturesOf
+from app.vault import store
+from app.vault.store import Spool
 from lethe.contract.problems import SubjectSuppressed
-from lethe.encoding.rows import Schema
+from lethe.encoding.rows import Schema, labels_in
 from lethe.encoding.spread import Spread
-from lethe.encoding.targets import Target
-from lethe.encoding.weights import labels_in
+from lethe.encoding.targets import TargetColumn
 
-_MOST_NAMED = 20
-"""Rows that an error names."""
+Refs: TypeAlias = npt.NDArray[np.bytes_]  # (b,), empty for no subject
+
+REF_BYTES = 44
+"""Maximum number of bytes of a reference, which is the length of the results of `Keys.subject_ref`."""
+TYPE = np.dtype(f"S{REF_BYTES}")
+_HELD = 4 * 2**20 // REF_BYTES
+"""Maximum number of references in memory."""
+
+
+def packed(references: Sequence[str | None]) -> Refs:
+    """Return references as an array, with the empty string for None."""
+    array = np.array([reference or "" for reference in references], dtype=np.bytes_)
+    if array.itemsize > REF_BYTES:
+        raise ValueError(f"Expected references of {REF_BYTES} bytes at most, found {array.itemsize}")
+    return array.astype(TYPE)
+
+
+class References:
+    """Subject references of consecutive slots from 0, appended once and then iterable any number of times. Large
+    uploads spool them to an unnamed, encrypted file in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: list[Refs] = []
+        self._num_held = self._num_spooled = 0
+        self._spool: Spool | None = None
+
+    def append(self, references: Refs) -> None:
+        self._held.append(references.astype(TYPE))
+        self._num_held += len(references)
+        if self._num_held > _HELD:
+            self._spool = self._spool or store.create(self._folder)
+            self._spool.seek(self._num_spooled * REF_BYTES)
+            self._spool.write(np.concatenate(self._held).view(np.uint8).data)
+            self._num_spooled += self._num_held
+            self._held, self._num_held = [], 0
+
+    def __len__(self) -> int:
+        return self._num_spooled + self._num_held
+
+    def __iter__(self) -> Iterator[str | None]:
+        for array in self._arrays():
+            for reference in array.tolist():
+                yield reference.decode() or None
+
+    def _arrays(self) -> Iterator[Refs]:
+        for start in range(0, self._num_spooled, _HELD):
+            content = np.empty(min(_HELD, self._num_spooled - start), TYPE)
+            assert self._spool is not None
+            self._spool.seek(start * REF_BYTES)
+            if self._spool.readinto(content.view(np.uint8).data) != content.nbytes:
+                raise EOFError("The file of references is shorter than what was written to it.")
+            yield content
+        yield from self._held
+
+
+_MAX_NAMED_ROWS = 20
+"""Maximum number of rows that an error names."""
+
+
+Rows: TypeAlias = npt.NDArray[Any]  # (b,), structured
+
+PART_BYTES = 32 * 2**20
+"""Average size of a part if the maximum number of bytes arrives."""
+HELD_BYTES = 64 * 2**20
+"""Bytes of rows in memory before rows are written to the file."""
+_SEED_BITS, _POOL = 256, 8
+
+
+def generator() -> np.random.Generator:
+    """Return a random generator whose draws are unpredictable."""
+    seed = np.random.SeedSequence(secrets.randbits(_SEED_BITS), pool_size=_POOL)
+    return np.random.Generator(np.random.PCG64DXSM(seed))
+
+
+class Shuffle:
+    """Uniformly random permutation of a stream of rows, in bounded memory.
+
+    Every row is assigned to a random part, and each part is permuted. `most_bytes` is the maximum size of all rows.
+    Memory holds `held_bytes` of rows while they arrive, then one or two parts; the rest is spooled in `folder`.
+    """
+
+    def __init__(
+        self, folder: Path, *, most_bytes: int, part_bytes: int = PART_BYTES, held_bytes: int = HELD_BYTES
+    ) -> None:
+        self._folder = folder
+        self._generator = generator()
+        self._held: list[list[Rows]] = [[] for _ in range(max(1, -(-most_bytes // part_bytes)))]
+        # Offset and length in the file of the pieces of each part.
+        self._spooled: list[list[tuple[int, int]]] = [[] for _ in self._held]
+        self._held_bytes = self._room = held_bytes
+        self._spool: Spool | None = None
+        self._type: np.dtype[Any] | None = None
+
+    def add(self, rows: Rows) -> None:
+        """Add rows; all calls must use the same structured type."""
+        self._type = rows.dtype
+        part = self._generator.integers(len(self._held), size=len(rows), dtype=np.uint32)
+        order = np.argsort(part, kind="stable")
+        grouped, ends = rows[order], np.cumsum(np.bincount(part, minlength=len(self._held)))
+        for number in np.unique(part).tolist():
+            start = int(ends[number - 1]) if number else 0
+            self._held[number].append(grouped[start : int(ends[number])])
+        self._room -= rows.nbytes
+        if self._room < 0:
+            self._spool_held()
+
+    def shuffled(self) -> Iterator[Rows]:
+        """Yield all rows in random order, one part at a time. It can be called once."""
+        for number in range(len(self._held)):
+            rows = self._part(number)
+            if rows is not None:
+                yield rows[self._generator.permutation(len(rows))]
+
+    def close(self) -> None:
+        self._held = []
+        if self._spool is not None:
+            self._spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _spool_held(self) -> None:
+        if self._spool is None:
+            self._spool = store.create(self._folder)
+        for held, spooled in zip(self._held, self._spooled, strict=True):
+            if held:
+                content = np.concatenate(held).view(np.uint8)
+                spooled.append((self._spool.tell(), content.nbytes))
+                self._spool.write(content.data)
+                held.clear()
+        self._room = self._held_bytes
+
+    def _part(self, number: int) -> Rows | None:
+        held, self._held[number] = self._held[number], []
+        if self._spool is None or not self._spooled[number]:
+            return np.concatenate(held) if held else None
+        assert self._type is not None
+        content = np.empty(sum(length for _, length in self._spooled[number]), np.uint8)
+        read = 0
+        for place, length in self._spooled[number]:
+            self._spool.seek(place)
+            if self._spool.readinto(content[read : read + length].data) != length:
+                raise EOFError("The file of rows that wait to be shuffled is shorter than what was written to it.")
+            read += length
+        return np.concatenate([content.view(self._type), *held])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upload:
-    """A file of rows, read once. `classes`: what its labels stand for, as was declared, and none of a `target`;
-    `folder`: where what must be unpacked is spooled; `subject_refs` makes references of subject ids, one of each;
-    `max_bytes`: of what the file unpacks to, and of its rows; `few_rows`: of fewer, nothing is concluded from how many
-    of them are unknown; `features_of`: the public network whose features the rows are, if there is one."""
+class RowUpload:
+    """File of rows, read once. `classes` are the declared classes of its labels, empty for a `target`. Unpacked data
+    are spooled in `folder`. `subject_refs` maps subject ids to references in order. `max_bytes` limits the unpacked
+    size and the size of the encoded rows. Below `few_rows` rows the share of unknown values is not checked.
+    `features_of` is the public network that computes the features, if any."""
 
     file: io.RawIOBase
     folder: Path
-    kind: batches.Kind
+    kind: formats.Kind
     schema: Schema | None
     classes: tuple[str, ...]
     subject_refs: Callable[[Iterable[str]], list[str]]
-    target: Target | None = None
-    max_bytes: int = batches.MAX_BYTES
+    target: TargetColumn | None = None
+    max_bytes: int = formats.MAX_BYTES
     few_rows: int = 0
     features_of: FeaturesOf | None = None
 
     @property
     def has_classes(self) -> bool:
-        """Each row has one class."""
+        """True if each row has exactly one class."""
         return self.target is None and (self.schema is None or self.schema.separator is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed:
-    """The people whose rows are not taken in. `among`: those of some people; `skip`: leave their rows out, do not
-    refuse all."""
+    """Suppressed people, whose rows are refused. `among` returns the suppressed of some people; with `skip` their rows
+    are left out instead of refusing the upload."""
 
     among: Callable[[Collection[str]], set[str]]
     skip: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """The rows that were written: whose the row in each slot is, how many are of each class, where each is of one;
-    `num_suppressed` were left out; `spread`: of all that were read."""
+class WrittenRows:
+    """Result of writing an upload: the subject references by slot, the number of rows of each class if rows have one
+    class, the number of suppressed rows left out, and the spread of all rows read."""
 
     subject_refs: References
     class_counts: npt.NDArray[np.int64]
@@ -72,35 +224,35 @@ class Taken:
 
 def take_in(
     writer: RowWriter,
-    upload: Upload,
+    upload: RowUpload,
     *,
     suppressed: Suppressed,
     check: Callable[[Batch, int], None] = lambda batch, num_taken: None,
-) -> Taken:
-    """Write the rows of an upload, each into a slot that a uniformly random permutation of all of them gives it; each
-    batch once `check` has let it pass, which is told how many rows were taken before it. Nothing may be kept if this
-    raises.
+) -> WrittenRows:
+    """Write the rows of an upload in uniformly random order, and return the result. `check` receives each batch and the
+    number of rows accepted before it. The written rows must be discarded if this raises.
 
-    Raises `SchemaInvalid`, `RowInvalid`, `InputInvalid`, `SubjectSuppressed`, and what `check` raises.
+    Raises `SchemaInvalid`, `RowInvalid`, `InputInvalid`, `SubjectSuppressed`, and the exceptions of `check`.
     """
     with Shuffle(upload.folder, most_bytes=upload.max_bytes) as shuffle:
-        counts, num_suppressed, spread = _let_pass(shuffle, upload, suppressed, check)
+        counts, num_suppressed, spread = _read_all(shuffle, upload, suppressed, check)
         subject_refs = References(upload.folder)
         for rows in shuffle.shuffled():
             writer.write(rows["features"], rows["label"])
             subject_refs.append(rows["subject_ref"])
-    return Taken(subject_refs=subject_refs, class_counts=counts, num_suppressed=num_suppressed, spread=spread)
+    return WrittenRows(subject_refs=subject_refs, class_counts=counts, num_suppressed=num_suppressed, spread=spread)
 
 
-def _let_pass(
-    shuffle: Shuffle, upload: Upload, suppressed: Suppressed, check: Callable[[Batch, int], None]
+def _read_all(
+    shuffle: Shuffle, upload: RowUpload, suppressed: Suppressed, check: Callable[[Batch, int], None]
 ) -> tuple[npt.NDArray[np.int64], int, Spread | None]:
-    """Read the file to its end; how many rows of each class go on, how many were left out, and the spread of all."""
+    """Read the file to its end into `shuffle`, and return the number of accepted rows of each class, the number of
+    suppressed rows, and the spread of all rows."""
     counts = np.zeros(len(upload.classes), dtype=np.int64)
     num_unknown: npt.NDArray[np.int64] | None = None
     spread: Spread | None = None
     num_read = num_suppressed = 0
-    refused: list[int] = []
+    suppressed_lines: list[int] = []
     for batch in _read(upload):
         check(batch, num_read - num_suppressed)
         spread = batch.spread if spread is None else spread.with_rows(batch.spread)
@@ -108,44 +260,44 @@ def _let_pass(
             num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
         references = _references(batch.subjects, upload)
         rows = _joined(batch, packed(references))
-        kept = _kept(references, suppressed)
-        if not kept.all():
-            num_suppressed += int((~kept).sum())
-            refused += (np.flatnonzero(~kept)[:_MOST_NAMED] + num_read + 1).tolist()
-            rows = rows[kept]
-        num_read += len(kept)
+        mask = _accepted(references, suppressed)
+        if not mask.all():
+            num_suppressed += int((~mask).sum())
+            suppressed_lines += (np.flatnonzero(~mask)[:_MAX_NAMED_ROWS] + num_read + 1).tolist()
+            rows = rows[mask]
+        num_read += len(mask)
         shuffle.add(rows)
         if upload.has_classes:
             counts += np.bincount(labels_in(rows["label"]), minlength=len(counts))
     if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
         upload.schema.check_known(num_unknown, num_read)
-    if refused and not suppressed.skip:
+    if suppressed_lines and not suppressed.skip:
         raise SubjectSuppressed(
             f"{num_suppressed} rows are of people who asked to be forgotten (the first, counted from 1: "
-            f"{', '.join(map(str, refused[:_MOST_NAMED]))}). Leave them out, or send suppressed=skip."
+            f"{', '.join(map(str, suppressed_lines[:_MAX_NAMED_ROWS]))}). Leave them out, or send suppressed=skip."
         )
     return counts, num_suppressed, spread
 
 
-def _references(subjects: Sequence[str | None], upload: Upload) -> list[str | None]:
-    made = iter(upload.subject_refs(subject for subject in subjects if subject is not None))
-    return [None if subject is None else next(made) for subject in subjects]
+def _references(subjects: Sequence[str | None], upload: RowUpload) -> list[str | None]:
+    references = iter(upload.subject_refs(subject for subject in subjects if subject is not None))
+    return [None if subject is None else next(references) for subject in subjects]
 
 
 def _joined(batch: Batch, references: Refs) -> Rows:
-    """Each row with its label, its weight if it has one, and whose it is."""
-    of_a_row = [
+    """Return the rows as a structured array of features, label with weight if there is one, and subject reference."""
+    fields = [
         ("features", "<f4", batch.features.shape[1:]),
         ("label", "<i4", batch.labels.shape[1:]),
         ("subject_ref", TYPE),
     ]
-    rows = np.empty(len(references), dtype=of_a_row)
+    rows = np.empty(len(references), dtype=fields)
     rows["features"], rows["label"], rows["subject_ref"] = batch.features, batch.labels, references
     return rows
 
 
-def _read(upload: Upload) -> Iterator[Batch]:
-    read = ingest.read(
+def _read(upload: RowUpload) -> Iterator[Batch]:
+    batches = ingest.read(
         upload.file,
         kind=upload.kind,
         schema=upload.schema,
@@ -156,12 +308,12 @@ def _read(upload: Upload) -> Iterator[Batch]:
         counted=upload.features_of is not None,
     )
     if upload.features_of is None:
-        return read
+        return batches
     features_of = upload.features_of
-    return (batches.through(batch, features_of) for batch in read)
+    return (formats.through(batch, features_of) for batch in batches)
 
 
-def _kept(references: Sequence[str | None], suppressed: Suppressed) -> npt.NDArray[np.bool_]:
-    """Mark the rows of nobody who is suppressed."""
-    out = suppressed.among({reference for reference in references if reference is not None})
-    return np.array([reference not in out for reference in references], dtype=np.bool_)
+def _accepted(references: Sequence[str | None], suppressed: Suppressed) -> npt.NDArray[np.bool_]:
+    """Return a mask of the rows whose subject is not suppressed."""
+    refused = suppressed.among({reference for reference in references if reference is not None})
+    return np.array([reference not in refused for reference in references], dtype=np.bool_)

@@ -1,27 +1,73 @@
-"""The audit that belongs to a run: what is planned, and what it means that it ran."""
+"""Canary audits: the audit lanes of each run, and the canary test, which is a separate run."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from app.catalogue import service as catalogue
-from app.db.tables import Model, Run
+from app.db.tables import Dataset, Model, Run
 from app.errors import RunDiffersFromPlan
-from lethe.contract.sets import RunKind
+from app.unlearning import kinds, planner, repository
+from app.unlearning.kinds import PlannedRun
+from lethe.contract.sets import QueueRule, RunKind
 from lethe.proof.audit import AuditPlan, Observed
 
 
 def planned(run: Run, model: Model) -> AuditPlan | None:
-    """None if the model's runs are not audited, or the run is a rehearsal's. An audit that was asked for has several
-    chains of lanes, which start at the origin."""
-    if not model.audit_lanes or run.kind == RunKind.REHEARSAL:
+    """Return the planned lanes of a run; None if the model's runs are not audited or the run is another kind of test.
+    A canary test has several chains of lanes, which start at the origin."""
+    if not model.audit_lanes:
         return None
     if run.kind == RunKind.AUDIT:
         learned = catalogue.mechanism_of(model).learn_steps
         before = learned if run.steps_total > learned else 0
         lanes = model.audit_lanes * model.audit_chains
         return AuditPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
+    if kinds.asked_kind_of(run):
+        return None
     return AuditPlan(lanes=model.audit_lanes, steps_before=run.first_step, steps=run.steps_total)
 
 
 def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
-    """Name the faults of a run that its audit shows. Raises `RunDiffersFromPlan` if it was not audited as planned."""
+    """Return the faults that a run's audit found, or raise `RunDiffersFromPlan` if it was not audited as planned."""
     if (observed and observed.plan) != planned(run, model):
         raise RunDiffersFromPlan(f"Run {run.id} was not audited as it was to be.")
     return observed.findings(catalogue.mechanism_of(model)) if observed else ()
+
+
+class CanaryTest:
+    """Canary test of a model. `audit_asked_at` of the model holds the time of its request."""
+
+    kind = RunKind.AUDIT
+    rule = QueueRule.AUDIT
+
+    def due(self, models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
+        asked_at = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
+        return models.add_columns(asked_at).where(asked_at.is_not(None))
+
+    def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
+        return repository.model_to_audit(session, dataset_id=dataset_id)
+
+    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+        model = repository.model_to_audit(session, dataset_id=dataset.id)
+        assert model is not None
+        plan = planner.audit(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+        return PlannedRun(model=model, plan=plan, live=None)
+
+    def start(self, session: Session, run: Run) -> None:
+        """Do nothing: the request stays on the model until the run ends."""
+
+    def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
+        session.flush()
+        if repository.count_audits_lost(session, session.get_one(Model, run.model_id)) >= max_runs:
+            self.cancel(session, run)
+
+    def cancel(self, session: Session, run: Run) -> None:
+        session.get_one(Model, run.model_id).audit_asked_at = None
+
+    def drop_measured(self, session: Session, *, dataset_id: str) -> None:
+        """Do nothing: only canaries are measured."""
+
+    def drop_model(self, session: Session, *, model_id: str) -> None:
+        """Do nothing: a retired model keeps its runs."""

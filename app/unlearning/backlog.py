@@ -1,4 +1,4 @@
-"""The backlog: which datasets are due, by which rule and since when, in the order in which workers take them."""
+"""Backlog of a tenant: datasets that are due, with the rules and times, in the order in which workers claim them."""
 
 import datetime
 from collections.abc import Collection
@@ -8,18 +8,18 @@ from sqlalchemy.orm import Session
 
 from app.db.tables import Dataset
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
-from app.unlearning import due_repository, tests_repository
-from app.unlearning.turns import Due
+from app.unlearning import due_repository, kinds
+from app.unlearning.turns import DueDataset
 from lethe.contract.sets import QueueRule
 
-_MOST = 100
-_MOST_MODELS = 20
+_MAX_DATASETS = 100
+_MAX_MODELS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """A rule by which a dataset is due. `since`: None where a run did not come to its end. `first_due_at`: None where
-    nobody waits for it who asked to be forgotten."""
+class DueReason:
+    """Rule by which a dataset is due. `since` is None if a run was cut off, and `first_due_at`, the earliest deadline,
+    is None if no deletion request waits."""
 
     rule: QueueRule
     since: datetime.datetime | None
@@ -28,47 +28,48 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A dataset that a worker takes as soon as it is free, with the models that are to run."""
+    """Dataset that the next free worker claims, with the models to run. `urgent` means that a request is due soon."""
 
     dataset_id: str
     model_ids: list[str]
-    due: list[Reason]
+    due: list[DueReason]
     urgent: bool
 
 
 def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[Queued]:
-    """The datasets of a tenant that are due and on which nothing runs, at most 100 by each rule. The session is one of
-    all tenants, as the workers' are."""
-    by_dataset: dict[str, list[Due]] = {}
-    found = due_repository.rules_due(session, tenant_id=tenant_id, at=at, limit=_MOST)
-    for due in found:
+    """Return the due datasets of a tenant without a run under way, at most 100 per rule, in the order of the queue. The
+    session must see all tenants, as a worker's does."""
+    by_dataset: dict[str, list[DueDataset]] = {}
+    reasons = due_repository.rules_due(session, tenant_id=tenant_id, at=at, limit=_MAX_DATASETS)
+    for due in reasons:
         by_dataset.setdefault(due.dataset_id, []).append(due)
     since = due_repository.oldest_ready(session, dataset_ids=by_dataset.keys(), at=at)
     return [
         Queued(
-            dataset_id=one.dataset_id,
-            model_ids=_models(session, one, {due.rule for due in by_dataset[one.dataset_id]}, at=at),
-            due=[_reason(due, since) for due in by_dataset[one.dataset_id]],
-            urgent=one.deadline is not None and one.deadline <= at + BEFORE_THE_DEADLINE,
+            dataset_id=merged.dataset_id,
+            model_ids=_models(session, merged, {due.rule for due in by_dataset[merged.dataset_id]}, at=at),
+            due=[_reason(due, since) for due in by_dataset[merged.dataset_id]],
+            urgent=merged.deadline is not None and merged.deadline <= at + BEFORE_THE_DEADLINE,
         )
-        for one in due_repository.ordered(session, found, at=at)
+        for merged in due_repository.ordered(session, reasons, at=at)
     ]
 
 
-def _models(session: Session, due: Due, rules: Collection[QueueRule | None], *, at: datetime.datetime) -> list[str]:
+def _models(
+    session: Session, due: DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
+) -> list[str]:
     if QueueRule.REQUESTED in rules:
-        return due_repository.models_to_serve(session, dataset_id=due.dataset_id, at=at, limit=_MOST_MODELS)
+        return due_repository.models_to_serve(session, dataset_id=due.dataset_id, at=at, limit=_MAX_MODELS)
     dataset = session.get_one(Dataset, due.dataset_id)
     if due.test:
-        to_audit = tests_repository.model_to_audit(session, dataset_id=dataset.id)
-        to_rehearse = tests_repository.rehearsal_to_make(session, dataset_id=dataset.id)
-        return [to_audit.id] if to_audit else [to_rehearse.model_id] if to_rehearse else []
-    return [model.id for model, _ in due_repository.models_due(session, dataset=dataset, at=at)][:_MOST_MODELS]
+        models = (test.model_due(session, dataset_id=dataset.id) for test in kinds.asked_kinds().values())
+        return [model.id for model in models if model is not None][:1]
+    return [model.id for model, _ in due_repository.models_due(session, dataset=dataset, at=at)][:_MAX_MODELS]
 
 
-def _reason(due: Due, since: dict[str, datetime.datetime]) -> Reason:
+def _reason(due: DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
     assert due.rule is not None
     asked_at = due.learning - due_repository.LEARNING_MAY_WAIT if due.learning else None
     if due.rule is QueueRule.REQUESTED:
         asked_at = since.get(due.dataset_id)
-    return Reason(rule=due.rule, since=asked_at, first_due_at=due.deadline)
+    return DueReason(rule=due.rule, since=asked_at, first_due_at=due.deadline)

@@ -1,63 +1,54 @@
-"""All SQL about what is due: datasets and models that a worker takes next, by which rule."""
+"""SQL of the queue: datasets and models that a worker claims next, and the rules by which they are due."""
 
 import datetime
+import functools
 from collections.abc import Collection, Iterable, Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.likely import usually
-from app.db.tables import (
-    OWED,
-    Addition,
-    Dataset,
-    Erasure,
-    Model,
-    Rehearsal,
-    RequestModel,
-    Run,
-    Tenant,
-    Version,
-)
-from app.unlearning import turns
-from app.unlearning.turns import Due, TenantShare
-from lethe.contract.sets import QueueRule, RehearsalStatus, RunStatus
+from app.db.functions import usually
+from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
+from app.unlearning import kinds, turns
+from app.unlearning.turns import DueDataset, TenantShare
+from lethe.contract.sets import QueueRule, RunStatus
 
 LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
-def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[Due]:
-    """Datasets with something to do and nothing running, in the order of `turns.in_turn`; with `deletions_only`, those
-    that somebody waits for who asked to be forgotten.
+def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[DueDataset]:
+    """Return datasets with work and without a run under way, in the order of `turns.in_turn`; with `deletions_only`,
+    only datasets with waiting deletion requests.
 
-    Rows are erased as soon as one model of the dataset runs, or none is there to wait for.
+    Rows are erased as soon as one model of the dataset runs, or at once if no model has to run.
     """
     return ordered(session, _due(session, at=at, deletions_only=deletions_only), at=at)
 
 
-def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[Due]:
-    """The parts that `datasets_due` gathers, of one tenant, by each rule for itself: at most so many by each."""
+def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[DueDataset]:
+    """Return the due datasets of one tenant before `datasets_due` merges them: one item per rule and at most `limit`
+    items of each rule."""
     return list(_due(session, at=at, tenant_id=tenant_id, limit=limit))
 
 
-def ordered(session: Session, dues: Iterable[Due], *, at: datetime.datetime) -> list[Due]:
-    """Each dataset once, in the order of `turns.in_turn`."""
-    found: dict[str, Due] = {}
+def ordered(session: Session, dues: Iterable[DueDataset], *, at: datetime.datetime) -> list[DueDataset]:
+    """Return each dataset once, with its reasons merged, in the order of `turns.in_turn`."""
+    by_id: dict[str, DueDataset] = {}
     for due in dues:
-        known = found.get(due.dataset_id, due)
-        found[due.dataset_id] = Due(
+        known = by_id.get(due.dataset_id, due)
+        by_id[due.dataset_id] = DueDataset(
             dataset_id=due.dataset_id,
             tenant_id=due.tenant_id,
             deadline=_earlier(due.deadline, known.deadline),
             learning=_earlier(due.learning, known.learning),
             test=due.test and known.test,
         )
-    standings = _standings(session, tenant_ids={due.tenant_id for due in found.values()})
-    return turns.in_turn(found.values(), standings, at=at)
+    standings = _tenant_shares(session, tenant_ids={due.tenant_id for due in by_id.values()})
+    return turns.in_turn(by_id.values(), standings, at=at)
 
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if `datasets_due` would find any: it reads no further than the first."""
+    """Return True if `datasets_due` would return any dataset; reads only up to the first."""
     return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -72,9 +63,9 @@ def _due(
     deletions_only: bool = False,
     tenant_id: str | None = None,
     limit: int | None = None,
-) -> Iterator[Due]:
-    """The datasets that are due, once for each reason; `tenant_id`: of this tenant alone; `limit`: at most so many for
-    each. It reads only as far as it is asked."""
+) -> Iterator[DueDataset]:
+    """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
+    as the iterator advances."""
     waiting = _patient_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
     if waiting:
@@ -87,15 +78,18 @@ def _due(
     )
     for rule, query in deletions:
         for dataset_id, owner_id, deadline in session.execute(_some(query, tenant_id, limit), {"at": at}):
-            yield Due(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
-    for rule, to_learn in () if deletions_only else _LEARNING:
+            yield DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
+    if deletions_only:
+        return
+    tests = {rule for rule, _ in _tests()}
+    for rule, to_learn in (*_LEARNING, *_tests()):
         for dataset_id, owner_id, asked_at in session.execute(_some(to_learn, tenant_id, limit), {"at": at}):
-            yield Due(
+            yield DueDataset(
                 dataset_id=dataset_id,
                 tenant_id=owner_id,
                 deadline=None,
                 learning=asked_at + LEARNING_MAY_WAIT,
-                test=rule in (QueueRule.AUDIT, QueueRule.REHEARSAL),
+                test=rule in tests,
                 rule=rule,
             )
 
@@ -118,14 +112,14 @@ _MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
 
 
 def _requested() -> sa.Select[str, str, datetime.datetime]:
-    """Datasets with rows to erase that were asked for and not claimed."""
+    """Return datasets with accepted erasures that no run has claimed."""
     of_it = sa.select(Erasure.deadline).where(Erasure.dataset_id == Dataset.id, _UNCLAIMED)
     first = of_it.where(usually(_READY)).order_by(Erasure.deadline).limit(1).scalar_subquery()
     return sa.select(Dataset.id, Dataset.tenant_id, first).where(_FREE, of_it.where(_READY).exists())
 
 
 def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
-    """Datasets with rows that were claimed and are not known to be null."""
+    """Return datasets with claimed rows that are not confirmed to be null."""
     query = sa.select(Dataset.id, Dataset.tenant_id, sa.func.min(Erasure.deadline))
     query = query.join(Erasure, Erasure.dataset_id == Dataset.id)
     query = query.where(_FREE, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None))
@@ -133,7 +127,7 @@ def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _behind() -> sa.Select[str, str, datetime.datetime]:
-    """Datasets with a live model that carries people whose rows are null."""
+    """Return datasets with a live model that still carries people whose rows are null."""
     since = sa.and_(Erasure.dataset_id == Dataset.id, Erasure.revision > Version.revision)
     first = sa.select(sa.func.min(Erasure.deadline)).where(since).scalar_subquery()
     return (
@@ -150,13 +144,13 @@ def _to_learn() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _to_add() -> sa.Select[str, str, datetime.datetime]:
-    """Datasets with batches of rows that are not in their slots, or still beside them."""
+    """Return datasets with staged batches: their rows are not in the slots yet, or remain outside of them too."""
     query = sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
     return query.join(Addition, Addition.dataset_id == Dataset.id).where(_FREE, Addition.staged)
 
 
 def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
-    """Datasets with a live model that lacks rows which came after it."""
+    """Return datasets with a live model that lacks rows added after it learned."""
     return (
         sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
         .join(Addition, Addition.dataset_id == Dataset.id)
@@ -166,11 +160,11 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
     )
 
 
-def _letting_wait() -> sa.Select[
+def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
-    """Live models that let requests wait for each other: how many rows of theirs are null, and of those and of people
-    who may be taken, who waits longest and who is due first."""
+    """Return live models that batch requests, with the number of claimed requests, the time since which the oldest
+    ready and the oldest claimed request wait, and the earliest deadlines of both."""
     claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
@@ -190,49 +184,48 @@ def _letting_wait() -> sa.Select[
     )
 
 
-def _to_test() -> tuple[sa.Select[str, str, datetime.datetime], sa.Select[str, str, datetime.datetime]]:
-    """Datasets of models whose audit, and whose rehearsal, was asked for."""
-    audit = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
-    of_models = sa.select(Dataset.id, Dataset.tenant_id).join(Model, Model.dataset_id == Dataset.id).where(_FREE)
-    rehearsals = of_models.add_columns(Rehearsal.asked_at).join(Rehearsal, Rehearsal.model_id == Model.id)
-    waiting = Rehearsal.status == RehearsalStatus.WAITING
-    return of_models.add_columns(audit).where(audit.is_not(None)), rehearsals.where(waiting)
+def _of_models() -> sa.Select[str, str]:
+    """Return the dataset and the tenant of each model whose dataset is free."""
+    return sa.select(Dataset.id, Dataset.tenant_id).join(Model, Model.dataset_id == Dataset.id).where(_FREE)
 
 
 _REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
-_TO_LEARN, _TO_ADD, _TO_LEARN_AGAIN, (_TO_AUDIT, _TO_REHEARSE) = _to_learn(), _to_add(), _to_learn_again(), _to_test()
 _LEARNING = (
-    (QueueRule.LEARN, _TO_LEARN),
-    (QueueRule.ADD, _TO_ADD),
-    (QueueRule.LEARN_ADDED, _TO_LEARN_AGAIN),
-    (QueueRule.AUDIT, _TO_AUDIT),
-    (QueueRule.REHEARSAL, _TO_REHEARSE),
+    (QueueRule.LEARN, _to_learn()),
+    (QueueRule.ADD, _to_add()),
+    (QueueRule.LEARN_ADDED, _to_learn_again()),
 )
-_LETTING_WAIT = _letting_wait()
-"""Made once: making a statement anew takes longer than running it."""
+_BATCHING_MODELS = _batching_models()
+"""Built once at import, as the statements above: building a statement takes longer than running it."""
+
+
+@functools.cache
+def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], ...]:
+    """Return, for each kind of test, its rule and the query of datasets with a requested test."""
+    return tuple((test.rule, test.due(_of_models())) for test in kinds.asked_kinds().values())
 
 
 def _patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Models that let requests wait for each other, and whose requests are neither many, nor old, nor due soon; and
-    the dataset of each."""
-    query = _LETTING_WAIT
+    """Return the models that batch requests and whose batch is neither full, nor old, nor due soon, with the dataset of
+    each."""
+    query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
-    found = {}
+    patient = {}
     for model, num_claimed, *moments in session.execute(query, {"at": at}):
         oldest, deadline = _earlier(*moments[:2]), _earlier(*moments[2:])
         if (
             oldest
             and deadline
             and at < turns.batch_ends(model.max_wait_seconds, oldest_at=oldest, first_due_at=deadline)
-            and not _enough(session, model, num_claimed, at=at)
+            and not _is_batch_full(session, model, num_claimed, at=at)
         ):
-            found[model.id] = model.dataset_id
-    return found
+            patient[model.id] = model.dataset_id
+    return patient
 
 
-def _enough(session: Session, model: Model, num_claimed: int, *, at: datetime.datetime) -> bool:
-    """Return True if as many requests wait for the model as it lets wait; counts no further than that."""
+def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: datetime.datetime) -> bool:
+    """Return True if `max_requests` of the model wait; counts no further."""
     if model.max_requests is None:
         return False
     if num_claimed >= model.max_requests:
@@ -243,14 +236,14 @@ def _enough(session: Session, model: Model, num_claimed: int, *, at: datetime.da
 
 
 def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Datasets all of whose models that carry or will carry people are `waiting`."""
+    """Return the datasets whose models that carry or will carry people are all `waiting`."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}
     return set(waiting.values()) - impatient
 
 
-def _standings(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, TenantShare]:
+def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, TenantShare]:
     counted = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
     running = dict(iter(session.execute(counted)))
     last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
@@ -262,7 +255,7 @@ def _standings(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, Tena
 
 
 def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | None:
-    """The earliest deadline of the accepted requests about people whom the live version of a model carries."""
+    """Return the earliest deadline of accepted requests about people whom a model's live version carries, if any."""
     mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
     revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
     claimed = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)
@@ -277,15 +270,15 @@ _FORGETS = sa.or_(
     sa.exists().where(RequestModel.model_id == Model.id, RequestModel.status.in_(OWED)),
     sa.exists().where(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision),
 )
-"""A condition on models and their live versions: somebody waits for it who asked to be forgotten."""
+"""Condition on models with their live versions: a deletion request waits for the model."""
 
 
 def models_due(
     session: Session, *, dataset: Dataset, at: datetime.datetime, deletions_only: bool = False
 ) -> list[tuple[Model, Version | None]]:
-    """Models of a dataset that must run now: those that have somebody to forget before those that are only to learn,
-    among each the one that is furthest behind first. None waits for ever: what is to learn has somebody to forget once
-    somebody more has asked."""
+    """Return the models of a dataset that must run now, each with its live version: models that have to forget come
+    before models that only learn, and each group is ordered from the oldest data revision. No model starves: a model
+    that only learns has to forget once another request arrives."""
     query = (
         sa.select(Model, Version)
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
@@ -303,8 +296,8 @@ def models_due(
 
 
 def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime, limit: int) -> list[str]:
-    """Models of a dataset that a run of requests nobody has taken up yet is for: all that carry or will carry people,
-    but for those that let requests wait."""
+    """Return the models that the next run of unclaimed requests on a dataset serves: models that carry or will carry
+    people, except models that still batch requests."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     patient = _patient_models(session, at=at, dataset_id=dataset_id)
     query = sa.select(Model.id).where(Model.dataset_id == dataset_id, carries, _MAY_RUN, Model.id.not_in(patient))
@@ -315,7 +308,7 @@ def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime,
 def oldest_ready(
     session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
 ) -> dict[str, datetime.datetime]:
-    """The time from which the first request that no run has taken up may be taken, by dataset."""
+    """Return the time since which the oldest unclaimed request is ready, by dataset."""
     query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at))
     query = query.where(Erasure.dataset_id.in_(list(dataset_ids)), _UNCLAIMED, _READY).group_by(Erasure.dataset_id)
     return {dataset_id: ready_at for dataset_id, ready_at in session.execute(query, {"at": at}) if ready_at}

@@ -1,4 +1,4 @@
-"""All SQL about runs: which are due, which are dead."""
+"""SQL of runs and of retired models and datasets."""
 
 import datetime
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db.paging import Page, page
+from app.db.bulk import Page, page
 from app.db.tables import (
     CUT_OFF,
     Addition,
@@ -17,11 +17,9 @@ from app.db.tables import (
     Run,
     Version,
 )
-from lethe.contract.choices import RunOrder
+from app.unlearning import kinds
+from lethe.contract.fields import RunOrder
 from lethe.contract.sets import RunKind, RunStatus, VersionStatus
-
-ASKED_FOR = (RunKind.AUDIT, RunKind.REHEARSAL)
-"""Runs that make no version, and that nothing else is made good by."""
 
 
 def run(session: Session, run_id: str) -> Run | None:
@@ -50,8 +48,8 @@ def runs(
 
 
 def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]]:
-    """Number of runs that came to nothing and that no later one made good, by model (None: of a dataset alone) and
-    error code."""
+    """Count the failed or abandoned runs without a later success, by model (None for runs of a dataset alone) and error
+    code."""
     query = sa.select(Run.model_id, Run.error_code, sa.func.count()).where(_is_unresolved())
     return [
         (model_id, code, count)
@@ -60,7 +58,7 @@ def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]
 
 
 def last_audits_refused(session: Session) -> dict[str, bool]:
-    """By the id of each model in service that was audited: whether the last audit refuted its run."""
+    """Map each audited model in service to True if its last audit refuted its run."""
     run = aliased(Run)
     last = (
         sa.select(run.id)
@@ -75,13 +73,15 @@ def last_audits_refused(session: Session) -> dict[str, bool]:
 
 
 def _is_unresolved() -> sa.ColumnElement[bool]:
-    """A condition on runs: one came to nothing, and none of its model, or of its dataset without one, ended well later.
-    What was retired needs no run any more. An audit is made good by an audit alone, a rehearsal by a rehearsal."""
+    """Return the condition that a run failed or was abandoned, and no later run of its model, or of its dataset if it
+    has no model, succeeded. Only a test of the same kind resolves a failed test. Retired models and datasets need no
+    run, so their runs are resolved."""
+    tests = tuple(kinds.asked_kinds())
     later, model, dataset = aliased(Run), aliased(Model), aliased(Dataset)
     made_good = sa.and_(
         later.status == RunStatus.PUBLISHED,
         later.started_at > Run.started_at,
-        sa.or_(later.kind == Run.kind, sa.and_(*(run.kind.not_in(ASKED_FOR) for run in (later, Run)))),
+        sa.or_(later.kind == Run.kind, sa.and_(*(run.kind.not_in(tests) for run in (later, Run)))),
     )
     return sa.and_(
         Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED)),
@@ -92,31 +92,46 @@ def _is_unresolved() -> sa.ColumnElement[bool]:
     )
 
 
+def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
+    """Return the model of a dataset whose canary test was requested first, if any, even during its back-off."""
+    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
+    return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
+
+
+def count_audits_lost(session: Session, model: Model) -> int:
+    """Return the number of canary tests of a model that failed, or died with their worker, since the request."""
+    lost = sa.and_(
+        Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
+    )
+    query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
+    return session.scalars(query).one()
+
+
 def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:
     return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, Run.lease_expires_at < at)))
 
 
 def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | None) -> list[Run]:
-    """Under way, of a model or on a dataset."""
-    what = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
-    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, what)))
+    """Return the runs under way of a model or on a dataset."""
+    owner = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
+    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, owner)))
 
 
 def is_any_cut_off(session: Session, *, dataset_id: str, since: datetime.datetime) -> bool:
-    """Return True if a run on a dataset ended since then without having come to its end."""
+    """Return True if a run on a dataset was cut off at `since` or later."""
     query = sa.select(Run.id).where(Run.dataset_id == dataset_id, Run.finished_at >= since, CUT_OFF)
     return session.scalars(query.limit(1)).first() is not None
 
 
 def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
-    """The runs of the same model, or of a dataset without one, before this one, the last first."""
+    """Return up to `limit` ended runs before this one, of the same model or of the dataset alone, newest first."""
     same = sa.and_(Run.dataset_id == run.dataset_id, Run.model_id.is_not_distinct_from(run.model_id), Run.id != run.id)
     query = sa.select(Run).where(same, Run.status != RunStatus.RUNNING, Run.started_at <= run.started_at)
     return list(session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(limit)))
 
 
 def drop_run(session: Session, run: Run, *, in_favour_of: Run) -> None:
-    """Keep nothing of a run; what refers to it refers to the other from now on."""
+    """Delete a run, and let all references to it refer to `in_favour_of`."""
     served = sa.update(RequestModel).where(RequestModel.run_id == run.id)
     session.execute(served.values(run_id=in_favour_of.id))
     session.delete(run)
@@ -125,7 +140,7 @@ def drop_run(session: Session, run: Run, *, in_favour_of: Run) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retired:
-    """A model or a dataset that was retired, and what may be left of it in the stores."""
+    """Retired model or dataset, and the versions and row sets that may remain in the stores."""
 
     id: str
     at: datetime.datetime | None
@@ -134,21 +149,21 @@ class Retired:
 
 
 def retired(session: Session) -> list[Retired]:
-    """Those of which it is not known that nothing is left."""
-    found: list[Retired] = []
+    """Return the retired models and datasets whose destruction is not confirmed."""
+    unconfirmed: list[Retired] = []
     pending = sa.and_(Model.retired_at.is_not(None), Model.destroyed_at.is_(None))
     for model_id, at in session.execute(sa.select(Model.id, Model.retired_at).where(pending)):
         versions = sa.select(Version.id).where(Version.model_id == model_id, Version.status != VersionStatus.DESTROYED)
-        found.append(Retired(id=model_id, at=at, version_ids=tuple(session.scalars(versions))))
+        unconfirmed.append(Retired(id=model_id, at=at, version_ids=tuple(session.scalars(versions))))
     pending = sa.and_(Dataset.retired_at.is_not(None), Dataset.destroyed_at.is_(None))
     for dataset_id, at in session.execute(sa.select(Dataset.id, Dataset.retired_at).where(pending)):
         batches = session.scalars(sa.select(Addition.id).where(Addition.dataset_id == dataset_id))
-        found.append(Retired(id=dataset_id, at=at, rows_ids=(dataset_id, *batches)))
-    return found
+        unconfirmed.append(Retired(id=dataset_id, at=at, rows_ids=(dataset_id, *batches)))
+    return unconfirmed
 
 
 def mark_gone(session: Session, retired_id: str, *, at: datetime.datetime) -> None:
-    """Note that nothing is left of what was retired."""
+    """Record that nothing remains of a retired model or dataset."""
     for table in (Model, Dataset):
         session.execute(sa.update(table).where(table.id == retired_id).values(destroyed_at=at))
 
@@ -164,12 +179,12 @@ def running_runs_of(session: Session, *, worker: str) -> list[Run]:
 def runs_by_hour(
     session: Session, *, begins: Sequence[datetime.datetime], hour: datetime.timedelta
 ) -> list[tuple[int, int]]:
-    """Runs that began in each of these hours, oldest first: how many were published, and how many came to nothing."""
-    ended = sa.func.count().filter
-    came_to_nothing = Run.status.not_in((RunStatus.PUBLISHED, RunStatus.RUNNING))
+    """Return the numbers of published and of unsuccessful runs among those that began in each hour, oldest first."""
+    count = sa.func.count().filter
+    is_unsuccessful = Run.status.not_in((RunStatus.PUBLISHED, RunStatus.RUNNING))
     columns = []
     for begin in begins:
-        in_it = sa.and_(Run.started_at >= begin, Run.started_at < begin + hour)
-        columns += [ended(in_it, Run.status == RunStatus.PUBLISHED), ended(in_it, came_to_nothing)]
+        in_hour = sa.and_(Run.started_at >= begin, Run.started_at < begin + hour)
+        columns += [count(in_hour, Run.status == RunStatus.PUBLISHED), count(in_hour, is_unsuccessful)]
     counts = session.execute(sa.select(*columns).select_from(Run).where(Run.started_at >= begins[0])).one()
     return list(zip(counts[::2], counts[1::2], strict=True))

@@ -1,16 +1,17 @@
-"""Models and datasets that are needed no longer: nothing is learned or forgotten by them from here on, and their
-weights and rows are destroyed. What was said about them stays: versions, copies, ledger, certificates, audit log. The
-audit log is signed up to there at once: with its head the tombstones get to know what was retired.
+"""Retirement of models and datasets: they no longer learn or forget, and their weights and rows are destroyed.
 
-Nothing is retired that a request still needs: who asked to be forgotten is owed a version without them, or their rows
-null on disk, and a certificate of that.
+Their versions, copies, ledger, certificates and audit log remain. The audit log is signed at once, so that the
+tombstone journal receives its head, and with it the retirement.
+
+Retirement waits for open requests: a person who asked to be forgotten is owed a version without them, or their rows
+null on disk, and a certificate.
 """
 
 from sqlalchemy.orm import Session
 
 from app.audit import checkpoints
 from app.audit import service as audit
-from app.audit.chains import AUDIT
+from app.audit.checkpoints import AUDIT
 from app.catalogue import additions
 from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
@@ -20,16 +21,16 @@ from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.keys import Keys
 from app.rows import repository as rows_repository
-from app.unlearning import repository, service, tests_repository
+from app.unlearning import kinds, repository, service
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
 from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 
 
 def retire_model(session: Session, keys: Keys, model: Model) -> None:
-    """Take a model out of service for good; once more changes nothing. Raises `ModelInUse` while requests wait for it,
-    unless it may publish no version any more: then they are done once nothing is left of it.
+    """Take a model out of service for good, and stop its run under way. Repeating the call is a no-op.
 
-    The run that it may have under way is cut off: nobody waits for that either.
+    Raises `ModelInUse` while requests wait for the model. If its budget permits no further version, the requests do not
+    block: they are done once nothing remains of the model.
     """
     if model.retired_at is not None:
         return
@@ -46,9 +47,9 @@ def retire_model(session: Session, keys: Keys, model: Model) -> None:
 
 
 def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
-    """Let go of a dataset and of who was in it; once more changes nothing.
+    """Retire a dataset, and delete its records. Repeating the call is a no-op.
 
-    Raises `DatasetInUse` while a model learns from it or is measured on it, or requests wait to have rows of it erased.
+    Raises `DatasetInUse` while a model learns from it or is measured on it, or requests wait for the erasure of rows.
     """
     if dataset.retired_at is not None:
         return
@@ -69,7 +70,7 @@ def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
 
 
 def retire_again(session: Session, retired_id: str) -> None:
-    """Retire what a backup brought back, whatever requests wait for it: all that they asked of it is done by that."""
+    """Retire a model or dataset that a backup restored, regardless of waiting requests: the retirement serves them."""
     try:
         model = catalogue.get_model(session, retired_id)
     except ModelUnknown:
@@ -103,7 +104,8 @@ def _retire(session: Session, model: Model) -> None:
     model.status, model.live_version, model.wanted, model.audit_asked_at = ModelStatus.RETIRED, None, None, None
     model.error_code, model.not_before = None, None
     model.retired_at = now(session)
-    tests_repository.drop_rehearsals(session, model_id=model.id)
+    for test in kinds.asked_kinds().values():
+        test.drop_model(session, model_id=model.id)
 
 
 def _let_go(session: Session, dataset: Dataset) -> None:
@@ -119,12 +121,12 @@ def _requests(count: int) -> str:
 
 
 def pending(session: Session) -> list[repository.Retired]:
-    """Everything that was retired and of which something may be left."""
+    """Return the retired models and datasets of which something may remain."""
     return repository.retired(session)
 
 
 def confirm(session: Session, retired: repository.Retired) -> None:
-    """Note that nothing is left of it."""
+    """Record that nothing remains of a retired model or dataset; requests then no longer wait for the model."""
     catalogue_repository.mark_destroyed(session, version_ids=retired.version_ids, at=now(session))
     repository.mark_gone(session, retired.id, at=now(session))
     model = session.get(Model, retired.id)

@@ -1,7 +1,7 @@
-"""Runs under way: keep the lease, publish what was made in one transaction, or hand the run back.
+"""Runs under way: renew the lease, publish the result in one transaction, or hand the run back.
 
-Between app and worker there is only the database. A run is fenced by its own id: whatever a worker does after its run
-was taken from it changes nothing.
+App and worker share only the database. A run is fenced by its id: nothing that a worker does after losing its run takes
+effect.
 """
 
 import datetime
@@ -13,7 +13,7 @@ from app.accounting import budgets, certificates, ledger
 from app.accounting import repository as accounting_repository
 from app.audit import checkpoints
 from app.audit import service as audit
-from app.audit.chains import LEDGER
+from app.audit.checkpoints import LEDGER
 from app.catalogue import additions
 from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
@@ -23,26 +23,26 @@ from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan, WeightsUnreadable
 from app.keys import Keys
-from app.rows import damage
-from app.unlearning import audits, rehearsals, repository, tests_repository
+from app.rows import records as damage
+from app.unlearning import audits, kinds, repository
 from lethe.contract.problems import DatasetDamaged, RunNotCancellable, RunUnknown, WeightsDestroyed
 from lethe.contract.sets import ModelStatus, RunKind, RunStatus, VersionStatus
 from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
 
 _FIRST_BACKOFF = datetime.timedelta(seconds=0.5)
-_LONGEST_BACKOFF = datetime.timedelta(minutes=1)
+_MAX_BACKOFF = datetime.timedelta(minutes=1)
 _PATIENCE = 3
-"""A first learning run that fails this often by itself ends in `failed`; a worker that dies more often backs off."""
+"""Failures after which a model without a version ends in `failed`, and worker deaths after which a model backs off."""
 _CLEARED_UP_WITHIN = datetime.timedelta(hours=1)
 _DEATHS = 10
-"""A first learning run whose worker dies this often ends in `failed`."""
+"""Worker deaths after which a model without a version ends in `failed`."""
 
 
 def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: float) -> None:
-    """Keep the lease and report progress; changes the run alone, so that the write lock need not be waited for.
+    """Renew the lease and report progress, or raise `LeaseLost`.
 
-    Raises `LeaseLost`.
+    Only the row of the run changes, so the write lock is not needed.
     """
     run = _held(session, run_id)
     run.steps_done = steps_done
@@ -50,57 +50,58 @@ def renew(session: Session, *, run_id: str, steps_done: int, lease_seconds: floa
 
 
 def check_held(session: Session, *, run_id: str) -> None:
-    """Raises `LeaseLost` if the run was taken away: the one who took it may write rows from now on."""
+    """Check that the run is still held; otherwise raise `LeaseLost`, because another worker may now write its rows."""
     _held(session, run_id, lock=False)
 
 
 def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
-    """Return True if a run on a dataset may have left what no root on record names: one that did not come to its end,
-    and that the sweep of rows may not have cleared up after yet. Its worker may have lived on, and written, after it
-    was taken away."""
+    """Return True if a cut-off run on a dataset may have left rows that no recorded root names and that the sweep of
+    rows may not have removed yet. Its worker may have survived, and written, after losing the run."""
     return repository.is_any_cut_off(session, dataset_id=dataset_id, since=now(session) - _CLEARED_UP_WITHIN)
 
 
 def commit_rows(session: Session, *, run_id: str, root: str) -> None:
-    """Make these the rows of the run's dataset: the batches that it took are in their slots, and the rows of
-    people to be erased are null. The rows that were there may be opened until their keys are destroyed. Raises
-    `LeaseLost`."""
+    """Make `root` the rows of the run's dataset, or raise `LeaseLost`: its batches are in their slots, and rows to be
+    erased are null. The previous rows remain readable until their keys are destroyed."""
     dataset = session.get_one(Dataset, _held(session, run_id).dataset_id)
     additions.confirm(session, dataset=dataset)
     dataset.digest = root
 
 
 def confirm_edited(session: Session, *, run_id: str) -> None:
-    """Note that nobody can open what the rows were before, nor the batches: that everybody who was to be erased is
-    gone. Raises `LeaseLost`."""
+    """Record that the previous rows and batches are unreadable, which completes the erasures. Raises `LeaseLost`."""
     run = _held(session, run_id)
     dataset = session.get_one(Dataset, run.dataset_id)
     additions.confirm_destroyed(session, dataset_id=dataset.id)
     if claims.confirm_erasures(session, dataset=dataset):
         catalogue_repository.forget_metrics(session, evaluation_dataset_id=dataset.id)
-        tests_repository.forget_reports(session, dataset_id=dataset.id)
+        for test in kinds.asked_kinds().values():
+            test.drop_measured(session, dataset_id=dataset.id)
     dataset.attempts, dataset.not_before = 0, None
 
 
 def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None:
-    """Stop the dataset whose rows the run found damaged; not if the run was taken away: what is missing then may be
-    what the one who took it has destroyed."""
+    """Stop the dataset whose rows the run found damaged. Ignored if the run was lost: its successor may have destroyed
+    the missing rows."""
     run = repository.run(session, run_id)
     if run is not None and run.status == RunStatus.RUNNING:
         damage.record(session, error)
 
 
-def finish(session: Session, *, run_id: str) -> None:
-    """End a run that had rows to erase and no model to bring up to date. Raises `LeaseLost`."""
-    _end(session, _held(session, run_id), status=RunStatus.PUBLISHED)
+def finish(session: Session, *, run_id: str) -> Run:
+    """End a successful run that publishes no version, and return it. Raises `LeaseLost`."""
+    run = _held(session, run_id)
+    run.steps_done = run.steps_total
+    _end(session, run, status=RunStatus.PUBLISHED)
+    return run
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
-    """The findings of a run's audit: none if all is as it should be. `records`: rows that are not null, as the root
-    says that it read.
+    """Return the findings of a run's audit, empty if it passed. `records` is the number of non-null rows that the run
+    read.
 
-    Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if it used other rows than are on record, or was
-    not audited as its model is to be.
+    Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the number of rows on record differs or the run
+    was not audited as planned.
     """
     run = _held(session, run_id, lock=False)
     if run.kind != RunKind.AUDIT and records != session.get_one(Dataset, run.dataset_id).num_rows:
@@ -109,7 +110,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
 
 
 def end_audit(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
-    """End an audit that was asked for. Raises `LeaseLost`."""
+    """End a requested canary test, as failed if there is an `error_code`. Raises `LeaseLost`."""
     run = _held(session, run_id)
     _note(session, run, observed)
     session.get_one(Model, run.model_id).audit_asked_at = None
@@ -117,16 +118,8 @@ def end_audit(session: Session, *, run_id: str, observed: Observed | None, error
     _end(session, run, status=RunStatus.FAILED if error_code else RunStatus.PUBLISHED, error_code=error_code)
 
 
-def end_rehearsal(session: Session, *, run_id: str, report: dict[str, Any]) -> None:
-    """End a rehearsal with what it measured. Raises `LeaseLost`."""
-    run = _held(session, run_id)
-    rehearsals.complete(session, run, report)
-    run.steps_done = run.steps_total
-    _end(session, run, status=RunStatus.PUBLISHED)
-
-
 def _note(session: Session, run: Run, observed: Observed | None) -> None:
-    """Keep with the run what its lanes showed."""
+    """Store the observations of a run's lanes with the run."""
     if observed:
         model = session.get_one(Model, run.model_id)
         run.audit = observed.to_json(catalogue.mechanism_of(model), delta=model.delta)
@@ -144,11 +137,11 @@ def publish(
     metrics: dict[str, Any],
     observed: Observed | None,
 ) -> Version:
-    """Everything at once: the new version, its ledger entry, a certificate for each request, the requests completed.
+    """Publish the version of a run with its ledger entry and a certificate per request, and complete the requests.
 
-    Raises `LeaseLost` if the run was taken away, `RunDiffersFromPlan` if what ran is not what was planned,
-    `AuditFailed` if the run's audit found that it is not what is to be certified, `AdaptiveBudgetSpent` if the dataset
-    has no room for the version any more.
+    Raises `LeaseLost` if the run was lost, `RunDiffersFromPlan` if the executed run is not the planned one,
+    `AuditFailed` if the run's audit refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of the
+    dataset has no room for the version any more.
     """
     run = _held(session, run_id)
     model = session.get_one(Model, run.model_id)
@@ -167,9 +160,11 @@ def publish(
     if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
         session, dataset_id=model.evaluation_dataset_id, at=run.started_at
     ):
-        metrics = {}  # measured while somebody's rows were still there
+        # The metrics were measured on rows that have been erased since.
+        metrics = {}
     version = catalogue.publish_version(session, run=run, model=model, weights_sha256=weights_sha256, metrics=metrics)
-    session.flush()  # the accountant reads the version just published
+    # The accountant reads the version just published.
+    session.flush()
     budgets.require_kept(session, dataset)
     began = accounting_repository.chain_began_at(session, model_id=model.id)
     if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
@@ -208,16 +203,16 @@ def publish(
 
 
 def fail(session: Session, *, run_id: str, error_code: str, observed: Observed | None = None) -> bool:
-    """End a run that failed by itself: back off and try again, from scratch if the live weights are lost.
+    """End a failed run: back off and try again, from scratch if the live weights are lost.
 
-    A model that never learns ends in `failed`. False if the run was taken away: the one who took it goes on.
+    A model without a version ends in `failed` after _PATIENCE attempts. Return False if the run was lost.
     """
     run = repository.run(session, run_id)
     if run is None or run.status != RunStatus.RUNNING:
         return False
     _end(session, run, status=RunStatus.FAILED, error_code=error_code)
-    if run.kind in repository.ASKED_FOR:
-        _test_lost(session, run)
+    if test := kinds.asked_kind_of(run):
+        test.lose(session, run, max_runs=_PATIENCE)
         return True
     _note(session, run, observed)
     claims.hand_back(session, run)
@@ -236,9 +231,9 @@ def fail(session: Session, *, run_id: str, error_code: str, observed: Observed |
 
 
 def take_back(session: Session, *, worker: str) -> int:
-    """Hand back all runs of a worker that is known to be dead, without waiting for its lease; returns how many.
+    """Hand back all runs of a worker known to be dead, without waiting for the leases, and return their number.
 
-    `worker` must name one process of one host: another that claims under the same name loses its runs.
+    `worker` must name a single process of a host: another process that claims under the same name loses its runs.
     """
     runs = repository.running_runs_of(session, worker=worker)
     for run in runs:
@@ -247,7 +242,7 @@ def take_back(session: Session, *, worker: str) -> int:
 
 
 def take_back_all(session: Session) -> int:
-    """Hand back all runs: of a database that was restored no worker is left. Returns how many."""
+    """Hand back all runs of a restored database, which has no workers left, and return their number."""
     runs = repository.running_runs(session)
     for run in runs:
         abandon(session, run, error_code="restored")
@@ -255,61 +250,57 @@ def take_back_all(session: Session) -> int:
 
 
 def cancel(session: Session, run: Run) -> None:
-    """Stop a run that learns, and ask for it no more. A model that has no version yet is `cancelled` from then on, and
-    can be learned again or retired.
+    """Stop a learning run or a test, and withdraw its request. A model without a version becomes `cancelled`, and can
+    learn again or be retired.
 
-    Raises `RunNotCancellable` for a run that has ended, that honours a deletion, or that its model cannot do without.
+    Raises `RunNotCancellable` if the run has ended, serves a deletion request, or is needed by its model.
     """
     if run.status != RunStatus.RUNNING:
         raise RunNotCancellable(f"Run {run.id} has ended: it is {run.status}.")
-    if run.kind not in (
-        RunKind.LEARN,
-        RunKind.RELEARN,
-        *repository.ASKED_FOR,
-    ) or deletion_repository.request_models_of_run(session, run_id=run.id):
+    is_test = kinds.asked_kind_of(run) is not None
+    if not (is_test or run.kind in (RunKind.LEARN, RunKind.RELEARN)) or deletion_repository.request_models_of_run(
+        session, run_id=run.id
+    ):
         raise RunNotCancellable(f"Run {run.id} honours deletion requests; nothing cancels it now.")
     model = session.get_one(Model, run.model_id)
-    if run.kind not in repository.ASKED_FOR and not _can_do_without(session, model):
+    if not is_test and not _can_do_without(session, model):
         raise RunNotCancellable(
-            f"Model {model.id} must learn again: rows were added, its weights are lost, or it was last accounted for "
-            "in an earlier format. Retire it to end that "
+            f"Model {model.id} must learn again: rows were added, or its weights are lost. Retire it to end that "
             f"(DELETE /v1/models/{model.id})."
         )
     _stop(session, run)
-    if run.kind not in repository.ASKED_FOR:
+    if not is_test:
         model.wanted, model.attempts, model.deaths, model.not_before, model.error_code = None, 0, 0, None, None
         _give_up(session, model, session.get_one(Dataset, run.dataset_id), status=ModelStatus.CANCELLED)
     audit.record(session, "run.cancelled", run.id, model_id=model.id)
 
 
 def stop_runs(session: Session, *, model_id: str | None = None, dataset_id: str | None = None) -> None:
-    """Cut off what is under way of a model, or on a dataset: nobody waits for it."""
+    """Stop the runs under way of a model or on a dataset."""
     for run in repository.runs_to_stop(session, model_id=model_id, dataset_id=dataset_id):
         _stop(session, run)
 
 
 def _stop(session: Session, run: Run) -> None:
-    """Its worker finds at the next heartbeat that the run is not its own any more, and throws away what it has."""
+    """Cancel a run under way. Its worker learns this at its next heartbeat, and discards its results."""
     _end(session, run, status=RunStatus.CANCELLED)
-    if run.kind == RunKind.AUDIT:
-        session.get_one(Model, run.model_id).audit_asked_at = None
-    elif run.kind == RunKind.REHEARSAL:
-        rehearsals.cancel(session, run)
+    if test := kinds.asked_kind_of(run):
+        test.cancel(session, run)
     else:
         claims.hand_back(session, run)
 
 
 def _can_do_without(session: Session, model: Model) -> bool:
-    """Return True if the model stays as it was without the run from scratch that it has under way."""
+    """Return True if the model remains usable as it was without its run from scratch."""
     live = catalogue_repository.live_version(session, model)
     if live is None:
         return True
     lost = live.status != VersionStatus.LIVE or model.error_code in (WeightsDestroyed.code, WeightsUnreadable.code)
-    return model.wanted is not None and not lost and ledger.goes_on(session, model_id=model.id)
+    return model.wanted is not None and not lost
 
 
 def get(session: Session, run_id: str) -> Run:
-    """Raises `RunUnknown`."""
+    """Return a run, or raise `RunUnknown`."""
     run = repository.run(session, run_id)
     if run is None:
         raise RunUnknown(f"There is no run {run_id!r}.")
@@ -317,7 +308,8 @@ def get(session: Session, run_id: str) -> Run:
 
 
 def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
-    """Without `lock` for who only reads: on a snapshot PostgreSQL refuses to lock what a heartbeat changed since."""
+    """Return a run that is still held, or raise `LeaseLost`. Readers pass `lock=False`: on a snapshot PostgreSQL
+    refuses to lock a row that a heartbeat has changed since."""
     run = session.get(Run, run_id, with_for_update=True if lock else None)
     if run is None or run.status != RunStatus.RUNNING:
         raise LeaseLost(f"Run {run_id} is {run.status if run else 'over'}: it was taken from this worker.")
@@ -325,10 +317,10 @@ def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
 
 
 def abandon(session: Session, run: Run, *, error_code: str) -> None:
-    """Take a run away from a worker that is silent or dead; what it was doing is thrown away."""
+    """Take a run away from a silent or dead worker, and discard its work."""
     _end(session, run, status=RunStatus.ABANDONED, error_code=error_code)
-    if run.kind in repository.ASKED_FOR:
-        _test_lost(session, run)
+    if test := kinds.asked_kind_of(run):
+        test.lose(session, run, max_runs=_PATIENCE)
         return
     claims.hand_back(session, run)
     if run.model_id is not None:
@@ -340,19 +332,8 @@ def abandon(session: Session, run: Run, *, error_code: str) -> None:
             _give_up(session, model, session.get_one(Dataset, run.dataset_id))
 
 
-def _test_lost(session: Session, run: Run) -> None:
-    """Let the audit or the rehearsal be made again, but not for ever: what cut one off says nothing about the model."""
-    if run.kind == RunKind.REHEARSAL:
-        rehearsals.lose(session, run, at_most=_PATIENCE)
-        return
-    model = session.get_one(Model, run.model_id)
-    session.flush()
-    if tests_repository.count_audits_lost(session, model) >= _PATIENCE:
-        model.audit_asked_at = None
-
-
 def _give_up(session: Session, model: Model, dataset: Dataset, *, status: ModelStatus = ModelStatus.FAILED) -> None:
-    """A model that has never had a version ends so; one that has stays what it is."""
+    """End a model without a version in `status`. A model with a version remains unchanged."""
     if model.live_version is None:
         model.status, model.wanted = status, None
         claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
@@ -365,18 +346,19 @@ def _end(session: Session, run: Run, *, status: RunStatus, error_code: str | Non
 
 
 def _count_repeats(session: Session, run: Run) -> None:
-    """Keep the first and the last of successive runs that come to nothing for the same reason, and how many there were
-    between: what fails for ever would leave a row a minute."""
-    if run.kind == RunKind.AUDIT or run.error_code == AuditFailed.code:  # these say what was observed
+    """Keep only the first and the last of successive runs that fail for the same reason, with the number of runs
+    between them: a permanent failure would add a row every minute."""
+    # The rows of audits and of runs refuted by their audit hold observations, so all of them are kept.
+    if run.kind == RunKind.AUDIT or run.error_code == AuditFailed.code:
         return
     before = repository.ended_before(session, run, limit=2)
     reason = (run.kind, run.status, run.error_code)
-    if [(one.kind, one.status, one.error_code) for one in before] == [reason, reason]:
+    if [(earlier.kind, earlier.status, earlier.error_code) for earlier in before] == [reason, reason]:
         run.repeated = before[0].repeated + 1
         repository.drop_run(session, before[0], in_favour_of=run)
 
 
 def back_off(session: Session, attempts: int) -> tuple[int, datetime.datetime]:
-    """One more attempt, and when the next may begin: 0.5 s, 1 s, 2 s, ... 60 s."""
-    pause = min(_FIRST_BACKOFF * 2 ** min(attempts, 10), _LONGEST_BACKOFF)
+    """Return the incremented number of attempts and the time of the next: after 0.5 s, 1 s, 2 s, ... at most 60 s."""
+    pause = min(_FIRST_BACKOFF * 2 ** min(attempts, 10), _MAX_BACKOFF)
     return attempts + 1, now(session) + pause

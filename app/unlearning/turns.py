@@ -1,4 +1,4 @@
-"""The order of the datasets that are due: fair to tenants, deadlines first."""
+"""Order of the due datasets: urgent deadlines first, and fair to tenants."""
 
 import datetime
 from collections.abc import Collection, Iterator, Mapping
@@ -12,10 +12,10 @@ _NEVER = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
-    """A dataset with something to do. `deadline`: the earliest of the requests it would serve; None: there are none.
-    `learning`: when the first of its models that wait to learn should have done so, if any. `test`: nothing but an
-    audit or a rehearsal is to be done. `rule`: why it is due, where that is one thing."""
+class DueDataset:
+    """Dataset with work to do. `deadline` is the earliest of the requests that a run would serve, if any. `learning` is
+    the time by which the first of its waiting models should learn, if any. `test` means that the only work is an audit
+    or a rehearsal. `rule` is the rule by which it is due; None if several rules are merged."""
 
     dataset_id: str
     tenant_id: str
@@ -31,7 +31,7 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantShare:
-    """The share of a tenant so far: runs under way, and when its last run began."""
+    """Share of a tenant so far: its number of runs under way, and the start of its latest run."""
 
     running: int = 0
     last_began_at: datetime.datetime = _NEVER
@@ -40,40 +40,44 @@ class TenantShare:
 def batch_ends(
     max_wait_seconds: int, *, oldest_at: datetime.datetime, first_due_at: datetime.datetime
 ) -> datetime.datetime:
-    """The time from which requests that wait for each other are served however few they are: the oldest has waited as
-    long as the model lets it, or the first is due within a week."""
+    """Return the time at which a batch of requests is served even if it is not full: the oldest request has waited for
+    the model's maximum, or the first deadline is a week away."""
     waited = oldest_at + datetime.timedelta(seconds=max_wait_seconds)
     return min(waited, first_due_at - BEFORE_THE_DEADLINE)
 
 
-def in_turn(due: Collection[Due], standings: Mapping[str, TenantShare], *, at: datetime.datetime) -> list[Due]:
-    """All of `due`, in the order in which they go.
+def in_turn(
+    due: Collection[DueDataset], standings: Mapping[str, TenantShare], *, at: datetime.datetime
+) -> list[DueDataset]:
+    """Return `due` in the order in which workers claim it.
 
-    1. Whatever has a request that is due within a week goes before whatever has none.
-    2. Among each of both tenants take turns: each dataset stands behind the runs its tenant has under way and the
-       datasets of its tenant before it; of those with as many before them, first that of the tenant whose last run
-       began longest ago. (Callers say when their requests were submitted: no deadline puts a tenant before others.)
-    3. The datasets of one tenant go by the earliest deadline. A model that waits to learn counts as if it were due a
-       month after it was made, but has no deadline that comes under 1.
+    1. Datasets with a request due within a week precede all others.
+    2. Within each group tenants take turns: the place of a dataset is the number of its tenant's runs under way plus
+       the number of its tenant's datasets before it. On equal places, the tenant whose latest run began first precedes.
+       Deadlines do not rank tenants, because callers state when their requests were submitted.
+    3. The datasets of a tenant are ordered by the earliest deadline. A model that waits to learn counts as due a month
+       after its creation, but that date does not make its dataset urgent under rule 1.
 
-    So nobody waits for ever: between two runs of one tenant, every other tenant with something as pressing to do has
-    one; the deadlines of those who wait come nearer.
+    Therefore no dataset starves: between two runs of a tenant, every other tenant with equally urgent work gets one
+    run, and the deadlines of waiting datasets approach.
     """
-    pressing: list[Due] = []
-    others: list[Due] = []
-    for one in due:
-        urgent = one.deadline is not None and one.deadline <= at + BEFORE_THE_DEADLINE
-        (pressing if urgent else others).append(one)
+    urgent: list[DueDataset] = []
+    others: list[DueDataset] = []
+    for dataset in due:
+        is_urgent = dataset.deadline is not None and dataset.deadline <= at + BEFORE_THE_DEADLINE
+        (urgent if is_urgent else others).append(dataset)
     return [
-        one for lane in (pressing, others) for _, one in sorted(_placed(lane, standings), key=lambda placed: placed[0])
+        dataset
+        for group in (urgent, others)
+        for _, dataset in sorted(_with_places(group, standings), key=lambda pair: pair[0])
     ]
 
 
-def _placed(
-    due: Collection[Due], standings: Mapping[str, TenantShare]
-) -> Iterator[tuple[tuple[int, datetime.datetime, str], Due]]:
-    by_tenant = sorted(due, key=lambda one: (one.tenant_id, one.first, one.dataset_id))
-    for tenant_id, own in groupby(by_tenant, key=lambda one: one.tenant_id):
-        standing = standings.get(tenant_id, TenantShare())
-        for place, one in enumerate(own, start=standing.running):
-            yield (place, standing.last_began_at, tenant_id), one
+def _with_places(
+    due: Collection[DueDataset], standings: Mapping[str, TenantShare]
+) -> Iterator[tuple[tuple[int, datetime.datetime, str], DueDataset]]:
+    by_tenant = sorted(due, key=lambda dataset: (dataset.tenant_id, dataset.first, dataset.dataset_id))
+    for tenant_id, own in groupby(by_tenant, key=lambda dataset: dataset.tenant_id):
+        share = standings.get(tenant_id, TenantShare())
+        for place, dataset in enumerate(own, start=share.running):
+            yield (place, share.last_began_at, tenant_id), dataset

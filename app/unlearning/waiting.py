@@ -1,4 +1,4 @@
-"""Requests that no run has taken up: how many people a live version carries like everybody else, and why they wait."""
+"""Requests that no run has claimed: how many people a live version still carries, and why their requests wait."""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from lethe.contract.sets import WaitReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Requests that wait for the same reason. `until`: when that ends at the latest, if that is known."""
+    """Number of requests that wait for the same reason. `until` is the latest end of the wait, if known."""
 
     reason: WaitReason
     requests: int
@@ -25,7 +25,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The people of whom no guarantee says anything: their rows are in place. `reasons`: the most first."""
+    """People whom no guarantee covers yet, because their rows are in place. `reasons` starts with the most frequent."""
 
     people: int
     requests: int
@@ -37,30 +37,29 @@ NOBODY = Waiting(people=0, requests=0, first_due_at=None, reasons=())
 
 
 def first_due(session: Session, models: Sequence[Model]) -> dict[str, datetime.datetime]:
-    """By the id of each of these models of one tenant that has a live version for which anybody waits: the first
-    deadline of those who do."""
+    """Map each model with a live version and waiting requests to their first deadline. All models are of one tenant."""
     live = [model for model in models if model.live_version is not None]
-    found = _unclaimed(session, live, at=now(session))
-    return {model.id: found[model.dataset_id].first_due_at for model in live if model.dataset_id in found}
+    unclaimed = _unclaimed(session, live, at=now(session))
+    return {model.id: unclaimed[model.dataset_id].first_due_at for model in live if model.dataset_id in unclaimed}
 
 
 def for_models(session: Session, models: Sequence[Model]) -> dict[str, Waiting]:
-    """By the id of each of these models of one tenant that has a live version: who waits for it."""
+    """Map each model with a live version to its waiting requests. All models are of one tenant."""
     live = [model for model in models if model.live_version is not None]
     waiting = {model.id: NOBODY for model in live}
     at = now(session)
-    found = _unclaimed(session, live, at=at)
-    if not found:
+    by_dataset = _unclaimed(session, live, at=at)
+    if not by_dataset:
         return waiting
-    people = waiting_repository.people(session, tenant_id=live[0].tenant_id, dataset_ids=found.keys())
-    busy = waiting_repository.datasets_with_a_run(session, dataset_ids=found.keys())
-    datasets = waiting_repository.datasets(session, dataset_ids=found.keys())
+    people = waiting_repository.people(session, tenant_id=live[0].tenant_id, dataset_ids=by_dataset.keys())
+    busy = waiting_repository.datasets_with_a_run(session, dataset_ids=by_dataset.keys())
+    datasets = waiting_repository.datasets(session, dataset_ids=by_dataset.keys())
     for model in live:
-        if of_it := found.get(model.dataset_id):
+        if unclaimed := by_dataset.get(model.dataset_id):
             dataset = datasets[model.dataset_id]
-            reason, until = _reason(dataset, model, of_it, is_busy=dataset.id in busy, at=at)
-            ready = Wait(reason=reason, requests=of_it.ready, until=until)
-            waiting[model.id] = _waiting(of_it, ready, people=people[dataset.id])
+            reason, until = _reason(dataset, model, unclaimed, is_busy=dataset.id in busy, at=at)
+            ready = Wait(reason=reason, requests=unclaimed.ready, until=until)
+            waiting[model.id] = _waiting(unclaimed, ready, people=people[dataset.id])
     return waiting
 
 
@@ -71,22 +70,22 @@ def _unclaimed(session: Session, live: Sequence[Model], *, at: datetime.datetime
     return waiting_repository.unclaimed(session, tenant_id=live[0].tenant_id, dataset_ids=dataset_ids, at=at)
 
 
-def _waiting(found: Unclaimed, ready: Wait, *, people: int) -> Waiting:
-    in_grace = Wait(reason=WaitReason.GRACE, requests=found.in_grace, until=found.grace_until)
-    in_review = Wait(reason=WaitReason.IN_REVIEW, requests=found.in_review, until=None)
-    reasons = sorted((ready, in_grace, in_review), key=lambda one: one.requests, reverse=True)
+def _waiting(unclaimed: Unclaimed, ready: Wait, *, people: int) -> Waiting:
+    in_grace = Wait(reason=WaitReason.GRACE, requests=unclaimed.in_grace, until=unclaimed.grace_until)
+    in_review = Wait(reason=WaitReason.IN_REVIEW, requests=unclaimed.in_review, until=None)
+    reasons = sorted((ready, in_grace, in_review), key=lambda wait: wait.requests, reverse=True)
     return Waiting(
         people=people,
-        requests=sum(one.requests for one in reasons),
-        first_due_at=found.first_due_at,
-        reasons=tuple(one for one in reasons if one.requests),
+        requests=sum(wait.requests for wait in reasons),
+        first_due_at=unclaimed.first_due_at,
+        reasons=tuple(wait for wait in reasons if wait.requests),
     )
 
 
 def _reason(
-    dataset: Dataset, model: Model, found: Unclaimed, *, is_busy: bool, at: datetime.datetime
+    dataset: Dataset, model: Model, unclaimed: Unclaimed, *, is_busy: bool, at: datetime.datetime
 ) -> tuple[WaitReason, datetime.datetime | None]:
-    """Return why no run takes up requests that a worker may take, and until when, if that is known."""
+    """Return why no run claims the ready requests, and the end of the wait, if known."""
     if dataset.damaged_at is not None:
         return WaitReason.DAMAGED, None
     if model.error_code == AdaptiveBudgetSpent.code:
@@ -95,10 +94,10 @@ def _reason(
         return WaitReason.RUN_UNDER_WAY, None
     if later := max(_later(dataset, model, at=at), default=None):
         return WaitReason.DELAYED, later
-    is_full = model.max_requests is not None and found.ready >= model.max_requests
-    if found.oldest_at and found.first_ready_due_at and not is_full:
+    is_full = model.max_requests is not None and unclaimed.ready >= model.max_requests
+    if unclaimed.oldest_at and unclaimed.first_ready_due_at and not is_full:
         ends = turns.batch_ends(
-            model.max_wait_seconds, oldest_at=found.oldest_at, first_due_at=found.first_ready_due_at
+            model.max_wait_seconds, oldest_at=unclaimed.oldest_at, first_due_at=unclaimed.first_ready_due_at
         )
         if at < ends:
             return WaitReason.BATCH, ends

@@ -1,4 +1,4 @@
-"""All SQL about requests that no run has taken up."""
+"""SQL of requests that no run has claimed."""
 
 import datetime
 from collections.abc import Collection
@@ -8,15 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.likely import usually
+from app.db.functions import usually
 from app.db.tables import Dataset, DeletionRequest, Erasure, Record, RequestAlias, Run
 from lethe.contract.sets import RequestStatus, RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unclaimed:
-    """Requests about rows of one dataset that nobody has claimed: how many a worker may take (`ready`, of which the
-    first could be at `oldest_at`), are in their grace time, or in review."""
+    """Requests about unclaimed rows of one dataset: how many a worker may claim (`ready`, the oldest of them since
+    `oldest_at`), how many are in their grace period, and how many in review."""
 
     dataset_id: str
     first_due_at: datetime.datetime
@@ -37,75 +37,75 @@ _ASKS_FOR = sa.or_(
     DeletionRequest.dataset_ids.is_(None),
     sa.cast(DeletionRequest.dataset_ids, sa.String).contains('"' + Record.dataset_id + '"'),
 )
-"""A condition on requests and records: it names the dataset, or none."""
+"""Condition on requests joined with records: the request covers the record's dataset, by name or with all datasets."""
 _ACCEPTED = sa.and_(Erasure.dataset_id.in_(_THESE), Erasure.revision.is_(None), Erasure.ready_at.is_not(None))
 
 
 def _in_review() -> sa.CompoundSelect[Any]:
-    """A request in review has asked for nothing yet: its rows are looked for by whose they are."""
+    """Return the requests in review by dataset. They have no erasures yet, so their rows are found by subject."""
     theirs = sa.and_(_MINE, Record.dataset_id.in_(_THESE), usually(Record.erasure_id.is_(None)), _IN_REVIEW, _ASKS_FOR)
-    found = sa.select(Record.dataset_id, DeletionRequest.id, DeletionRequest.subject_ref, DeletionRequest.deadline)
-    by_name = found.join(Record, Record.subject_ref == DeletionRequest.subject_ref).where(theirs)
+    rows = sa.select(Record.dataset_id, DeletionRequest.id, DeletionRequest.subject_ref, DeletionRequest.deadline)
+    by_subject = rows.join(Record, Record.subject_ref == DeletionRequest.subject_ref).where(theirs)
     by_alias = (
-        found.join(RequestAlias, RequestAlias.request_id == DeletionRequest.id)
+        rows.join(RequestAlias, RequestAlias.request_id == DeletionRequest.id)
         .join(Record, Record.subject_ref == RequestAlias.subject_ref)
         .where(theirs)
     )
-    return sa.union(by_name, by_alias)
+    return sa.union(by_subject, by_alias)
 
 
 def _unclaimed() -> sa.Select[Any]:
-    """Statement of all but the people: an index answers it about what is accepted, without the requests."""
+    """Return the statement of `unclaimed`. An index answers it for accepted requests, without reading the requests."""
     accepted = sa.select(Erasure.dataset_id, Erasure.deadline, Erasure.ready_at).where(_ACCEPTED)
-    once, never = _in_review().subquery(), sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
-    found = sa.union_all(accepted, sa.select(once.c.dataset_id, once.c.deadline, never)).subquery()
-    ready, in_grace = found.c.ready_at <= _AT, found.c.ready_at > _AT
+    in_review, never = _in_review().subquery(), sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
+    rows = sa.union_all(accepted, sa.select(in_review.c.dataset_id, in_review.c.deadline, never)).subquery()
+    ready, in_grace = rows.c.ready_at <= _AT, rows.c.ready_at > _AT
     return sa.select(
-        found.c.dataset_id,
-        sa.func.min(found.c.deadline).label("first_due_at"),
+        rows.c.dataset_id,
+        sa.func.min(rows.c.deadline).label("first_due_at"),
         sa.func.count().filter(ready).label("ready"),
-        sa.func.min(found.c.ready_at).label("oldest_at"),
-        sa.func.min(found.c.deadline).filter(ready).label("first_ready_due_at"),
+        sa.func.min(rows.c.ready_at).label("oldest_at"),
+        sa.func.min(rows.c.deadline).filter(ready).label("first_ready_due_at"),
         sa.func.count().filter(in_grace).label("in_grace"),
-        sa.func.max(found.c.ready_at).filter(in_grace).label("grace_until"),
-        sa.func.count().filter(found.c.ready_at.is_(None)).label("in_review"),
-    ).group_by(found.c.dataset_id)
+        sa.func.max(rows.c.ready_at).filter(in_grace).label("grace_until"),
+        sa.func.count().filter(rows.c.ready_at.is_(None)).label("in_review"),
+    ).group_by(rows.c.dataset_id)
 
 
 def _people() -> sa.Select[Any]:
-    """Each request is looked up by its id: joined, PostgreSQL would read all of them."""
+    """Return the statement of `people`. It reads each request by id; for a join PostgreSQL would read all."""
     theirs = sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id, usually(_MINE))
     accepted = sa.select(Erasure.dataset_id, theirs.scalar_subquery().label("subject_ref")).where(_ACCEPTED)
-    once = _in_review().subquery()
-    found = sa.union_all(accepted, sa.select(once.c.dataset_id, once.c.subject_ref)).subquery()
-    return sa.select(found.c.dataset_id, sa.func.count(found.c.subject_ref.distinct())).group_by(found.c.dataset_id)
+    in_review = _in_review().subquery()
+    rows = sa.union_all(accepted, sa.select(in_review.c.dataset_id, in_review.c.subject_ref)).subquery()
+    return sa.select(rows.c.dataset_id, sa.func.count(rows.c.subject_ref.distinct())).group_by(rows.c.dataset_id)
 
 
 _UNCLAIMED, _PEOPLE = _unclaimed(), _people()
-"""Made once: making a statement anew takes longer than running it."""
+"""Built once at import: building a statement takes longer than running it."""
 
 
 def unclaimed(
     session: Session, *, tenant_id: str, dataset_ids: Collection[str], at: datetime.datetime
 ) -> dict[str, Unclaimed]:
-    """By the id of each of these datasets of a tenant about which anybody waits."""
-    found = session.execute(_UNCLAIMED, {"tenant_id": tenant_id, "these": list(dataset_ids), "at": at}).mappings()
-    return {row["dataset_id"]: Unclaimed(**row) for row in found}
+    """Map each dataset with waiting requests to its unclaimed work."""
+    rows = session.execute(_UNCLAIMED, {"tenant_id": tenant_id, "these": list(dataset_ids), "at": at}).mappings()
+    return {row["dataset_id"]: Unclaimed(**row) for row in rows}
 
 
 def people(session: Session, *, tenant_id: str, dataset_ids: Collection[str]) -> dict[str, int]:
-    """By the id of each of these datasets of a tenant about which anybody waits: how many do. It reads each request."""
-    found = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
-    return {dataset_id: count for dataset_id, count in found}  # noqa: C416  rows are no pairs
+    """Map each dataset with waiting requests to the number of people they are about. Reads every such request."""
+    rows = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
+    return {dataset_id: count for dataset_id, count in rows}  # noqa: C416  rows are no pairs
 
 
 def datasets(session: Session, *, dataset_ids: Collection[str]) -> dict[str, Dataset]:
-    """These datasets, by their ids."""
+    """Return datasets by id."""
     query = sa.select(Dataset).where(Dataset.id.in_(list(dataset_ids)))
     return {dataset.id: dataset for dataset in session.scalars(query)}
 
 
 def datasets_with_a_run(session: Session, *, dataset_ids: Collection[str]) -> set[str]:
-    """Those of these datasets on which a run is under way."""
+    """Return the ids of `dataset_ids` on which a run is under way."""
     query = sa.select(Run.dataset_id).where(Run.status == RunStatus.RUNNING, Run.dataset_id.in_(list(dataset_ids)))
     return set(session.scalars(query))

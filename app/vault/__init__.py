@@ -1,1 +1,1 @@
-"""Bytes at rest, each sealed under a key of its own, and the stores that hold them."""
+"""Data at rest: objects and texts sealed under individual keys, and the stores that hold them."""

@@ -1,7 +1,7 @@
-"""Memory for rows in the clear: in no file, swap or core dump, shared by descriptor with the processes of a run.
+"""Memory for plaintext rows, outside of files, swap and core dumps, shared by descriptor with the processes of a run.
 
-Where the system does not let a process lock so much (`RLIMIT_MEMLOCK`), the memory may be swapped out; every
-long-lived program says so when it starts (`app/hardening.py`).
+If `RLIMIT_MEMLOCK` prevents locking, the memory may be swapped out; every long-lived program reports this at its start
+(`app/hardening.py`).
 """
 
 import contextlib
@@ -22,11 +22,10 @@ _FALLOC_FL_KEEP_SIZE, _FALLOC_FL_PUNCH_HOLE = 1, 2
 
 
 class Memory:
-    """So many bytes, zero at first; what is never written to takes no memory. `descriptor`: what another process
-    maps."""
+    """Memory of fixed size, zero and unallocated until written. Other processes map it by its `descriptor`."""
 
     def __init__(self, size: int) -> None:
-        self.descriptor = _nowhere()
+        self.descriptor = _anonymous_file()
         try:
             os.ftruncate(self.descriptor, size)
             self._mapped = mmap.mmap(self.descriptor, size)
@@ -41,25 +40,27 @@ class Memory:
         return memoryview(self._mapped)
 
     def forget(self, start: int, size: int) -> None:
-        """Overwrite these bytes, and give back the memory that they took."""
+        """Overwrite a range of bytes with zeros, and release its memory."""
         self._bytes()[start : start + size] = 0
-        if sys.platform == "linux":  # elsewhere they stay zeros that take memory
-            given_back = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
+        # Only Linux can release the memory; elsewhere the zeros remain.
+        if sys.platform == "linux":
+            mode = _FALLOC_FL_KEEP_SIZE | _FALLOC_FL_PUNCH_HOLE
             offset, length = ctypes.c_int64(start), ctypes.c_int64(size)
-            ctypes.CDLL(None).fallocate(self.descriptor, given_back, offset, length)
+            ctypes.CDLL(None).fallocate(self.descriptor, mode, offset, length)
 
     def close(self) -> None:
-        """Close it; the caller has forgotten all that was written."""
+        """Close the memory. The caller must have called `forget` for everything written."""
         os.close(self.descriptor)
-        with contextlib.suppress(BufferError):  # somebody still reads the zeros
+        # An exported view, which now shows zeros, may outlive the memory.
+        with contextlib.suppress(BufferError):
             self._mapped.close()
 
     def _bytes(self) -> npt.NDArray[np.uint8]:
         return np.frombuffer(self._mapped, dtype=np.uint8)
 
 
-def _nowhere() -> int:
-    """A new file without a name or a disk."""
+def _anonymous_file() -> int:
+    """Return the descriptor of a new file that has no name and lies in memory."""
     if sys.platform == "linux":
         return os.memfd_create("rows")
     import _posixshmem
@@ -71,8 +72,9 @@ def _nowhere() -> int:
 
 
 def half() -> int:
-    """Half the bytes of memory that this machine, or this container, has."""
-    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # there is no such limit
-        there = min(there, int(_CGROUP.read_text()))
-    return there // 2
+    """Return half the bytes of memory of this machine or container."""
+    num_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Without a limit the file is missing or contains "max".
+    with contextlib.suppress(OSError, ValueError):
+        num_bytes = min(num_bytes, int(_CGROUP.read_text()))
+    return num_bytes // 2

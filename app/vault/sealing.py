@@ -1,8 +1,9 @@
-"""Things at rest: each sealed under its own data key, so that destroying a few bytes here destroys it wherever it lies.
+"""Sealed objects: each under its own data key, so that destroying the small key destroys every copy of the object.
 
-A thing is an object `<name>.sealed` of a store (AES-256-GCM, the name authenticated) and a file `<name>.key`, its data
-key wrapped by the key-encryption key. The key is there first and goes first. Only the folder of keys must be able to
-forget; of the object, backups, replicas and old versions may stay, and nobody can open them.
+An object is `<name>.sealed` in a store (AES-256-GCM, the name authenticated), with a file `<name>.key`, which holds its
+data key wrapped by the key-encryption key. The key is written first and destroyed first. Only the folder of keys must
+erase reliably; backups, replicas and old versions of an object may remain, and cannot be opened. Key and object of a
+version's weights are durable before the version is published.
 """
 
 import datetime
@@ -11,13 +12,16 @@ import secrets
 from collections.abc import Collection, Iterator, Set
 from pathlib import Path
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from safetensors.numpy import load, save
 
 from app import folders
+from app.errors import WeightsUnreadable
 from app.keys import KeyEncryption, KeyEncryptionKeyLost
-from app.vault.files import created, locked, replace, sync_folder, wipe_file, written_at
-from app.vault.store import ObjectStore, checked
+from app.vault.store import ObjectStore, checked, created, locked, replace, sync_folder, wipe_file, written_at
+from lethe.contract.problems import WeightsDestroyed
 
 _NONCE = 12
 _KEY = 32
@@ -25,8 +29,8 @@ _SEALED = ".sealed"
 _WRAPPED = ".key"
 
 
-class Sealed:
-    """The sealed things of a store whose wrapped keys are in a folder, which all hosts share."""
+class SealedStore:
+    """Sealed objects of a store. The wrapped keys are in a folder that all hosts share."""
 
     def __init__(self, objects: ObjectStore, *, keys: Path, key_encryption: KeyEncryption) -> None:
         self._objects = objects
@@ -35,21 +39,22 @@ class Sealed:
         folders.make(keys)
 
     def put(self, name: str, content: bytes) -> None:
-        """Seal; durable when this returns, and opened again to be sure. What had the name before is destroyed first."""
+        """Seal an object durably, and verify it by opening it; raise `OSError` if it differs. An object of the same
+        name is destroyed first."""
         if self._key_path(name).exists():
             self.destroy(name)
         key, nonce = secrets.token_bytes(_KEY), secrets.token_bytes(_NONCE)
         self._put_key(name, key)
         self._objects.create(name + _SEALED, nonce + AESGCM(key).encrypt(nonce, content, name.encode()))
         try:
-            found = self.get(name)
+            stored = self.get(name)
         except ValueError:
-            found = None
-        if found != content:
+            stored = None
+        if stored != content:
             raise OSError(errno.EIO, "Something was sealed and something else was read back", name)
 
     def get(self, name: str) -> bytes:
-        """Raises `FileNotFoundError` for what is not there or was destroyed, `ValueError` for what does not open."""
+        """Return an object's content. Raises `FileNotFoundError` without object or key, `ValueError` if damaged."""
         key, sealed = self._key(name), self._objects.get(name + _SEALED)
         try:
             return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], name.encode())
@@ -60,7 +65,7 @@ class Sealed:
         return self._key_path(name).exists()
 
     def is_key_damaged(self, name: str) -> bool:
-        """Return True if something does not open for its key."""
+        """Return True if the stored key of an object cannot be unwrapped."""
         try:
             self._key(name)
         except ValueError:
@@ -68,13 +73,13 @@ class Sealed:
         return False
 
     def destroy(self, name: str) -> None:
-        """Overwrite and remove the key, then delete the object. Does nothing to what is not there."""
+        """Overwrite and remove the key, then delete the object. Missing objects are ignored."""
         with locked(self._keys):
             self._wipe_key(name)
         self._objects.delete(name + _SEALED)
 
     def destroy_all(self, names: Collection[str]) -> None:
-        """Destroy these; all the keys are gone before the store is asked for anything."""
+        """Destroy several objects. All keys are destroyed before the store is accessed."""
         with locked(self._keys):
             for name in names:
                 self._wipe_key(name)
@@ -82,42 +87,43 @@ class Sealed:
             self._objects.delete(name + _SEALED)
 
     def destroy_group(self, group: str, *, but: Set[str] = frozenset()) -> None:
-        """Destroy all of the group but some; all the keys are gone before the store is asked for anything."""
+        """Destroy all objects of a group except `but`. All keys are destroyed before the store is accessed."""
         unwanted = self.keys(group) - but
         self.destroy_all(unwanted)
         for name in self.names(group).keys() - unwanted - but:
             self._objects.delete(name + _SEALED)
 
     def keys(self, group: str) -> set[str]:
-        """The names in a group that have a key, and so can be opened."""
+        """Return the names in a group that have a key, and so can be opened."""
         return {path.name.removesuffix(_WRAPPED) for path in self._key_paths(f"{group}.*")}
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """All, or those of a group, of which anything is left: key or object; and when that was written."""
+        """Return the names, optionally of one group, that have a key or an object, with the time of the last write."""
         listed = self._objects.names(group).items()
-        found = {name.removesuffix(_SEALED): at for name, at in listed if name.endswith(_SEALED)}
+        times = {name.removesuffix(_SEALED): at for name, at in listed if name.endswith(_SEALED)}
         for name, at in written_at(self._key_paths("[!.]*" if group is None else f"{group}.*")):
             name = name.removesuffix(_WRAPPED)
-            found[name] = max(at, found.get(name, at))
-        return found
+            times[name] = max(at, times.get(name, at))
+        return times
 
     def empty(self) -> bool:
-        """Return True if there is no key, so that no key-encryption key is needed yet."""
+        """Return True if there are no keys, so that no key-encryption key is needed yet."""
         return not any(self._key_paths("[!.]*"))
 
     def rewrap(self) -> None:
-        """Wrap every key again, under the present key-encryption key. Sealing meanwhile waits."""
+        """Wrap every key again under the present key-encryption key. Sealing waits until then."""
         with locked(self._keys):
             for path in self._key_paths("[!.]*"):
                 name = path.name.removesuffix(_WRAPPED)
                 try:
                     key = self._key_encryption.unwrap(path.read_bytes(), name)
-                except ValueError:  # cut short by a crash: it opens nothing
+                except ValueError:
+                    # A key truncated by a crash opens nothing.
                     continue
-                self._changing(name).unlink(missing_ok=True)
-                with created(self._changing(name)) as file:
+                self._temporary(name).unlink(missing_ok=True)
+                with created(self._temporary(name)) as file:
                     file.write(self._key_encryption.wrap(key, name))
-                replace(self._changing(name), path)
+                replace(self._temporary(name), path)
 
     def _key(self, name: str) -> bytes:
         wrapped = self._key_path(name).read_bytes()
@@ -126,7 +132,8 @@ class Sealed:
                 return self._key_encryption.unwrap(wrapped, name)
             except (KeyEncryptionKeyLost, ValueError):
                 rewrapped = self._key_path(name).read_bytes()
-                if rewrapped == wrapped:  # otherwise it was wrapped again meanwhile, and overwritten as it was read
+                # A difference means that `rewrap` replaced the key during the first read.
+                if rewrapped == wrapped:
                     raise
                 wrapped = rewrapped
 
@@ -136,7 +143,7 @@ class Sealed:
         sync_folder(self._keys)
 
     def _wipe_key(self, name: str) -> None:
-        wipe_file(self._changing(name))
+        wipe_file(self._temporary(name))
         wipe_file(self._key_path(name))
 
     def _key_paths(self, pattern: str) -> Iterator[Path]:
@@ -145,5 +152,46 @@ class Sealed:
     def _key_path(self, name: str) -> Path:
         return self._keys / checked(name + _WRAPPED)
 
-    def _changing(self, name: str) -> Path:
+    def _temporary(self, name: str) -> Path:
         return self._keys / f".{name}{_WRAPPED}.next"
+
+
+class WeightStore:
+    """Sealed weights of versions."""
+
+    def __init__(self, sealed: SealedStore) -> None:
+        self._sealed = sealed
+
+    def put(self, version_id: str, weights: bytes) -> None:
+        """Seal `weights` (safetensors bytes) durably."""
+        self._sealed.put(version_id, weights)
+
+    def get(self, version_id: str) -> bytes:
+        """Return the safetensors bytes of a version. Raises `WeightsDestroyed` or, if damaged, `WeightsUnreadable`."""
+        try:
+            return self._sealed.get(version_id)
+        except FileNotFoundError as error:
+            raise WeightsDestroyed(f"The weights of {version_id} were destroyed.") from error
+        except ValueError as error:
+            raise WeightsUnreadable(
+                f"The weights of {version_id} do not open; restore them, object and key."
+            ) from error
+
+    def destroy(self, version_id: str) -> None:
+        """Overwrite and remove the key, then remove the object. Missing versions are ignored."""
+        self._sealed.destroy(version_id)
+
+    def version_ids(self) -> set[str]:
+        """Return the ids of all versions of which a key or an object exists."""
+        return set(self._sealed.names())
+
+
+def to_safetensors(parameters: np.ndarray) -> bytes:  # (classes or 1, d + 1) float64
+    """Return parameters in the published form: a tensor `parameters` with a row per class (one row for two classes),
+    bias last."""
+    return save({"parameters": np.ascontiguousarray(parameters, dtype=np.float64)})
+
+
+def from_safetensors(weights: bytes) -> np.ndarray:  # (classes or 1, d + 1) float64
+    """Return the parameters of published weights, the inverse of `to_safetensors`."""
+    return load(weights)["parameters"]

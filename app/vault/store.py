@@ -1,63 +1,236 @@
-"""The service's store of bytes: named objects, in a folder or in a bucket.
+"""Files and object stores for erasable data: durable when written, private, and overwritten before they are removed."""
 
-What a name has before its first '.' is its group: a version of a model, a dataset.
-
-What is stored here need not be forgettable by the store: whatever is about people is sealed before it comes
-(`app/vault/sealing.py`). Every operation raises `OSError` for what the store cannot do now.
-"""
-
+import configparser
+import contextlib
 import datetime
+import errno
+import fcntl
+import io
+import mmap
 import os
 import re
 import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import IO, TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
+
+import obstore
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from obstore import exceptions
+from obstore import store as stores
 
 from app import folders
-from app.vault.files import created, replace, sync_folder, wipe_file, written_at
+from app.config import AwsSettings
+
+_CHUNK = 2**20
+
+
+@contextmanager
+def created(path: Path) -> Iterator[IO[bytes]]:
+    """Create a file that only its owner can read and that is durable after the block."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[int]:
+    """Lock a folder against other processes, and yield its descriptor. The lock ends with the process, however that
+    ends. Without `wait`, raise `BlockingIOError` if it is held."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def written_at(paths: Iterable[Path]) -> Iterator[tuple[str, datetime.datetime]]:
+    """Yield the names of the existing files with their times of last writing (aware UTC)."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            yield path.name, datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC)
+
+
+def zero_and_verify(path: Path, spans: Sequence[tuple[int, int]]) -> None:
+    """Overwrite (offset, size) spans with zeros and read them back, from the disk if the page cache can be dropped.
+
+    Raises `OSError` if other bytes are read back.
+    """
+    with path.open("r+b", buffering=0) as file:
+        _zero_and_verify(file.fileno(), spans, path)
+
+
+def wipe_file(path: Path) -> None:
+    """Overwrite a file with zeros, then remove it. A missing file is ignored, and concurrent calls are safe."""
+    if path.exists():
+        # A concurrent call that removes the file has overwritten it.
+        with contextlib.suppress(FileNotFoundError):
+            zero_and_verify(path, [(0, path.stat().st_size)])
+            path.unlink()
+        sync_folder(path.parent)
+
+
+def replace(new: Path, path: Path) -> None:
+    """Rename `new` to `path`, then overwrite the replaced file with zeros."""
+    if not path.exists():
+        new.rename(path)
+        sync_folder(path.parent)
+        return
+    with path.open("r+b", buffering=0) as old:
+        size = os.fstat(old.fileno()).st_size
+        new.rename(path)
+        sync_folder(path.parent)
+        _zero_and_verify(old.fileno(), [(0, size)], path)
+
+
+def _zero_and_verify(descriptor: int, spans: Sequence[tuple[int, int]], path: Path) -> None:
+    for offset, size in spans:
+        for start in range(offset, offset + size, _CHUNK):
+            os.pwrite(descriptor, bytes(min(_CHUNK, offset + size - start)), start)
+    os.fsync(descriptor)
+    for offset, size in spans:
+        if hasattr(os, "posix_fadvise"):
+            # The kernel drops only whole pages.
+            first = offset - offset % mmap.PAGESIZE
+            os.posix_fadvise(descriptor, first, offset + size + mmap.PAGESIZE - first, os.POSIX_FADV_DONTNEED)
+        for start in range(offset, offset + size, _CHUNK):
+            length = min(_CHUNK, offset + size - start)
+            if os.pread(descriptor, length, start) != bytes(length):
+                raise OSError(errno.EIO, "Zeros were written and something else was read back", str(path))
+
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+_KEY = 32
+_BLOCK = 16
+
+
+def create(folder: Path) -> "Spool":
+    """Create an empty spool on the folder's file system."""
+    return Spool(tempfile.TemporaryFile(dir=folder, buffering=0))
+
+
+class Spool(io.RawIOBase):
+    """Unnamed file, encrypted under a key in memory. It is append-only, because no part of the key stream may be used
+    twice, and can be read anywhere."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self._key = secrets.token_bytes(_KEY)
+        self._size = 0
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def write(self, content: "ReadableBuffer", /) -> int:
+        """Append all of `content`. Raises `UnsupportedOperation` if the position is not at the end."""
+        if self._position != self._size:
+            raise io.UnsupportedOperation("A spool is written at its end only.")
+        remaining = memoryview(self._ciphered(content, self._position))
+        while remaining:
+            count = os.pwrite(self._file.fileno(), remaining, self._position)
+            self._position += count
+            self._size = self._position
+            remaining = remaining[count:]
+        return memoryview(content).nbytes
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        view = memoryview(buffer).cast("B")
+        read = os.pread(self._file.fileno(), len(view), self._position)
+        view[: len(read)] = self._ciphered(read, self._position)
+        self._position += len(read)
+        return len(read)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if position < 0:
+            raise ValueError(f"Expected {position=} >= 0")
+        self._position = position
+        return position
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+            self._key = b""
+        super().close()
+
+    def _ciphered(self, content: "ReadableBuffer", position: int) -> bytes:
+        """Encrypt or decrypt bytes at a position; the two operations are the same."""
+        counter = (position // _BLOCK).to_bytes(_BLOCK, "big")
+        stream = Cipher(AES(self._key), CTR(counter)).encryptor()
+        stream.update(bytes(position % _BLOCK))
+        return stream.update(memoryview(content).cast("B"))
+
 
 _UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 
 
 class StoreUnavailable(OSError):
-    """The store did not do what it was asked; what it did with a write is unknown, so it is to be repeated."""
+    """Failure of the store. The effect of a failed write is unknown, so the write must be repeated."""
 
 
 class FolderAway(StoreUnavailable):
-    """The folder is not there: it was never made, or what it is on is not mounted."""
+    """Missing folder: it was never created, or its file system is not mounted."""
 
 
 class StoreKeepsVersions(OSError):
-    """The store keeps what is overwritten or deleted, so it is not used."""
+    """Store that retains overwritten or deleted objects, and therefore must not be used."""
 
 
 class ObjectStore(Protocol):
-    """Named objects, each there whole or not at all, and durable when a call returns."""
+    """Store of named objects. Writes are atomic, and durable when the call returns."""
 
     def check(self) -> None:
-        """Raises `StoreKeepsVersions` or another `OSError` where things cannot be written, read and forgotten."""
+        """Check that objects can be written, read and erased; otherwise raise `StoreKeepsVersions` or an `OSError`."""
 
     def put(self, name: str, content: bytes) -> None:
-        """Write the object, in place of the one of this name if there is one."""
+        """Write an object, replacing an existing object of this name."""
 
     def create(self, name: str, content: bytes) -> None:
-        """Write an object of a new name. Raises `FileExistsError`; of several that race one succeeds."""
+        """Write a new object, or raise `FileExistsError` if the name exists. Of concurrent calls one succeeds."""
 
     def get(self, name: str) -> bytes:
-        """Raises `FileNotFoundError`."""
+        """Return the content of an object, or raise `FileNotFoundError`."""
 
     def delete(self, name: str) -> None:
-        """Nothing happens where there is none."""
+        """Delete an object; ignore a missing object."""
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """The objects, all or those of a group, and when (aware UTC) they were written."""
+        """Return the names of all objects, or of one group, with their times of writing (aware UTC), and the names that
+        writes cut short by a crash have left files for, which `delete` removes."""
 
 
 class FolderStore:
-    """A folder of files of mode 0600; what is replaced or deleted is overwritten with zeros first.
+    """Folder of files of mode 0600. Replaced and deleted files are overwritten with zeros.
 
-    Files are written in a folder of their own inside it, so that what a crash left of one is found among a few.
+    Files are first written to a subfolder, so that remnants of a crash are found among few files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,11 +243,11 @@ class FolderStore:
         replace(self._written(name, content), self._path(name))
 
     def create(self, name: str, content: bytes) -> None:
-        written = self._written(name, content)
+        unfinished = self._written(name, content)
         try:
-            os.link(written, self._path(name))
+            os.link(unfinished, self._path(name))
         finally:
-            written.unlink()
+            unfinished.unlink()
         sync_folder(self._folder)
 
     def get(self, name: str) -> bytes:
@@ -86,12 +259,17 @@ class FolderStore:
             raise FolderAway(f"The folder {self._folder} is not there; is it mounted?") from None
 
     def delete(self, name: str) -> None:
-        for left_by_a_crash in (self._folder / _UNFINISHED).glob(f"{checked(name)}.*"):
-            wipe_file(left_by_a_crash)
+        for unfinished in (self._folder / _UNFINISHED).glob(f"{checked(name)}.*"):
+            wipe_file(unfinished)
         wipe_file(self._path(name))
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        return dict(written_at(self._folder.glob("[!.]*.*" if group is None else f"{group}.*")))
+        pattern = "[!.]*.*" if group is None else f"{group}.*"
+        # A write that a crash cut short leaves a file under a name that may never become an object.
+        unfinished = {
+            name.rpartition(".")[0]: at for name, at in written_at((self._folder / _UNFINISHED).glob(pattern))
+        }
+        return unfinished | dict(written_at(self._folder.glob(pattern)))
 
     def _written(self, name: str, content: bytes) -> Path:
         path = self._folder / _UNFINISHED / f"{checked(name)}.{secrets.token_hex(4)}"
@@ -100,7 +278,8 @@ class FolderStore:
         try:
             with created(path) as file:
                 file.write(content)
-        except OSError:  # a full disk gets back the room that this took
+        except OSError:
+            # Frees the space of the partial file on a full disk.
             path.unlink(missing_ok=True)
             raise
         return path
@@ -110,7 +289,107 @@ class FolderStore:
 
 
 def checked(name: str) -> str:
-    """The name, if it is one that every store takes."""
+    """Return the name if it is valid in every store; otherwise raise `ValueError`."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"Expected {name=} of letters, digits, '_' and '-', with a '.' after its group")
     return name
+
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+_TIMEOUT = "60s"
+_RETRIES = 5
+_RETRY_TIMEOUT = datetime.timedelta(seconds=30)
+
+
+class S3Store:
+    """Objects under `s3://bucket/prefix/folder`, with one folder per group.
+
+    A bucket with versioning, which object lock requires, retains overwritten and deleted objects. Such a bucket
+    responds to a write with a version, and is refused at the first write.
+    """
+
+    def __init__(self, url: str, folder: str) -> None:
+        location, aws = urlsplit(url), AwsSettings()
+        self._bucket = location.netloc
+        self._store = stores.S3Store(
+            location.netloc,
+            prefix="/".join(part for part in (location.path.strip("/"), folder) if part),
+            client_options={"timeout": _TIMEOUT, "allow_http": aws.allow_http},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": _RETRY_TIMEOUT},
+            config=_from_credentials_file(aws),
+        )
+
+    def check(self) -> None:
+        probe = f"probe.{secrets.token_hex(8)}"
+        self.create(probe, b"")
+        self.delete(probe)
+
+    def put(self, name: str, content: bytes) -> None:
+        self._put(name, content, "overwrite")
+
+    def create(self, name: str, content: bytes) -> None:
+        self._put(name, content, "create")
+
+    def get(self, name: str) -> bytes:
+        with self._translated(name):
+            return bytes(obstore.get(self._store, _path(name)).bytes())
+
+    def delete(self, name: str) -> None:
+        with self._translated(name):
+            obstore.delete(self._store, _path(name))
+
+    def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
+        with self._translated(group or "at all"):
+            listed = obstore.list(self._store, group, chunk_size=1000)
+            return {item["path"].replace("/", ".", 1): item["last_modified"] for chunk in listed for item in chunk}
+
+    def _put(self, name: str, content: bytes, mode: Literal["create", "overwrite"]) -> None:
+        try:
+            with self._translated(name):
+                # A single request, because the parts of an interrupted multipart upload would stay in the bucket.
+                response = obstore.put(self._store, _path(name), content, mode=mode, use_multipart=False)
+        except FileNotFoundError as error:
+            raise StoreUnavailable(f"There is no bucket {self._bucket}; make it, or change LETHE_STORE_URL.") from error
+        if response["version"] is not None:
+            raise StoreKeepsVersions(
+                f"The bucket {self._bucket} keeps old versions of its objects; switch versioning and object lock off, "
+                "or make another bucket, and let LETHE_STORE_URL name that one."
+            )
+
+    @contextmanager
+    def _translated(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"There is no object {name} in the bucket {self._bucket}.") from error
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+            raise FileExistsError(f"There is an object {name} in the bucket {self._bucket} already.") from error
+        except exceptions.BaseError as error:
+            raise StoreUnavailable(
+                f"The bucket {self._bucket} did not do what it was asked ({type(error).__name__}); "
+                "see LETHE_STORE_URL, AWS_ENDPOINT_URL and the credentials."
+            ) from error
+
+
+def _path(name: str) -> str:
+    return checked(name).replace(".", "/", 1)
+
+
+def _from_credentials_file(aws: AwsSettings) -> "S3Config":
+    """Return the credentials of the profile; empty if the environment provides them or the profile is missing."""
+    if aws.access_key_id is not None:
+        return {}
+    parsed = configparser.RawConfigParser()
+    parsed.read(aws.shared_credentials_file.expanduser())
+    if not parsed.has_section(aws.profile):
+        return {}
+    section = parsed[aws.profile]
+    config: S3Config = {
+        "access_key_id": section.get("aws_access_key_id", ""),
+        "secret_access_key": section.get("aws_secret_access_key", ""),
+    }
+    if token := section.get("aws_session_token"):
+        config["session_token"] = token
+    return config

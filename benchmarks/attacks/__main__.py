@@ -32,10 +32,10 @@ from benchmarks import page
 from benchmarks.attacks import digits, figures, flawed, ours, ours_digits, shards
 from benchmarks.attacks.life import delta_of
 from benchmarks.attacks.measured import FAMILY_ERROR, Certified, advantage, allowed, summary
+from lethe.features.theorems import evaluate
 from lethe.proof import accountant, audit
 from lethe.proof.audit import Guesses
 from lethe.proof.mechanism import Adjacency
-from lethe.theorems import evaluate
 
 MEDIAN_STEP = 8
 COUNTER_EPSILON = 1.0

@@ -6,9 +6,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.proof import calibration
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
-from worker.langevin import chain
+from worker.langevin import chain, engines
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
@@ -55,7 +55,7 @@ class Life:
             steps=steps,
             noise=SystemNoise(),
             on_progress=_unwatched,
-            threads=1,
+            backend=engines.Backend(threads=1),
         )
         self.version, self.runs = ran.parameters[0], (*self.runs, ran.steps)
         return self.version
@@ -65,13 +65,10 @@ def mechanism_of(*, people: int, columns: int, l2: float) -> Mechanism:
     """As the service makes it, for (1, 1/n^1.1), but for `l2`, and for steps that read all rows: whoever plays here
     knows what the next version tends to, and any one step of the way there."""
     return calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=1.0, delta=people**-1.1, l2=l2, batch_size=people),
         num_slots=people,
         num_classes=2,
         num_parameters=columns,
-        epsilon=1.0,
-        delta=people**-1.1,
-        l2=l2,
-        batch_size=people,
     )
 
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from benchmarks.attacks.life import Life, Version, delta_of, mechanism_of
 from benchmarks.attacks.measured import Certified, guesses
 from benchmarks.attacks.reading import Array, Group, by_discriminant, variance, without_noise
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.audit import Guesses
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 PEOPLE = 400
 TARGET = slice(0, 1)

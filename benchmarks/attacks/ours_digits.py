@@ -15,11 +15,10 @@ from benchmarks.attacks.digits import People
 from benchmarks.attacks.life import Life, delta_of, mechanism_of
 from benchmarks.attacks.measured import Certified, guesses
 from benchmarks.attacks.reading import Array
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.audit import Guesses
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 L2 = 0.02
 GROUP = 60

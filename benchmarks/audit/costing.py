@@ -21,9 +21,9 @@ from benchmarks.audit.plans import DEFAULT, SHAPES, Row, planned
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from worker import isolated, runner, shadow
+from worker import canaries, isolated, runner
 from worker.audit import lanes
-from worker.langevin import chain
+from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 
 _FORM = {"name": "people", "classes": '["0", "1"]'}
@@ -39,7 +39,7 @@ def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: 
         steps=plan.steps if plan else steps,
         noise=SystemNoise(),
         on_progress=lambda steps_done: None,
-        threads=1,
+        backend=engines.Backend(threads=1),
         lanes=lanes.of(mechanism, plan) if plan else None,
     ).observed
 
@@ -132,6 +132,6 @@ def asked_for(name: str) -> Row:
     mechanism, plans = planned(*SHAPES[name])
     plan = replace(plans["forgetting"], lanes=4096)
     started = time.process_time()
-    shadow.run(mechanism, plan, on_progress=lambda steps_done: None)
+    canaries.run(mechanism, plan, on_progress=lambda steps_done: None)
     seconds = time.process_time() - started
     return {"shape": name, "steps": plan.steps_before + plan.steps, "lanes": 4096, "seconds": seconds}

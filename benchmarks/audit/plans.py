@@ -4,11 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from app.unlearning import planner
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.audit import AuditPlan
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 LANES = (64, 256, 1024, 4096)
 DEFAULT = 256
@@ -25,9 +24,8 @@ def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mech
     of `batches`, or where every step reads all rows."""
     delta, parameters, l2 = rows**-1.1, num_weight_rows(classes) * columns, max(1 / rows, 2.5e-4)
     read = batches or {"batch_size": rows, "cool_down": 1}
-    mechanism = calibration.mechanism_for(
-        num_slots=rows, num_classes=classes, num_parameters=parameters, epsilon=1.0, delta=delta, l2=l2, **read
-    )
+    settings = calibration.ModelSettings(epsilon=1.0, delta=delta, l2=l2, **read)
+    mechanism = calibration.mechanism_for(settings, num_slots=rows, num_classes=classes, num_parameters=parameters)
     learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     steps = planner.forget(learned, records=1, epsilon=1.0, delta=delta).steps
     learning = AuditPlan(lanes=DEFAULT, steps_before=0, steps=mechanism.learn_steps)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchmarks.membership.problems import Problem, Rows
 from benchmarks.membership.requests import Request
-from worker.langevin import chain
+from worker.langevin import chain, engines
 from worker.langevin.init import origin
 from worker.langevin.noise import Noise, SystemNoise
 
@@ -127,7 +127,7 @@ def _run(
         steps=steps,
         noise=noise,
         on_progress=lambda steps_done: None,
-        threads=1,
+        backend=engines.Backend(threads=1),
     )
     done(steps)
     return ran.parameters

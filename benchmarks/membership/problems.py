@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from benchmarks import data
 from lethe.encoding.rows import Features, Labels, encode_vectors
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 EPSILON = 1.0
 CLASSES = (3, 8)
@@ -95,11 +94,9 @@ def _drawn(rows: Rows, num_rows: int, seed: int) -> tuple[Rows, Rows]:
 def _problem(name: str, rows: Rows, test: Rows, l2: float | None) -> Problem:
     num_slots, num_features = rows.features.shape
     mechanism = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=EPSILON, delta=target_delta(num_slots), l2=l2),
         num_slots=num_slots,
         num_classes=2,
         num_parameters=num_features,
-        epsilon=EPSILON,
-        delta=target_delta(num_slots),
-        l2=l2,
     )
     return Problem(name=name, rows=rows, test=test, mechanism=mechanism)

@@ -19,7 +19,7 @@ from benchmarks import data
 from benchmarks.paper import steps
 from benchmarks.paper.printed import BATCHES, EPSILONS, MNIST, REMOVED, SIGMA, Problem
 from lethe.proof.mechanism import Mechanism
-from worker.langevin import chain
+from worker.langevin import chain, engines
 from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
@@ -97,7 +97,7 @@ class Bench:
             steps=count,
             noise=SystemNoise(),
             on_progress=lambda steps_done: None,
-            threads=1,
+            backend=engines.Backend(threads=1),
         )
         self.steps += ran.steps
         return ran.parameters

@@ -32,17 +32,17 @@ from benchmarks.paper.printed import (
     TABLE_3_STORED,
     Problem,
 )
-from lethe.proof import accountant
+from lethe.features.theorems import evaluate
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.losses import Objective, smoothness
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration, evaluate
 
 RADIUS = 1000.0
 """The paper does not project; a ball this large is never left. No guarantee depends on it."""
 START_LEFT = 3e-11
 """Of the distance to the minimiser that learning begins at."""
-MOST_STEPS = 10**6
+MAX_STEPS = 10**6
 WAYS = {"ours_replace": 2, "ours": 1}
 """How many times a record that becomes null the edit of one record is."""
 
@@ -53,15 +53,17 @@ def mechanism(problem: Problem, way: str, sigma: float) -> Mechanism:
     """The product's mechanism for the problem, run until the start is forgotten; each step reads all rows, as there."""
     rule = smoothness(Objective.LOGISTIC_REGRESSION, problem.num_classes, problem.l2)
     made = calibration.mechanism_for(
+        calibration.ModelSettings(
+            batch_size=problem.num_rows,
+            epsilon=1.0,
+            delta=problem.delta,
+            l2=problem.l2,
+            step_size=1 / rule if way == "ours_replace" else None,
+            noise_scale=sigma,
+            radius=RADIUS,
+        ),
         num_slots=problem.num_rows,
         num_classes=problem.num_classes,
-        batch_size=problem.num_rows,
-        epsilon=1.0,
-        delta=problem.delta,
-        l2=problem.l2,
-        step_size=1 / rule if way == "ours_replace" else None,
-        noise_scale=sigma,
-        radius=RADIUS,
     )
     return replace(made, learn_steps=math.ceil(math.log(START_LEFT) / math.log(made.contraction)))
 
@@ -74,7 +76,7 @@ def learned(problem: Problem, way: str, sigma: float) -> Chain:
 def least(problem: Problem, way: str, sigma: float, removed: int, epsilon: float) -> int:
     """Steps of this product for so many records at once."""
     chain = learned(problem, way, sigma)
-    target = {"epsilon": epsilon, "delta": problem.delta, "at_most": MOST_STEPS}
+    target = {"epsilon": epsilon, "delta": problem.delta, "at_most": MAX_STEPS}
     return calibration.least_steps(chain, records=WAYS[way] * removed, **target)
 
 
@@ -182,7 +184,7 @@ def sequence(problem: Problem, batch: int, *, measured: bool = False) -> list[in
 
 def ours_in_sequence(problem: Problem, way: str, batch: int) -> list[int]:
     batches = [WAYS[way] * batch] * (REMOVED // batch)
-    target = {"epsilon": 1.0, "delta": problem.delta, "at_most": MOST_STEPS}
+    target = {"epsilon": 1.0, "delta": problem.delta, "at_most": MAX_STEPS}
     return calibration.schedule(learned(problem, way, SIGMA), batches=batches, **target)
 
 
@@ -286,5 +288,5 @@ def tightenings() -> list[Row]:
 
 
 def _null_at_their_step() -> int:
-    target = {"epsilon": 1.0, "delta": MNIST.delta, "at_most": MOST_STEPS}
+    target = {"epsilon": 1.0, "delta": MNIST.delta, "at_most": MAX_STEPS}
     return calibration.least_steps(learned(MNIST, "ours_replace", SIGMA), records=REMOVED, **target)

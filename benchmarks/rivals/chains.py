@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.unlearning import planner
-from app.unlearning.planner import Plan
+from app.unlearning.planner import Plan, PlanReason
 from benchmarks.rivals.rival import Certified, Claim, Record, Rows, Setting, State, Weights
-from lethe.proof import accountant, conversion
+from lethe.features.theorems import evaluate
+from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration, evaluate
-from worker.langevin import chain
+from worker.langevin import chain, engines
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
 
@@ -152,7 +152,7 @@ def run(mechanism: Mechanism, rows: Rows, start: Weights | None, steps: int, *, 
         steps=steps,
         noise=SystemNoise(),
         on_progress=lambda steps_done: None,
-        threads=1,
+        backend=engines.Backend(threads=1),
     ).parameters
 
 
@@ -177,7 +177,7 @@ def published(setting: Setting) -> NoisyChain:
 
     def plan(chain: Chain, served: int) -> Plan:
         if steps[served] < mechanism.learn_steps:
-            return Plan(kind="unlearn", steps=steps[served], reason="Algorithm 6")
+            return Plan(kind="unlearn", steps=steps[served], reason=PlanReason.REQUESTED)
         return planner.learn(mechanism, kind="relearn")
 
     return NoisyChain(
@@ -199,7 +199,7 @@ def noisy_sgd(setting: Setting) -> NoisyChain:
     def plan(chain: Chain, served: int) -> Plan:
         steps = epochs[served] * made.num_batches
         if steps < made.learn_steps:
-            return Plan(kind="unlearn", steps=steps, reason="W-infinity distance")
+            return Plan(kind="unlearn", steps=steps, reason=PlanReason.REQUESTED)
         return planner.learn(made, kind="relearn")
 
     return NoisyChain(
@@ -262,9 +262,13 @@ def _planned(name: str, title: str, setting: Setting, mechanism: Mechanism) -> N
 
 def ours_at(setting: Setting, **chosen: Any) -> Mechanism:
     """The service's mechanism, but for the regularisation that all share and what else is `chosen`."""
-    asked = {"l2": setting.l2, "num_slots": setting.num_slots, "num_classes": setting.num_classes}
-    target = {"num_parameters": setting.num_parameters, "epsilon": setting.epsilon, "delta": setting.delta}
-    return calibration.mechanism_for(**asked | target | chosen)
+    target = {"epsilon": setting.epsilon, "delta": setting.delta, "l2": setting.l2}
+    return calibration.mechanism_for(
+        calibration.ModelSettings(**target | chosen),
+        num_slots=setting.num_slots,
+        num_classes=setting.num_classes,
+        num_parameters=setting.num_parameters,
+    )
 
 
 # --- as published ----------------------------------------------------------------------------------------------------

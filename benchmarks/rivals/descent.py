@@ -1,7 +1,7 @@
 """Rivals that descend without noise on the way: Descent-to-Delete, and two uncertified kinds of fine-tuning.
 
 - Descent-to-Delete: Neel, Roth and Sharifi-Malvajerdi, ALT 2021, arXiv 2007.02923, by the bounds of
-  `lethe/theorems/descent_to_delete.py`. With a secret state the noiseless iterate is kept, and every publication
+  `n1_sigma` and `n2_d2d` of the calculator. With a secret state the noiseless iterate is kept, and every publication
   has fresh noise; without one each request starts from what was published. Records are removed, not made null.
 - Negative gradient (Golatkar, Achille and Soatto, CVPR 2020, as a baseline): a few steps with the sign of the record's
   gradient turned round.
@@ -17,7 +17,7 @@ import torch
 
 from benchmarks.rivals.refits import fitted
 from benchmarks.rivals.rival import NOTHING, Certified, Claim, Record, Rows, Setting, State, Weights, gaussian
-from lethe.theorems import evaluate
+from lethe.features.theorems import evaluate
 from worker.langevin import gradient
 
 FINE_TUNING = 5

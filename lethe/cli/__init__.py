@@ -1,4 +1,4 @@
-"""`lethe`: talk to a gateway, and verify what it says; a server that is installed adds its own commands."""
+"""Command `lethe`: calls a gateway and verifies its certificates and ledgers. An installed server adds its commands."""
 
 import sys
 from typing import NoReturn
@@ -18,11 +18,11 @@ _EXTRAS = {
     "torch": "tangents",
     "safetensors": "onnx",
 }
-"""The extra of the distribution that each optional module is in."""
+"""Extra of the distribution that provides each optional module."""
 
 
 def main() -> None:
-    """Entry point: a named condition ends in exit code 1 and one line."""
+    """Run the command line. A known error ends in exit code 1 and one line."""
     try:
         from lethe.cli import root
 

@@ -1,4 +1,4 @@
-"""Commands for those who run it: API keys, tenants, callbacks."""
+"""Commands for administrators of an installation: API keys and tenants."""
 
 import datetime
 import json
@@ -6,57 +6,42 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from lethe.cli.derived import GROUPS, Asked, derive, made
-from lethe.cli.gateway import Key, Url, connect
-from lethe.cli.options import Shape
-from lethe.cli.output import show
+from lethe.cli.derived import GROUPS, CommandCall, derive, made
+from lethe.cli.gateway import Key, Url, connect, show
+from lethe.cli.options import OptionShape
+from lethe.client.methods import makes
 from lethe.contract import tenants
 from lethe.contract.api_keys import ApiKeyOut
-from lethe.contract.policy import Policy
-from lethe.contract.users import UserOut
-from lethe.contract.webhook_deliveries import DeliveryOut
-from lethe.methods import makes
+from lethe.contract.tenants import Policy
 
 tenant = GROUPS["tenants"].app
 
 
 @made(
     "api_keys.create",
-    Shape(positional=("name",), also={"scopes": "--scope", "own_requests_only": "--own-requests-only/--all-requests"}),
+    OptionShape(
+        positional=("name",), also={"scopes": "--scope", "own_requests_only": "--own-requests-only/--all-requests"}
+    ),
 )
 def key_create(
-    asked: Asked,
+    call: CommandCall,
     days: Annotated[int | None, typer.Option(min=1, help="How long it lives; default: for ever")] = None,
 ) -> None:
-    """Make a key, which is shown once."""
+    """Create an API key, which is shown once."""
     if days is not None:
-        asked.given["expires_at"] = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    show(asked())
+        call.arguments["expires_at"] = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    show(call())
 
 
-def _of_key(found: ApiKeyOut) -> str:
-    ended = "revoked" if found.revoked_at else f"until {found.expires_at:%F}" if found.expires_at else "in force"
-    used = f"used {found.last_used_at:%F}" if found.last_used_at else "never used"
-    return f"{found.id}  {ended:<16}  {used:<15}  {','.join(found.scopes)}  {found.name}"
-
-
-def _of_user(found: UserOut) -> str:
-    used = f"seen {found.last_login_at:%F}" if found.last_login_at else "never seen"
-    state = "disabled" if found.disabled_at else used
-    return f"{found.id}  {found.role:<13}  {state:<15}  {found.email}  {found.name}"
-
-
-def _of_delivery(found: DeliveryOut) -> str:
-    tried = f"{found.attempts} attempts" + (f", {found.error}" if found.error else "")
-    return f"{found.id}  {found.status:<9}  {found.request_id}  {found.event}  {found.host}  {tried}"
+def _of_key(key: ApiKeyOut) -> str:
+    ended = "revoked" if key.revoked_at else f"until {key.expires_at:%F}" if key.expires_at else "in force"
+    used = f"used {key.last_used_at:%F}" if key.last_used_at else "never used"
+    return f"{key.id}  {ended:<16}  {used:<15}  {','.join(key.scopes)}  {key.name}"
 
 
 derive("api_keys.list", line=_of_key)
-derive("webhooks.list", line=_of_delivery)
-derive("tenants.list", line=lambda found: f"{found.id}  {found.created_at:%F}  {found.name}")
-derive("tenants.create", Shape(positional=("name",)))
-derive("users.list", line=_of_user)
-derive("users.create", Shape(positional=("name", "email")))
+derive("tenants.list", line="{item.id}  {item.created_at:%F}  {item.name}")
+derive("tenants.create", OptionShape(positional=("name",)))
 
 
 @tenant.command("show")
@@ -66,7 +51,7 @@ def tenant_show(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """One tenant and its policy."""
+    """Show a tenant and its policy."""
     with connect(url, key) as client:
         show(client.tenants.get(tenant_id) if tenant_id else client.tenants.own())
 
@@ -78,7 +63,7 @@ def tenant_set(
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Change fields of the policy of one's own tenant; the others stay."""
+    """Change fields of the own tenant's policy; other fields stay."""
     with connect(url, key) as client:
         show(client.tenants.set_policy(policy=cast(Policy, dict(map(_field, field)))))
 

@@ -1,4 +1,4 @@
-"""Commands made from the methods of the SDK: ids and options from what a call takes, help from what it does."""
+"""Commands generated from the methods of the SDK: ids and options from the call's fields, help from the contract."""
 
 import inspect
 import itertools
@@ -10,125 +10,97 @@ from typing import Annotated, Any
 
 import typer
 
-from lethe import (
-    Client,
-    accounting,
-    agents,
-    api_keys,
-    audit_log,
-    certificates,
-    datasets,
-    deletion_requests,
-    files,
-    identity_issuers,
-    leaving_reasons,
-    ledger,
-    lineage,
-    models,
-    networks,
-    overview,
-    runs,
-    saved_views,
-    suppressions,
-    tenants,
-    users,
-    webhooks,
-)
-from lethe.cli.gateway import RETRY_SECONDS, Key, Url, connect
-from lethe.cli.options import Shape, arranged, id_of, leaves, parameters
-from lethe.cli.output import console, new_group, show
-from lethe.methods import Resource, pages
+from lethe import Client
+from lethe.cli.gateway import RETRY_SECONDS, Key, Url, connect, console, new_group, show
+from lethe.cli.options import OptionShape, arranged, id_of, leaves, parameters
+from lethe.client import files, resource_classes
+from lethe.client.methods import Resource, pages
 from lethe.reading import to_json
 
-_LARGEST_PAGE = 500
+_MAX_PAGE_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The commands about one resource of a client."""
+    """Group of commands about one resource of a client."""
 
     name: str
     resource: type[Resource[Any]]
     app: typer.Typer
 
     def has(self, verb: str) -> bool:
-        """True if there is such a command."""
+        """Return True if the group has a command of this name."""
         return any(command.name == verb for command in self.app.registered_commands)
 
 
-GROUPS = {
-    attribute: Group(name, resource, new_group(does))
-    for attribute, name, resource, does in (
-        ("datasets", "dataset", datasets.Datasets, "Rows that models learn from."),
-        ("networks", "network", networks.Networks, "Public networks, by whose features models are learned."),
-        ("models", "model", models.Models, "Models that can forget."),
-        ("runs", "run", runs.Runs, "What workers did and are doing."),
-        ("deletion_requests", "request", deletion_requests.DeletionRequests, "People who ask to be forgotten."),
-        ("saved_views", "saved-view", saved_views.SavedViews, "How you look at requests."),
-        ("suppressions", "suppression", suppressions.Suppressions, "Who is not taken in again."),
-        ("lineage", "lineage", lineage.Lineage, "Which models, versions and copies a person's rows fed."),
-        ("accounting", "account", accounting.Accounting, "How much of anybody is left, and why: the theorems."),
-        ("certificates", "certificate", certificates.Certificates, "What was signed."),
-        ("ledger", "ledger", ledger.Ledger, "What was accounted for."),
-        ("audit_log", "audit", audit_log.AuditLog, "Who did what."),
-        ("overview", "overview", overview.Overview, "How requests stand, in numbers."),
-        ("leaving_reasons", "leaving-reason", leaving_reasons.LeavingReasons, "Why people leave."),
-        ("api_keys", "key", api_keys.ApiKeys, "Who may call."),
-        ("users", "user", users.Users, "People who log in to the dashboard."),
-        ("tenants", "tenant", tenants.Tenants, "The organisations of an installation, and their policies."),
-        ("identity_issuers", "identity-issuer", identity_issuers.IdentityIssuers, "Who vouches for identities."),
-        ("agents", "agent", agents.Agents, "Agents of the Data Rights Protocol that are let in."),
-        ("webhooks", "webhook", webhooks.Webhooks, "What receivers of callbacks were told."),
-    )
-}
-"""By the attribute of a client."""
+GROUPS: dict[str, Group] = {}
+"""Groups by the client's attribute."""
 
-_VERBS = {
+VERBS = {
     "datasets.upload": "create",
-    "networks.upload": "create",
     "deletion_requests.create": "submit",
     "deletion_requests.proof": "certificate",
     "accounting.deletion_request": "request",
-    "accounting.bounds": "list-bounds",
-    "accounting.evaluate": "evaluate-bound",
-    "accounting.sweep": "sweep-bound",
     "certificates.verify": "verdict",
     "ledger.verify": "verdict",
     "audit_log.verify": "verdict",
     "tenants.set_policy": "set",
 }
-"""Commands called otherwise than the method: `verify`, `bounds` and `sweep` ask no gateway."""
+"""Commands named differently from their method, including those of features. `verify` is left to offline commands."""
+
+
+def add_group(attribute: str, name: str, does: str) -> typer.Typer:
+    """Add and return the group of commands about a resource of the client."""
+    GROUPS[attribute] = Group(name, resource_classes(Client)[attribute], new_group(does))
+    return GROUPS[attribute].app
+
+
+for _group in (
+    ("datasets", "dataset", "Rows that models learn from."),
+    ("models", "model", "Models that can forget."),
+    ("runs", "run", "What workers did and are doing."),
+    ("deletion_requests", "request", "People who ask to be forgotten."),
+    ("suppressions", "suppression", "Who is not taken in again."),
+    ("accounting", "account", "How much of anybody is left, and why: the theorems."),
+    ("certificates", "certificate", "What was signed."),
+    ("ledger", "ledger", "What was accounted for."),
+    ("audit_log", "audit", "Who did what."),
+    ("overview", "overview", "How requests stand, in numbers."),
+    ("api_keys", "key", "Who may call."),
+    ("tenants", "tenant", "The organisations of an installation, and their policies."),
+):
+    add_group(*_group)
 
 
 def verb_of(resource: str, method: str) -> str:
-    """The name of the command for a method of the SDK."""
-    return _VERBS.get(f"{resource}.{method}", "show" if method == "get" else method.replace("_", "-"))
+    """Return the name of the command for a method of the SDK."""
+    return VERBS.get(f"{resource}.{method}", "show" if method == "get" else method.replace("_", "-"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The call that a command was asked to make: `asked()` makes it."""
+class CommandCall:
+    """Call that a command makes when it is invoked."""
 
     client: Client
     resource: str
     method: str
     ids: tuple[str, ...]
-    given: dict[str, Any]
+    arguments: dict[str, Any]
 
-    def __call__(self) -> Any:
-        return getattr(getattr(self.client, self.resource), self.method)(*self.ids, **self.given)
+    def __call__(self, *positional: Any) -> Any:
+        return getattr(getattr(self.client, self.resource), self.method)(*self.ids, *positional, **self.arguments)
 
 
 def made(
     path: str,
-    shape: Shape = Shape(),  # noqa: B008  frozen
+    shape: OptionShape = OptionShape(),  # noqa: B008  frozen
     *,
     group: str | None = None,
     verb: str | None = None,
     retry_seconds: float = RETRY_SECONDS,
 ) -> Callable[[Callable[..., None]], None]:
-    """Add a command that makes a call of the SDK, such as `models.create`: the function that follows is given the call,
-    and its own parameters are options beside those of the call."""
+    """Return a decorator that adds a command for a call of the SDK, such as `models.create`. The function receives the
+    call, and its other parameters become options beside those of the call."""
     resource, method = path.split(".")
     called = inspect.getattr_static(GROUPS[resource].resource, method)
     operation = called.operation
@@ -137,19 +109,22 @@ def made(
 
     def decorate(act: Callable[..., None]) -> None:
         own = list(inspect.signature(act, eval_str=True).parameters.values())[1:]
-        found = [leaf for leaf in leaves(takes) if leaf.name not in omitted]
-        ids = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY, annotation=id_of(one)) for one in operation.ids]
-        options = parameters(found, shape, taken=[one.name for one in own])
+        call_leaves = [leaf for leaf in leaves(takes) if leaf.name not in omitted]
+        ids = [inspect.Parameter(id_, inspect.Parameter.KEYWORD_ONLY, annotation=id_of(id_)) for id_ in operation.ids]
+        options = parameters(call_leaves, shape, reserved=[parameter.name for parameter in own])
         of_all = inspect.signature(_of_all).parameters.values()
 
-        def command(*, url: str | None, key: str | None, **said: Any) -> None:
-            given = arranged({leaf.path: said.pop(leaf.name) for leaf in found})
-            by_path = tuple(said.pop(one) for one in operation.ids)
+        def command(*, url: str | None, key: str | None, **values: Any) -> None:
+            fields = arranged({leaf.path: values.pop(leaf.name) for leaf in call_leaves})
+            by_path = tuple(values.pop(name) for name in operation.ids)
             with connect(url, key, retry_seconds=retry_seconds) as client:
-                act(Asked(client=client, resource=resource, method=method, ids=by_path, given=given), **said)
+                act(
+                    CommandCall(client=client, resource=resource, method=method, ids=by_path, arguments=fields),
+                    **values,
+                )
 
         command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*ids, *options, *own, *of_all)]
+            [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (*ids, *options, *own, *of_all)]
         )
         command.operation = operation  # type: ignore[attr-defined]
         GROUPS[group or resource].app.command(verb or verb_of(resource, method), help=act.__doc__ or operation.does)(
@@ -161,23 +136,24 @@ def made(
 
 def derive(
     path: str,
-    shape: Shape = Shape(),  # noqa: B008
+    shape: OptionShape = OptionShape(),  # noqa: B008
     *,
-    line: Callable[[Any], str] | None = None,
+    line: str | Callable[[Any], str] | None = None,
     group: str | None = None,
     verb: str | None = None,
 ) -> None:
-    """Add a command that makes a call and prints its answer; of a list, each item as JSON, or as `line` says it."""
+    """Add a command that makes a call and prints its answer. Each item of a list is printed as JSON, or as the text of
+    `line`, a template of the item's fields or a function."""
     resource, method = path.split(".")
     called = inspect.getattr_static(GROUPS[resource].resource, method)
     act = _saved if called.operation.gives is bytes else _show_answer
     if isinstance(called, pages):
-        act = _listed if line is None else _listed_as(line)
+        act = _listed if line is None else _listed_as(_filled(line) if isinstance(line, str) else line)
     made(path, shape, group=group, verb=verb)(act)
 
 
 def methods() -> Iterator[tuple[str, str]]:
-    """Each method of the SDK that makes one call: its resource, and its own name."""
+    """Yield the resource and the name of each method of the SDK that makes one call."""
     for resource, group in GROUPS.items():
         for kind in reversed(group.resource.__mro__):
             for name, method in vars(kind).items():
@@ -186,48 +162,53 @@ def methods() -> Iterator[tuple[str, str]]:
 
 
 def derive_the_rest() -> None:
-    """Add a command for each method of the SDK that has none."""
+    """Add a command for each method of the SDK that has no command yet."""
     for resource, method in methods():
         if not GROUPS[resource].has(verb_of(resource, method)):
             derive(f"{resource}.{method}")
 
 
 def _of_all(url: Url = None, key: Key = None) -> None:
-    """The options of every command that talks to a gateway."""
+    """Declare the options of every command that calls a gateway."""
 
 
-def _show_answer(asked: Asked) -> None:
-    if (found := asked()) is not None:
-        show(found)
+def _show_answer(call: CommandCall) -> None:
+    if (answer := call()) is not None:
+        show(answer)
 
 
-def _saved(asked: Asked, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]) -> None:
-    found = asked()
-    files.write(to, [found] if isinstance(found, bytes) else found)
+def _saved(call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]) -> None:
+    answer = call()
+    files.write(to, [answer] if isinstance(answer, bytes) else answer)
 
 
 Limit = Annotated[int | None, typer.Option(min=1, help="How many at most; default: all")]
 
 
-def _lines(line: Callable[[Any], str], asked: Asked, limit: int | None) -> None:
+def _lines(line: Callable[[Any], str], call: CommandCall, limit: int | None) -> None:
     if limit is not None:
-        asked.given["limit"] = min(limit, _LARGEST_PAGE)
-    for found in itertools.islice(asked(), limit):
-        console.print(line(found), markup=False, highlight=False, emoji=False)
+        call.arguments["limit"] = min(limit, _MAX_PAGE_SIZE)
+    for item in itertools.islice(call(), limit):
+        console.print(line(item), markup=False, highlight=False, emoji=False)
 
 
-def _json(found: Any) -> str:
-    return json.dumps(to_json(found))
+def _filled(template: str) -> Callable[[Any], str]:
+    """Return a function that fills the fields of an item, such as `{item.id}`, into a template."""
+    return lambda item: template.format(item=item)
 
 
-def _listed(asked: Asked, limit: Limit = None) -> None:
-    _lines(_json, asked, limit)
+def _json(value: Any) -> str:
+    return json.dumps(to_json(value))
+
+
+def _listed(call: CommandCall, limit: Limit = None) -> None:
+    _lines(_json, call, limit)
 
 
 def _listed_as(line: Callable[[Any], str]) -> Callable[..., None]:
     as_json = Annotated[bool, typer.Option("--json", help="All that is known, as one JSON object a line")]
 
-    def listed(asked: Asked, limit: Limit = None, json: as_json = False) -> None:
-        _lines(_json if json else line, asked, limit)
+    def listed(call: CommandCall, limit: Limit = None, json: as_json = False) -> None:
+        _lines(_json if json else line, call, limit)
 
     return listed

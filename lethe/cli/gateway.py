@@ -1,20 +1,29 @@
-"""The gateway that commands talk to: by default the one that the server's settings describe on this machine."""
+"""Input and output shared by all commands: connection to the gateway, command groups, and printing."""
 
+import json
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel, Field
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressBar
 
 from lethe import Client
+from lethe.client.waiting import Progress
 from lethe.contract.problems import Unauthenticated
+from lethe.reading import to_json
 
 Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway; default: LETHE_HOST and LETHE_PORT.")]
 Key = Annotated[str | None, typer.Option(envvar="LETHE_API_KEY", help="API key; default: the admin key file.")]
 
 RETRY_SECONDS = 3.0
-"""Somebody at a terminal would rather hear that the gateway is not there."""
+"""Short, so that a person at a terminal soon learns that the gateway is unreachable."""
 
 
 class _Installed(BaseModel):
@@ -26,18 +35,73 @@ class _Installed(BaseModel):
     admin_key_file: Path | None = None
 
     @classmethod
-    def here(cls) -> "_Installed":
-        """As the environment says."""
-        said = {name.lower(): value for name, value in os.environ.items()}
-        return cls.model_validate({name: said[f"lethe_{name}"] for name in cls.model_fields if f"lethe_{name}" in said})
+    def from_environment(cls) -> "_Installed":
+        """Read the settings from the environment."""
+        variables = {name.lower(): value for name, value in os.environ.items()}
+        return cls.model_validate(
+            {name: variables[f"lethe_{name}"] for name in cls.model_fields if f"lethe_{name}" in variables}
+        )
 
 
 def connect(url: str | None, key: str | None, *, retry_seconds: float = RETRY_SECONDS) -> Client:
-    """A client of the gateway that is named, or of the one on this machine. Raises `Unauthenticated`."""
-    installed = _Installed.here()
+    """Return a client of the given gateway, or of the gateway on this machine. Raises `Unauthenticated`."""
+    installed = _Installed.from_environment()
     if key is None:
         path = installed.admin_key_file or installed.data_dir / "keys" / "admin.key"
         if not path.exists():
             raise Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
         key = path.read_text().strip()
     return Client(url or f"http://{installed.host}:{installed.port}", key, retry_seconds=retry_seconds)
+
+
+console = Console(soft_wrap=True)
+
+
+def new_group(help: str | None = None) -> typer.Typer:  # noqa: A002  Typer's word
+    return typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=help)
+
+
+def in_words(audit: Mapping[str, Any] | None) -> str:
+    """Return one line about a canary test: the certified and the proved epsilon of a canary that was forgotten or is
+    still present, and any refuted property."""
+    if audit is None:
+        return "no canary test"
+    refuted = f"; refuted: {', '.join(audit['findings'])}" if audit["findings"] else ""
+    present = " of a record still there" if audit["notion"] == "release" else ""
+    error = f"wrong once in {1 / audit['error']:,.0f} runs at most"
+    return (
+        f"epsilon <= {at_most(audit['epsilon'])} certified{present}, >= {at_least(audit['epsilon_lower_bound'])} proved"
+        f" by {audit['lanes']} canaries and controls ({error}){refuted}"
+    )
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """Format with `digits` significant digits, rounded up, for upper bounds."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))):.{digits}g}"
+
+
+def at_least(value: float, digits: int = 4) -> str:
+    """Format with `digits` significant digits, rounded down, for lower bounds."""
+    return f"{float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(value))):.{digits}g}"
+
+
+def show(value: Any) -> None:
+    """Print a JSON value, or a value of the SDK in the form in which the gateway sent it."""
+    console.print_json(json.dumps(to_json(value)))
+
+
+@contextmanager
+def bar() -> Iterator[Progress]:
+    """Show a progress bar during a wait if standard error is a terminal."""
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    terminal = Console(stderr=True)
+    with ProgressBar(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as progress_bar:
+        task = progress_bar.add_task("waiting", total=None)
+
+        def progress(status: str, done: int, total: int | None) -> None:
+            progress_bar.update(task, description=status)
+            # A finished run has no steps.
+            if total is not None:
+                progress_bar.update(task, completed=done, total=total)
+
+        yield progress

@@ -1,17 +1,16 @@
-"""Commands about what was signed: certificates are verified here, without the service, and ledgers are saved."""
+"""Commands about signed statements: certificates are verified locally, without the service, and ledgers are saved."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from lethe import files
-from lethe.cli.derived import GROUPS, Asked, made
-from lethe.cli.options import Shape
-from lethe.cli.output import at_most, console, in_words, show
+from lethe.cli.derived import GROUPS, CommandCall, made
+from lethe.cli.gateway import at_most, console, in_words, show
+from lethe.cli.options import OptionShape
+from lethe.client import files
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from lethe.verification.ledgers import OfTenant
 
 
-class Said(Protocol):
-    """A guarantee, of one model or of several."""
+class GuaranteeStatement(Protocol):
+    """Guarantee of one model or of several."""
 
     @property
     def notion(self) -> str: ...
@@ -41,40 +40,43 @@ def certificate_verify(
     ] = None,
     max_delta: Annotated[float | None, typer.Option(help="Likewise")] = None,
 ) -> None:
-    """Verify certificates offline: the signature, and every number recomputed from the statement alone.
+    """Verify certificates offline: the signatures, and every number recomputed from the statements alone.
 
-    Exits with 1 unless every certificate holds, and guarantees what is asked for.
+    Exits with 1 unless every certificate is valid and meets the given limits, all are about the request that the file
+    names, and the joint guarantee follows from them.
     """
     from lethe import verification
 
     keys = key_set_in(jwks or Path(f"{file}.jwks.json"))
-    found = _signed_in(file)
-    statements = []
-    for compact, beside in found.signed:
-        verified = verification.verify(compact, keys, max_epsilon=max_epsilon, max_delta=max_delta)
-        if beside is not None and beside != verified.statement:
-            raise CertificateInvalid("The statement beside the JWS is not the signed one.")
-        _print(verified)
-        statements.append(verified.statement)
-    _verify_joint([one for one in statements if "evidence" in one], stated=found.joint)
+    verified = verification.verify_file(_text_of(file), keys, max_epsilon=max_epsilon, max_delta=max_delta)
+    for verdict in verified.verdicts:
+        _print(verdict)
+    if verified.joint and len(verified.joint.models) > 1:
+        console.print(f"[green]joint[/]  of {len(verified.joint.models)} models, their noise independent")
+        for guarantee in verified.joint.guarantees:
+            console.print(f"       {_in_words(guarantee)}")
 
 
-@made("certificates.verify", Shape(omit=("jws",)))
+@made("certificates.verify", OptionShape(omit=("jws",)))
 def certificate_verdict(
-    asked: Asked,
+    call: CommandCall,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A JWS, or JSON that holds some")],
 ) -> None:
-    """Let the gateway verify certificates, by the keys of its installation; who does not believe it uses `verify`."""
-    for compact, _ in _signed_in(file).signed:
-        show(asked.client.certificates.verify(compact, **asked.given))
+    """Let the gateway verify certificates with the keys of its installation; `verify` needs no trust in it."""
+    from lethe.verification import proof_files
+
+    for part in proof_files.parse(_text_of(file)).parts:
+        show(call.client.certificates.verify(part.jws, **call.arguments))
 
 
 @made("ledger.export")
-def ledger_export(asked: Asked, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]) -> None:
+def ledger_export(
+    call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]
+) -> None:
     """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
-    files.write(to, asked())
+    files.write(to, call())
     keys = Path(f"{to}.jwks.json")
-    keys.write_text(json.dumps(asked.client.certificates.public_keys(), indent=2))
+    keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))
     console.print(f"{to} and {keys}")
 
 
@@ -86,39 +88,37 @@ def ledger_verify(
     ] = None,
     jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: EXPORT.jwks.json")] = None,
 ) -> None:
-    """Recompute every hash and every number of an exported ledger offline, and hold it against its signed head."""
+    """Recompute every hash and every number of an exported ledger offline, and compare it with its signed head."""
     verify_export(export, head=head, jwks=jwks)
 
 
 def verify_export(export: Path, *, head: Path | None, jwks: Path | None) -> None:
-    """Say what was verified of an export. Raises `LedgerCorrupt`, `LedgerRestored`, `CertificateInvalid`."""
+    """Verify an export and print the result. Raises `LedgerCorrupt`, `LedgerRestored`, `CertificateInvalid`."""
     from lethe import verification
 
     keys = key_set_in(jwks or Path(f"{export}.jwks.json"))
-    tell([verification.verify_ledger(export, keys, kept=head.read_text() if head else None)])
+    print_reports([verification.verify_ledger(export, keys, kept=head.read_text() if head else None)])
 
 
-def tell(found: "Sequence[OfTenant]") -> None:
-    """Say what was verified of ledgers, one for each tenant."""
-    entries, models = sum(one.report.entries for one in found), sum(one.report.models for one in found)
+def print_reports(reports: "Sequence[OfTenant]") -> None:
+    """Print the results of verifying ledgers, one per tenant."""
+    entries, models = sum(row.report.entries for row in reports), sum(row.report.models for row in reports)
     console.print(f"[green]valid[/]  {entries} entries of {models} models")
-    if earlier := sum(one.report.not_recomputed for one in found):
-        console.print(f"       {earlier} entries of an earlier format: hashes hold, numbers not recomputed")
-    for one in found:
-        for model_id, head in one.report.heads.items():
+    for row in reports:
+        for model_id, head in row.report.heads.items():
             console.print(f"       {model_id}  {head}")
-    for one in found:
-        if one.links:
-            agrees = f", {one.certificates} certificates agree" if one.certificates else ""
-            console.print(f"       {one.tenant_id}  signed up to link {one.signed} of {one.links}{agrees}  {one.head}")
-        for said in one.restored:
+    for row in reports:
+        if row.links:
+            agrees = f", {row.certificates} certificates agree" if row.certificates else ""
+            console.print(f"       {row.tenant_id}  signed up to link {row.signed} of {row.links}{agrees}  {row.head}")
+        for fact in row.restored:
             console.print(
-                f"       {one.tenant_id}  restored from a backup ({said['backup_id']}), link {said['sequence']}"
+                f"       {row.tenant_id}  restored from a backup ({fact['backup_id']}), link {fact['sequence']}"
             )
 
 
 def key_set_in(file: Path) -> Any:
-    """The public keys in a file. Raises `CertificateInvalid`."""
+    """Return the public keys in a file. Raises `CertificateInvalid`."""
     if not file.exists():
         raise CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
     try:
@@ -127,31 +127,12 @@ def key_set_in(file: Path) -> Any:
         raise CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """`signed`: each JWS with the statement that stands beside it, if any. `joint`: what is said of all of them."""
-
-    signed: list[tuple[str, Any]]
-    joint: Any
-
-
-def _signed_in(file: Path) -> _Found:
-    """The content of a file: at least one JWS."""
+def _text_of(file: Path) -> str:
+    """Return the text of a proof file. Raises `CertificateInvalid`."""
     try:
-        text = file.read_text()
-        if not text.lstrip().startswith("{"):
-            return _Found(signed=[(text, None)], joint=None)
-        document = json.loads(text)
-        several = (
-            [*document["certificates"], document.get("nothing_held")] if "certificates" in document else [document]
-        )
-        found = [(one["jws"], one.get("statement")) for one in several if one is not None]
-        joint = document.get("joint")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CertificateInvalid(f"{file} holds neither a compact JWS nor JSON with a 'jws'.") from error
-    if not found or not all(isinstance(compact, str) for compact, _ in found):
-        raise CertificateInvalid(f"{file} holds no certificate.")
-    return _Found(signed=found, joint=joint)
+        return file.read_text(encoding="utf-8")
+    except ValueError as error:
+        raise CertificateInvalid(f"{file} is not UTF-8.") from error
 
 
 def _print(verified: CertificateVerdictOut) -> None:
@@ -175,41 +156,7 @@ def _print(verified: CertificateVerdictOut) -> None:
     console.print(f"       {'canary test':<11} {in_words(statement['audit'])}")
 
 
-def _verify_joint(statements: list[dict[str, Any]], *, stated: Any) -> None:
-    """Compose what the certificates of one request guarantee together, of several models, and hold against it what is
-    said: of the same models the same, of more models no less."""
-    from lethe.proof import guarantees, joint
-    from lethe.proof.errors import PrivacyError
-    from lethe.proof.guarantees import Evidence
-
-    evidences = {one["model"]["id"]: Evidence.from_json(one["evidence"]) for one in statements}
-    if len({one["request"]["id"] for one in statements}) != 1 or len(evidences) != len(statements):
-        if stated is not None:
-            raise CertificateInvalid("The certificates are not of one request and different models: no joint number.")
-        return
-    composed = joint.of(evidences)
-    try:
-        if stated is not None and stated["models"] == list(composed.models):
-            for one, recomputed in zip(stated["guarantees"], composed.guarantees, strict=True):
-                guarantees.confirm("joint", stated=one, recomputed=recomputed.stated())
-            person = composed.deletion.stated()
-            beside = {name: person[name] for name in ("mu", "epsilon", "delta", "best_attacker_accuracy")}
-            guarantees.confirm("joint", stated={name: stated[name] for name in beside}, recomputed=beside)
-        elif stated is not None and not (
-            set(composed.models) < set(stated["models"]) and stated["mu"] >= composed.deletion.mu
-        ):
-            raise CertificateInvalid("The joint number leaves out one of these certificates.")
-    except PrivacyError as error:
-        raise CertificateInvalid(f"{error}.") from error
-    except (LookupError, TypeError, ValueError) as error:
-        raise CertificateInvalid("The joint number beside the certificates is none.") from error
-    if len(evidences) > 1:
-        console.print(f"[green]joint[/]  {len(evidences)} models of one request, their noise independent")
-        for composed_one in composed.guarantees:
-            console.print(f"       {_in_words(composed_one)}")
-
-
-def _in_words(guarantee: Said) -> str:
+def _in_words(guarantee: GuaranteeStatement) -> str:
     accuracy = f"best attacker right {at_most(100 * guarantee.best_attacker_accuracy, 3)} % of the time"
     epsilon, delta = at_most(guarantee.epsilon), at_most(guarantee.delta, 3)
     return f"{guarantee.notion:<10}  epsilon <= {epsilon} at delta = {delta}, {accuracy}"

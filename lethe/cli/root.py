@@ -1,24 +1,25 @@
-"""The command `lethe`, put together: commands by hand, those made from the contract, and those of a server."""
+"""Assembly of the command `lethe`: hand-written commands, those generated from the contract, and those of a server."""
 
 import functools
 from importlib.metadata import entry_points
 
 import typer
 
-from lethe.cli import account, administration, learning, lists, plans, proofs, requests, tables
+from lethe import sockets
+from lethe.cli import administration, learning, proofs, requests
 from lethe.cli.derived import GROUPS, derive_the_rest
-from lethe.cli.output import new_group
+from lethe.cli.gateway import new_group
 
-BY_HAND = (account, administration, learning, lists, plans, proofs, requests, tables)
-"""Each adds its commands to the groups when it is imported."""
+BY_HAND = (administration, learning, proofs, requests, *sockets.modules("lethe.features", "cli"))
+"""Modules that add their commands to the groups when they are imported, including the `cli` of each feature."""
 
 PLUGINS = "lethe.commands"
-"""The group of entry points, each a `typer.Typer`, whose commands are added."""
+"""Group of entry points, each a `typer.Typer`, whose commands are added."""
 
 
 @functools.cache
 def command_line() -> typer.Typer:
-    """All commands there are here."""
+    """Return the command line with all installed commands."""
     derive_the_rest()
     root = new_group("The right to be forgotten for machine-learning models.")
     for group in GROUPS.values():
@@ -29,7 +30,7 @@ def command_line() -> typer.Typer:
 
 
 def _plug_in(root: typer.Typer, commands: typer.Typer) -> None:
-    """Add commands, and those in groups to the groups of the same names."""
+    """Add commands to the root, and commands of groups to the groups of the same names."""
     root.registered_commands += commands.registered_commands
     for info in commands.registered_groups:
         assert info.typer_instance is not None

@@ -1,4 +1,4 @@
-"""Let apps in, with no more scopes than they need, and no longer than they should."""
+"""API keys: credentials of apps, with scopes, a rate limit and an expiry."""
 
 import datetime
 from typing import Annotated
@@ -6,52 +6,57 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging
-from lethe.contract.operation import Resource, of_one
+from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import KeyUnknown, LastAdminKey
 from lethe.contract.sets import Scope
 
 
 class ApiKeyIn(Body):
-    name: Name
-    scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1)]
-    expires_at: Moment | None = Field(default=None, description="Default: never.")
+    name: Name = Field(description="Name of the key, for lists and the audit log.")
+    scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1)] = Field(
+        description="Scopes of the key, all of which the caller needs."
+    )
+    expires_at: Moment | None = Field(default=None, description="Time of expiry (RFC 3339). Default: never.")
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None,
-        description="Less than every key may make. Default: what every key may make (LETHE_CALLS_PER_MINUTE).",
+        description="Rate limit of the key, below that of the installation (LETHE_CALLS_PER_MINUTE), which is the "
+        "default.",
     )
     own_requests_only: bool | None = Field(
         default=None,
-        description="It sees and cancels the requests that it made itself, or a key that it replaced, and no others. "
-        "Default: true for requests:write, with or without requests:read and with nothing else.",
+        description="Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "
+        "with requests:write and no other scope than requests:read.",
     )
 
 
 class ApiKeyOut(Answer):
-    id: str
-    name: str
-    scopes: list[str]
-    calls_per_minute: int | None
-    own_requests_only: bool
-    created_at: datetime.datetime
-    expires_at: datetime.datetime | None
-    last_used_at: datetime.datetime | None = Field(description="To the minute or so.")
-    revoked_at: datetime.datetime | None
+    id: str = Field(description="ID of the key.")
+    name: str = Field(description="Name of the key.")
+    scopes: list[str] = Field(description="Scopes of the key, sorted.")
+    calls_per_minute: int | None = Field(description="Limit in calls per minute; null for the installation's limit.")
+    own_requests_only: bool = Field(
+        description="True if the key sees and cancels only requests made by itself or by a key that it replaced."
+    )
+    created_at: datetime.datetime = Field(description="Time of creation.")
+    expires_at: datetime.datetime | None = Field(description="Time at which the key expires; null for never.")
+    last_used_at: datetime.datetime | None = Field(description="Last use, to about a minute; null if never used.")
+    revoked_at: datetime.datetime | None = Field(description="Time of revocation; null if not revoked.")
 
 
 class NewApiKeyOut(ApiKeyOut):
-    key: str = Field(description="Shown once; only its hash is kept.", repr=False)
+    key: str = Field(description="Secret key. Shown once; only its hash is stored.", repr=False)
 
 
 class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="How long the old key goes on working."
+        default=0, description="Seconds for which the old key remains valid."
     )
     expires_at: Moment | None = Field(
-        default=None, description="Of the new key. Default: it lives as long as the old one was made to."
+        default=None, description="Expiry of the new key (RFC 3339). Default: the old key's lifetime from now."
     )
 
 
-_KEYS = Resource("API keys", "/v1/api-keys")
+_KEYS = ResourceOperations("API keys", "/v1/api-keys")
 
 CREATE = _KEYS.operation(
     "create_api_key",
@@ -60,8 +65,8 @@ CREATE = _KEYS.operation(
     takes=ApiKeyIn,
     gives=NewApiKeyOut,
     status=201,
-    does="Make a key. It is shown once: what is lost is revoked and made anew.\n\n"
-    "No `Idempotency-Key` is taken, for no key is kept to be shown again.",
+    does="Create a key. It is shown once; revoke a lost key and create another.\n\nNo `Idempotency-Key` is accepted, "
+    "because no key is stored that could be shown again.",
 )
 LIST = _KEYS.operation(
     "list_api_keys",
@@ -69,7 +74,7 @@ LIST = _KEYS.operation(
     scope=Scope.ADMIN,
     query=Paging,
     gives=PageOut[ApiKeyOut],
-    does="All keys, also those that open nothing any more, newest first.",
+    does="List all keys, including expired and revoked ones, newest first.",
 )
 GET = of_one(
     _KEYS.operation(
@@ -79,7 +84,7 @@ GET = of_one(
         scope=Scope.ADMIN,
         gives=ApiKeyOut,
         problems=(KeyUnknown,),
-        does="One key: what it opens, and until when.",
+        does="Return the scopes, limits and expiry of a key.",
     )
 )
 ROTATE = of_one(
@@ -92,8 +97,8 @@ ROTATE = of_one(
         gives=NewApiKeyOut,
         status=201,
         problems=(KeyUnknown, LastAdminKey),
-        does="Make a key that may do the same, and let the old one expire after an overlap. "
-        "No `Idempotency-Key` is taken.",
+        does="Create a key with the same scopes and limits, and let the old key expire after an overlap. No "
+        "`Idempotency-Key` is accepted.",
     )
 )
 REVOKE = of_one(
@@ -105,6 +110,6 @@ REVOKE = of_one(
         gives=type(None),
         status=204,
         problems=(KeyUnknown, LastAdminKey),
-        does="From here on nobody gets in with it. The last key of an admin that does not expire stays.",
+        does="Revoke a key at once. The last admin key that does not expire cannot be revoked.",
     )
 )

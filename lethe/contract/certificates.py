@@ -1,4 +1,4 @@
-"""Certificates: what was signed, and whether it holds."""
+"""Certificates, and the guarantees stated in certificates and other answers."""
 
 import datetime
 from typing import Annotated, Any
@@ -6,53 +6,86 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Positive
-from lethe.contract.guarantees import GuaranteeOut, JointOut
-from lethe.contract.operation import Resource, of_one
+from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
 
 
+class GuaranteeOut(Answer):
+    notion: str = Field(description="unlearning, deletion, adaptive, release or reset; different notions never add up.")
+    adjacency: str = Field(description="Meaning of a differing record: zero_out (null instead) or replace (another).")
+    mu: float = Field(description="Bound as mu of Gaussian differential privacy (mu-GDP), in both directions.")
+    epsilon: float = Field(description="Epsilon in nats that mu implies at delta, rounded up.")
+    delta: float = Field(description="Delta at which epsilon is stated, between 0 and 1.")
+    reference_process: str = Field(description="Process that the guarantee compares with, and assumptions, in words.")
+    best_attacker_accuracy: float = Field(
+        description="Phi(mu/2), rounded up: upper bound on the accuracy of guessing which of two equally likely "
+        "processes ran, this one or the reference process."
+    )
+
+
+class TargetOut(Answer):
+    epsilon: float = Field(description="Target for the epsilon of `unlearning`, in nats.")
+    delta: float = Field(description="Delta of the target, between 0 and 1.")
+
+
+class JointOut(Answer):
+    """Joint guarantee of one person over `models`; mu^2 of models with independent noise adds up."""
+
+    models: list[str] = Field(description="IDs of the models that the joint guarantee covers.")
+    mu: float = Field(description="Joint mu of `deletion` (mu-GDP).")
+    epsilon: float = Field(description="Joint epsilon of `deletion` in nats, which mu implies at delta, rounded up.")
+    delta: float = Field(description="Delta at which epsilon is stated: the smallest delta of the models.")
+    best_attacker_accuracy: float = Field(description="Phi(mu/2) of joint `deletion`, rounded up.")
+    guarantees: list[GuaranteeOut] = Field(description="Joint `unlearning`, `deletion` and `adaptive` of these models.")
+
+
 class CertificateOut(Answer):
-    id: str
-    request_id: str
-    model_id: str
-    version: int
-    issued_at: datetime.datetime
-    jws: str = Field(description="The signed statement: a compact JWS, Ed25519. This is what is verified.")
-    statement: dict[str, Any] = Field(description="What the JWS says, decoded for reading.")
+    id: str = Field(description="ID of the certificate.")
+    request_id: str = Field(description="ID of the deletion request.")
+    model_id: str = Field(description="ID of the model.")
+    version: int = Field(description="Number of the model version that the certificate is about.")
+    issued_at: datetime.datetime = Field(description="Time at which the certificate was issued.")
+    jws: str = Field(description="Signed statement as a compact JWS (Ed25519): the part to verify.")
+    statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
 class AbsenceOut(Answer):
-    """That nothing was held: signed, and verified as a certificate is."""
+    """Signed statement that no record matched the request."""
 
-    jws: str
-    statement: dict[str, Any]
+    jws: str = Field(description="Signed statement as a compact JWS (Ed25519): the part to verify.")
+    statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
 class CertificatesOut(Answer):
-    request_id: str
-    certificates: list[CertificateOut]
-    joint: JointOut | None = Field(description="Null until every model has forgotten.")
-    nothing_held: AbsenceOut | None = Field(description="Of a request that held nothing.")
+    request_id: str = Field(description="ID of the deletion request.")
+    certificates: list[CertificateOut] = Field(description="Certificates issued for the request so far, oldest first.")
+    joint: JointOut | None = Field(
+        description="Guarantee over all models that carried the person, but for models destroyed before they forgot; "
+        "null if there is none or one must still forget."
+    )
+    nothing_held: AbsenceOut | None = Field(description="Statement that no record matched; null for other outcomes.")
 
 
 class CertificateIn(Body):
-    jws: Annotated[str, Field(min_length=1, max_length=10_000_000)]
+    jws: Annotated[str, Field(min_length=1, max_length=10_000_000)] = Field(description="Certificate as a compact JWS.")
     max_epsilon: Positive | None = Field(
         default=None,
-        description="Refuse a certificate whose guarantees of forgetting (unlearning, deletion) are weaker.",
+        description="Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit.",
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, description="Likewise.")
+    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="Largest accepted delta of `unlearning` and `deletion`. Default: no limit."
+    )
 
 
 class CertificateVerdictOut(Answer):
-    valid: bool
-    key_id: str
-    guarantees: list[GuaranteeOut]
-    statement: dict[str, Any]
+    valid: bool = Field(description="Always true: a certificate that does not verify is refused with 422.")
+    key_id: str = Field(description="ID of the key that signed the certificate (`kid` of its header).")
+    guarantees: list[GuaranteeOut] = Field(description="Guarantees, recomputed from the statement.")
+    statement: dict[str, Any] = Field(description="Statement of the certificate.")
 
 
-_CERTIFICATES = Resource("Certificates", "/v1")
+_CERTIFICATES = ResourceOperations("Certificates", "/v1")
 
 GET = of_one(
     _CERTIFICATES.operation(
@@ -62,7 +95,7 @@ GET = of_one(
         scope=Scope.ACCOUNTING_READ,
         gives=CertificateOut,
         problems=(CertificateUnknown,),
-        does="A signed statement, and what it says.",
+        does="Return a certificate: its signed statement, and the statement decoded.",
     )
 )
 VERIFY = _CERTIFICATES.operation(
@@ -72,11 +105,15 @@ VERIFY = _CERTIFICATES.operation(
     scope=Scope.REQUESTS_READ,
     takes=CertificateIn,
     gives=CertificateVerdictOut,
-    idempotent=True,
+    repeat="idempotent",
     problems=(CertificateInvalid, CertificateBeyondLimits),
-    does="Check the signature against this installation's key and recompute every number from the statement "
-    "alone. With limits, a certificate that guarantees less of forgetting is refused too.",
+    does="Verify the signature with this installation's public keys and recompute every number from the statement "
+    "alone. With limits, also refuse a certificate with weaker guarantees of forgetting.",
 )
-PUBLIC_KEYS = Resource("Operations", "/.well-known/jwks.json").operation(
-    "jwks", "GET", scope=None, gives=dict[str, Any], does="The public keys that certificates are verified with."
+PUBLIC_KEYS = ResourceOperations("Operations", "/.well-known/jwks.json").operation(
+    "jwks",
+    "GET",
+    scope=None,
+    gives=dict[str, Any],
+    does="Return the public keys that verify certificates, as a JWK set.",
 )

@@ -1,96 +1,131 @@
-"""Upload rows, see what is held."""
+"""Datasets: rows to learn from, and rows added to the slots of forgotten people."""
 
 import datetime
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, Name, PageOut, Paging
-from lethe.contract.operation import Resource, of_one, of_two
-from lethe.contract.problems import (
-    DatasetBusy,
-    DatasetDamaged,
-    DatasetInUse,
-    DatasetUnknown,
-    DatasetUnusable,
-    IdempotencyConflict,
-    NetworkFailed,
-    NetworkUnknown,
-    RowInvalid,
-    SchemaInvalid,
-    SubjectSuppressed,
-    SubjectUnknown,
-    UploadTooLarge,
-)
-from lethe.contract.sets import DamageKind, Scope
+from lethe.contract import problems
+from lethe.contract.fields import Answer, Form, Name, PageOut, Paging, Positive
+from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.sets import AdditionStatus, DamageKind, Scope
 
 
 class DamageOut(Answer):
-    """The first thing that was found not to be as on record."""
+    """First stored part that differs from the record."""
 
-    at: datetime.datetime
-    kind: DamageKind
-    rows: str = Field(description="The dataset, or the addition whose rows wait.")
-    block: int | None = Field(description="Which 4096 of them; null: all.")
+    at: datetime.datetime = Field(description="Time at which the damage was found.")
+    kind: DamageKind = Field(description="Damaged part of the stored rows.")
+    rows: str = Field(description="ID of the dataset, or of the addition whose rows wait.")
+    block: int | None = Field(description="Index of the damaged block of 4,096 rows; null for all rows.")
 
 
 class AdaptiveBudgetOut(Answer):
-    epsilon: float
-    delta: float
+    epsilon: float = Field(description="Epsilon of the budget per row, in nats.")
+    delta: float = Field(description="Delta of the budget, between 0 and 1.")
 
 
 class TargetRangeOut(Answer):
-    """The public range of a target."""
+    """Public range of a target."""
 
-    min: float
-    max: float
-    outside: str = Field(description="`error`, or `clip`: what becomes of a value outside of it.")
+    min: float = Field(description="Smallest value of the target.")
+    max: float = Field(description="Largest value of the target.")
+    outside: str = Field(description="Treatment of values outside of the range: `error` or `clip`.")
     counts: bool = Field(
-        default=False, description="Only whole numbers from 0 on.", exclude_if=lambda counts: not counts
+        default=False, description="True if values are whole numbers from 0.", exclude_if=lambda counts: not counts
     )
 
 
 class DatasetOut(Answer):
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
-    id: str
-    name: str
-    num_records: int = Field(description="Rows that are not null.")
-    num_slots: int = Field(description="Rows at creation: public and fixed, n in every formula.")
-    num_features: int = Field(description="Encoded features, without the bias.")
-    num_classes: int
-    classes: list[str]
-    target: TargetRangeOut | None = Field(default=None, description="Of what is learned where there are no classes.")
-    network_id: str | None = Field(default=None, description="The public network whose features the rows are.")
-    num_subjects: int
-    revision: int = Field(description="Batches of erasures and of added rows so far.")
-    digest: str = Field(
-        description="Names the rows as they are now. It is made of random numbers: nobody can compute it from rows."
-    )
-    damage: DamageOut | None = Field(description="What was found damaged: no run touches the dataset. Null: nothing.")
+    id: str = Field(description="ID of the dataset.")
+    name: str = Field(description="Name of the dataset.")
+    num_records: int = Field(description="Number of rows that are not null.")
+    num_slots: int = Field(description="Number of rows at creation: public and fixed, n in every formula.")
+    num_features: int = Field(description="Number of encoded features, without the bias.")
+    num_classes: int = Field(description="Number of classes or labels; 0 if a target is learned.")
+    classes: list[str] = Field(description="Names of the classes or labels, in order; empty if a target is learned.")
+    target: TargetRangeOut | None = Field(default=None, description="Range of the target; null if classes are learned.")
+    network_id: str | None = Field(default=None, description="ID of the network that made the rows; null if none.")
+    num_subjects: int = Field(description="Number of people with rows in the dataset.")
+    revision: int = Field(description="Number of batches of erasures and of added rows so far.")
+    digest: str = Field(description="Name of the present rows, from random numbers: it cannot be computed from rows.")
+    damage: DamageOut | None = Field(description="First damage found, which stops all runs; null if none.")
     adaptive_budget: AdaptiveBudgetOut | None = Field(
-        description="What all versions of all models together may ever tell about one row, to people who read them all."
+        description="Bound on what all versions of all models together tell about one row, to readers of every "
+        "version; null if none was set."
     )
-    schema_: dict[str, Any] | None = Field(alias="schema")
-    created_at: datetime.datetime
-    retired_at: datetime.datetime | None = Field(description="Nothing is learned from it any more.")
-    destroyed_at: datetime.datetime | None = Field(description="Nothing is left of the rows of what was retired.")
+    schema_: dict[str, Any] | None = Field(alias="schema", description="Public schema of columns; null for vectors.")
+    created_at: datetime.datetime = Field(description="Time of creation.")
+    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of its rows; null while held.")
 
 
 class NewDatasetOut(DatasetOut):
-    num_suppressed: int = Field(description="Rows left out: of people who asked to be forgotten.")
-    warnings: list[str] = Field(description="What may make a model worse than it need be, and its remedy. Not kept.")
+    num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
+    warnings: list[str] = Field(description="Causes of avoidable model error, with remedies. Shown once.")
 
 
 class SubjectOut(Answer):
-    num_records: int
+    num_records: int = Field(description="Number of rows held about the person, at least 1.")
 
 
 class DatasetsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only those whose name has this in it, in capitals or not.")
+    name: Name | None = Field(default=None, description="Only datasets whose name contains this, in either case.")
 
 
-_DATASETS = Resource("Datasets", "/v1/datasets")
+class RowsIn(Form):
+    """Rows of a file, encoded as those of the dataset to which they are added."""
+
+    suppressed: Literal["refuse", "skip"] = Field(
+        default="refuse",
+        description="Treatment of rows of people who asked to be forgotten. refuse: the upload fails with "
+        "subject_suppressed; skip: these rows are left out.",
+    )
+
+
+class TableIn(RowsIn):
+    """Rows of a file, and the public facts by which they are encoded, which are never inferred from the rows."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    schema_: Mapping[str, Any] | Path | None = Field(
+        default=None, alias="schema", description="Public schema, or its file; required for csv and parquet."
+    )
+    classes: Sequence[str] | None = Field(
+        default=None,
+        description="Names of the classes as a list, in the order of the labels 0, 1, ...: for npz without a schema, "
+        "and if the schema does not list the values of the label.",
+    )
+    target: Mapping[str, Any] | None = Field(
+        default=None,
+        description='Public range of the numbers y of an npz file without a schema: {"min": 0, "max": 100}; with '
+        '"outside": "clip", values beyond an end become that end; with "counts": true, values are whole numbers from '
+        "0. In a schema, the range is that of the column with the role target.",
+    )
+    network_id: str | None = Field(
+        default=None,
+        description="ID of a public network. Its features of the numbers that the schema makes of a record, or of the "
+        "vectors of an npz file, become the rows.",
+    )
+    adaptive_epsilon: Positive | None = Field(
+        default=None,
+        description="Epsilon, with adaptive_delta, of the budget for what all versions of all models together tell "
+        "about one row, to readers of every version. It cannot change later; no version beyond it is published.",
+    )
+    adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="Delta of that budget; required with adaptive_epsilon."
+    )
+
+
+class DatasetIn(TableIn):
+    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the dataset.")
+
+
+_DATASETS = ResourceOperations("Datasets", "/v1/datasets")
 
 UPLOAD = _DATASETS.operation(
     "create_dataset",
@@ -98,18 +133,18 @@ UPLOAD = _DATASETS.operation(
     scope=Scope.MODELS_WRITE,
     gives=NewDatasetOut,
     status=201,
-    keyed=True,
+    repeat="keyed",
     problems=(
-        UploadTooLarge,
-        IdempotencyConflict,
-        SubjectSuppressed,
-        SchemaInvalid,
-        RowInvalid,
-        DatasetUnusable,
-        NetworkUnknown,
-        NetworkFailed,
+        problems.UploadTooLarge,
+        problems.IdempotencyConflict,
+        problems.SubjectSuppressed,
+        problems.SchemaInvalid,
+        problems.RowInvalid,
+        problems.DatasetUnusable,
+        problems.NetworkUnknown,
+        problems.NetworkFailed,
     ),
-    does="Encode the rows by the public schema alone, scale each to norm <= 1, and keep nothing else of the file.",
+    does="Encode the rows by the public schema alone, scale each to norm <= 1, and store nothing else of the file.",
 )
 LIST = _DATASETS.operation(
     "list_datasets",
@@ -117,7 +152,7 @@ LIST = _DATASETS.operation(
     scope=Scope.MODELS_READ,
     query=DatasetsQuery,
     gives=PageOut[DatasetOut],
-    does="What is held, newest first.",
+    does="List the datasets, newest first.",
 )
 GET = of_one(
     _DATASETS.operation(
@@ -126,8 +161,8 @@ GET = of_one(
         "/{dataset_id}",
         scope=Scope.MODELS_READ,
         gives=DatasetOut,
-        problems=(DatasetUnknown,),
-        does="How many rows of how many people are held, and their digest.",
+        problems=(problems.DatasetUnknown,),
+        does="Return the number of rows and people in a dataset, and the digest of its rows.",
     )
 )
 RECHECK = of_one(
@@ -137,10 +172,10 @@ RECHECK = of_one(
         "/{dataset_id}/recheck",
         scope=Scope.ADMIN,
         gives=DatasetOut,
-        problems=(DatasetUnknown, DatasetBusy),
-        does="Open everything that is stored of a dataset, once the right files were put back: if nothing is "
-        "damaged any more, runs go on; else `damage` says what is. Takes as long as reading the rows takes. "
-        "The audit log says who asked.",
+        problems=(problems.DatasetUnknown, problems.DatasetBusy),
+        does="Open everything stored of a dataset after the right files were restored. If nothing is damaged any "
+        "more, runs continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log "
+        "records the caller.",
     )
 )
 RETIRE = of_one(
@@ -150,10 +185,10 @@ RETIRE = of_one(
         "/{dataset_id}",
         scope=Scope.MODELS_WRITE,
         gives=DatasetOut,
-        idempotent=True,
-        problems=(DatasetUnknown, DatasetInUse),
-        does="Let go of a dataset, and destroy its rows and whose they were; 409 while a model uses it, or "
-        "requests wait to have rows of it erased. Doing it again changes nothing.",
+        repeat="idempotent",
+        problems=(problems.DatasetUnknown, problems.DatasetInUse),
+        does="Retire a dataset, and destroy its rows and the references to their people; 409 while a model uses it or "
+        "requests wait for erasure of its rows. Repeating the call is a no-op.",
     )
 )
 SUBJECT = of_two(
@@ -163,8 +198,79 @@ SUBJECT = of_two(
         "/{dataset_id}/subjects/{subject_id}",
         scope=Scope.ADMIN,
         gives=SubjectOut,
-        problems=(DatasetUnknown, SubjectUnknown, DatasetDamaged),
-        does="How many rows are held about a person; for admins, because it tells who is in the data. The audit "
-        "log says that somebody looked, not at whom.",
+        problems=(problems.DatasetUnknown, problems.SubjectUnknown, problems.DatasetDamaged),
+        does="Count the rows held about a person. Only for admins, because it tells who is in the data. The audit log "
+        "records the look-up, but not the person.",
+    )
+)
+
+
+class AdditionOut(Answer):
+    """Rows added to a dataset."""
+
+    id: str = Field(description="ID of the addition.")
+    dataset_id: str = Field(description="ID of the dataset.")
+    status: AdditionStatus = Field(
+        description="pending, applied (the rows are in their slots) or dropped (the dataset was retired before)."
+    )
+    num_records: int = Field(description="Number of rows that came in; some people may have been forgotten since.")
+    revision: int | None = Field(description="Dataset revision from which versions learn the rows; null until applied.")
+    created_at: datetime.datetime = Field(description="Time at which the rows came in.")
+    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until applied.")
+
+
+class NewAdditionOut(AdditionOut):
+    num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
+
+
+_ADDITIONS = ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
+
+ADD = of_one(
+    _ADDITIONS.operation(
+        "add_records",
+        "POST",
+        "/records",
+        scope=Scope.MODELS_WRITE,
+        gives=NewAdditionOut,
+        status=202,
+        repeat="keyed",
+        problems=(
+            problems.DatasetUnknown,
+            problems.DatasetRetired,
+            problems.UploadTooLarge,
+            problems.IdempotencyConflict,
+            problems.SubjectSuppressed,
+            problems.DatasetFull,
+            problems.EvaluationOverlaps,
+            problems.SchemaInvalid,
+            problems.RowInvalid,
+            problems.DatasetUnusable,
+            problems.PreconditionFailed,
+        ),
+        does="Add rows to slots of forgotten people, encoded like the dataset by its schema. Its models relearn from "
+        "scratch; the number of slots stays the same.",
+    )
+)
+ADDITIONS = of_one(
+    _ADDITIONS.operation(
+        "list_additions",
+        "GET",
+        "/additions",
+        scope=Scope.MODELS_READ,
+        query=Paging,
+        gives=PageOut[AdditionOut],
+        problems=(problems.DatasetUnknown,),
+        does="List the additions of a dataset, newest first.",
+    )
+)
+ADDITION = of_two(
+    _ADDITIONS.operation(
+        "get_addition",
+        "GET",
+        "/additions/{addition_id}",
+        scope=Scope.MODELS_READ,
+        gives=AdditionOut,
+        problems=(problems.DatasetUnknown, problems.AdditionUnknown),
+        does="Return an addition, with whether its rows have been written.",
     )
 )

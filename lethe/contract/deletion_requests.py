@@ -1,28 +1,30 @@
-"""Ask for a person to be forgotten, and watch it happen."""
+"""Deletion requests, singly or in batches, decisions about them, and the suppressions that they leave."""
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
+from lethe.contract import problems
 from lethe.contract.certificates import CertificatesOut
-from lethe.contract.choices import ErasureGround, RequestOrder
-from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Query, Sha256, Text, example
-from lethe.contract.operation import Resource, of_one
-from lethe.contract.problems import (
-    AlreadyExtended,
-    ClockRunsOn,
-    DatasetUnknown,
-    ExtensionNotProvided,
-    ExtensionTooLate,
-    IdempotencyConflict,
-    IdentityStatementInvalid,
-    IdentityStatementRequired,
-    RequestOpen,
-    RequestUnknown,
-    SubjectUnknown,
-    TransitionForbidden,
+from lethe.contract.fields import (
+    Answer,
+    Body,
+    Decision,
+    ErasureGround,
+    Explanation,
+    Moment,
+    Name,
+    PageOut,
+    Paging,
+    Query,
+    RequestOrder,
+    Sha256,
+    SubjectIn,
+    Text,
+    example,
 )
+from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.sets import (
     ClockState,
     EventKind,
@@ -33,196 +35,203 @@ from lethe.contract.sets import (
     RunKind,
     Scope,
 )
-from lethe.contract.subjects import SubjectIn
 
 OpenClock = Literal[ClockState.AT_RISK, ClockState.OVERDUE, ClockState.PAUSED]
-"""The clocks by which open requests are sought."""
+"""Clock states by which open requests can be filtered."""
 RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
 
 
-MOST_ALIASES = 50
+MAX_ALIASES = 50
 NOBODY = "nobody"
-"""Stands for an assignee where there is none."""
+"""Assignee of unassigned requests, in filters and assignments."""
 
 
 class DeletionRequestIn(SubjectIn):
     model_config = example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
-    aliases: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=MOST_ALIASES)] = (
-        Field(default_factory=list, description="Other subject ids of the same person, all of them forgotten too.")
+    aliases: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=MAX_ALIASES)] = (
+        Field(default_factory=list, description="Other subject IDs of the same person, which are forgotten too.")
     )
-    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
+    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, description="IDs of the datasets to erase from. Default: all that hold the person."
+    )
     regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
-    ground: Annotated[ErasureGround, Strict(False)] | None = None
-    submitted_at: Moment | None = None
-    external_id: Name | None = None
+    ground: Annotated[ErasureGround, Strict(False)] | None = Field(default=None, description="GDPR Art. 17(1) ground.")
+    submitted_at: Moment | None = Field(
+        default=None, description="Time at which the person asked, from which deadlines count. Default: now."
+    )
+    external_id: Name | None = Field(default=None, description="The caller's ID of the request, searchable.")
     metadata: Annotated[dict[Name, Annotated[Text, Field(max_length=2000)]], Field(max_length=50)] = Field(
-        default_factory=dict, description="The caller's own words: kept, shown again, and never looked at."
+        default_factory=dict, description="Further data of the caller, returned as given and never evaluated."
     )
-    refers_to: Name | None = Field(
-        default=None, description="An ended request about the same subject that this one follows."
-    )
+    refers_to: Name | None = Field(default=None, description="ID of an ended request on this subject to follow up.")
     callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
-        default=None, description="Where to report what becomes of the request."
+        default=None, description="URL that receives the events of the request."
     )
     identity_verified: bool = Field(
         default=True,
-        description="False: the request waits in review, its clock paused where the regulation lets it pause.",
+        description="False: hold the request in review, its clock paused if the regulation allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = Field(
-        default=None, description="A JWT of a registered issuer about the subject, good for one request."
+        default=None, description="JWT of a registered issuer about the subject, valid for one request."
     )
 
 
 class RejectionIn(Body):
     model_config = example(ground="legal_claims", explanation="We need the records for a claim that is before court.")
 
-    ground: Annotated[RejectionGround, Strict(False)]
-    explanation: Explanation = Field(description="For the person: why they are not forgotten.")
+    ground: Annotated[RejectionGround, Strict(False)] = Field(description="Ground under GDPR Art. 17(3) or Art. 12.")
+    explanation: Explanation = Field(description="Explanation for the person.")
 
 
 class ExtensionIn(Body):
     model_config = example(reason="Very many people have asked at the same time.")
 
-    reason: Explanation = Field(description="For the person: why it takes longer.")
+    reason: Explanation = Field(description="Reason for the delay, for the person.")
 
 
 class PauseIn(Body):
-    reason: Literal["identity"]
+    reason: Literal["identity"] = Field(description="Reason for the pause: the identity is being established.")
 
 
 class EstimateModelOut(Answer):
-    model_id: str
-    kind: RunKind
-    steps: int
+    model_id: str = Field(description="ID of the model.")
+    kind: RunKind = Field(description="Kind of the run that would forget now: learn, unlearn or relearn.")
+    steps: int = Field(description="Number of steps of that run.")
 
 
 class EstimateOut(Answer):
-    steps: int
-    models: list[EstimateModelOut]
+    steps: int = Field(description="Number of steps of all runs together.")
+    models: list[EstimateModelOut] = Field(description="One run per model that still has to forget, as if it ran now.")
 
 
 class RequestModelOut(Answer):
-    model_id: str
+    model_id: str = Field(description="ID of the model.")
     status: RequestModelStatus = Field(
-        description="pending, running, completed, cancelled, destroyed (nothing is left of the model), or "
+        description="pending, running, completed, cancelled, destroyed (the model's weights are gone), or "
         "nothing_published (it never had a version)."
     )
-    run_id: str | None
-    version: int | None
-    certificate_id: str | None
+    run_id: str | None = Field(description="ID of the run that serves the request; null before it starts.")
+    version: int | None = Field(description="Number of the version without the person; null until published.")
+    certificate_id: str | None = Field(description="ID of the certificate; null until issued.")
 
 
 class ClockOut(Answer):
-    state: ClockState
-    deadline: datetime.datetime = Field(description="due_at, or extended_due_at once there is one.")
-    paused_since: datetime.datetime | None
-    days_left: int | None = Field(description="Whole days until the deadline, below 0 once it has passed.")
+    state: ClockState = Field(description="on_time, at_risk (due within LETHE_RISK_DAYS), overdue, paused or ended.")
+    deadline: datetime.datetime = Field(description="extended_due_at if the deadline was extended, else due_at.")
+    paused_since: datetime.datetime | None = Field(description="Time at which the clock was paused; null if it runs.")
+    days_left: int | None = Field(description="Whole days until the deadline, negative once passed; null if ended.")
 
 
 class RejectionOut(Answer):
-    ground: RejectionGround
-    explanation: str | None = Field(repr=False)
+    ground: RejectionGround = Field(description="Legal ground of the rejection: GDPR Art. 17(3) or Art. 12.")
+    explanation: str | None = Field(description="Explanation for the person; null once erased.", repr=False)
 
 
 class DeletionRequestOut(Answer):
-    """For a caller without accounting:read, outcome, estimate and models are empty whatever is held."""
+    """Deletion request. For callers without accounting:read, outcome and estimate are null and models is empty,
+    whatever is held."""
 
-    id: str
-    status: RequestStatus
+    id: str = Field(description="ID of the request.")
+    status: RequestStatus = Field(description="Status of the request.")
     outcome: Outcome | None = Field(
-        description="forgotten; nothing_held; target_widened: the rows are erased, but a model's target is weaker than "
-        "epsilon 8 or delta 1/n, which is not called forgotten."
+        description="forgotten; nothing_held; target_widened: rows are erased, but a model's target exceeds epsilon 8 "
+        "or delta 1/n and does not count as forgetting. Null until completed."
     )
-    subject_ref: str = Field(repr=False)
-    alias_refs: list[str] = Field(description="Of the aliases, one each.", repr=False)
-    regulation: str
-    ground: str | None
-    external_id: str | None = Field(repr=False)
-    metadata: dict[str, str] = Field(repr=False)
-    submitted_at: datetime.datetime
-    due_at: datetime.datetime
-    extended_due_at: datetime.datetime | None
-    extension_reason: str | None = Field(repr=False)
-    clock: ClockOut
-    held_until: datetime.datetime | None = Field(description="No worker takes it before: so long it can be cancelled.")
-    rejection: RejectionOut | None = Field(repr=False)
-    source: str | None
-    refers_to: str | None
-    created_at: datetime.datetime
-    completed_at: datetime.datetime | None
+    subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
+    alias_refs: list[str] = Field(description="Pseudonyms of the aliases.", repr=False)
+    regulation: str = Field(description="Regulation that sets the deadline.")
+    ground: str | None = Field(description="Ground under GDPR Art. 17(1); null if none was given.")
+    external_id: str | None = Field(description="ID given by the caller; null if none or erased.", repr=False)
+    metadata: dict[str, str] = Field(description="Data given by the caller; empty once erased.", repr=False)
+    submitted_at: datetime.datetime = Field(description="Time at which the person asked, from which deadlines count.")
+    due_at: datetime.datetime = Field(description="Deadline without extension, moved by pauses.")
+    extended_due_at: datetime.datetime | None = Field(description="Deadline after its extension; null if not extended.")
+    extension_reason: str | None = Field(description="Reason for the extension; null if none or erased.", repr=False)
+    clock: ClockOut = Field(description="State of the deadline.")
+    held_until: datetime.datetime | None = Field(description="Time before which no worker starts; null if none.")
+    rejection: RejectionOut | None = Field(description="Ground and explanation; null unless rejected.", repr=False)
+    source: str | None = Field(description="List or protocol that the request came by; null if none.")
+    refers_to: str | None = Field(description="ID of the ended request that this one follows; null if none.")
+    created_at: datetime.datetime = Field(description="Time at which the request came in.")
+    completed_at: datetime.datetime | None = Field(description="Time of completion; null until then.")
     kept: str = Field(
-        description="details: everything; request: no longer external_id, metadata, callback_url, reasons and "
-        "explanations; trace: no longer whom it was about either. The tenant's policy says how long."
+        description="Data still stored, by the tenant's policy. details: everything; request: without external_id, "
+        "metadata, callback_url, reasons and explanations; trace: also without the person."
     )
     assignee: str | None = Field(
-        default=None, description="The person whose case it is; null for nobody, and without requests:review."
+        default=None, description="ID of the assigned person; null if unassigned or the caller lacks requests:review."
     )
-    assignee_name: str | None = Field(default=None, description="Their name.")
-    estimate: EstimateOut | None = Field(description="What the request will take, while it is waiting.")
-    models: list[RequestModelOut]
+    assignee_name: str | None = Field(default=None, description="Name of the assigned person, if known.")
+    estimate: EstimateOut | None = Field(description="Work that is left; null if there is none or it is unknown.")
+    models: list[RequestModelOut] = Field(description="Progress with each model that may carry the person.")
 
 
 class RequestEventOut(Answer):
-    at: datetime.datetime
-    status: RequestStatus
+    at: datetime.datetime = Field(description="Time of the event.")
+    status: RequestStatus = Field(description="Status of the request after the event.")
     kind: EventKind = Field(
-        description="Named after the status that the request took on; nothing_held: completed, as nothing is held; "
-        "handed_back: accepted again, because a run did not end well; noted: detail alone says what happened."
+        description="Kind of the event, mostly the new status. nothing_held: completed, as nothing is held; "
+        "handed_back: accepted again, because its run did not end well."
     )
-    detail: str | None
-    actor: str = Field(description="The person or the API key that did it, or lethe.")
+    detail: str | None = Field(description="Sentence about the event; null if its kind says all.")
+    actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")
     actor_name: str | None = Field(
-        default=None, description="Their name; null for lethe, and for keys that see their own requests only."
+        default=None, description="Name of the actor; null for `lethe` and for keys that see only their own requests."
     )
 
 
 class CreateDeletionRequestQuery(Query):
     strict: Annotated[
         bool,
-        Field(description="404 if nothing is held about the subject, and no damage leaves that in doubt; needs admin"),
+        Field(
+            description="Answer 404 if nothing is held about the subject and no damaged record leaves that in doubt; "
+            "needs admin."
+        ),
     ] = False
 
 
 class RequestFilter(Query):
-    """Filters of the list; of several, those that satisfy all."""
+    """Filters of a list of requests; all of them apply."""
 
-    status: RequestStatus | None = None
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
-    subject_sha256: Sha256 | None = None
-    model_id: str | None = Field(default=None, description="Needs the scope accounting:read.")
-    external_id: str | None = None
-    source: str | None = None
-    regulation: str | None = None
-    refers_to: str | None = None
-    received_from: Moment | None = Field(default=None, description="Requests with this submitted_at or a later one.")
-    received_before: Moment | None = Field(default=None, description="Requests with an earlier submitted_at.")
-    due_from: Moment | None = Field(default=None, description="Open requests with this deadline or a later one.")
-    due_before: Moment | None = Field(default=None, description="Open requests with an earlier deadline.")
-    completed_from: Moment | None = Field(default=None, description="Requests completed at this time or later.")
-    completed_before: Moment | None = Field(default=None, description="Requests completed earlier.")
-    clock: OpenClock | None = Field(
-        default=None, description="Open requests whose clock says so: as the overview counts them."
+    status: RequestStatus | None = Field(default=None, description="Only requests with this status.")
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="Only requests about the person with this subject ID."
     )
+    subject_sha256: Sha256 | None = Field(
+        default=None, description="Only requests about the person with this SHA-256 (hex) of the subject ID."
+    )
+    model_id: str | None = Field(default=None, description="Only requests of this model. Needs accounting:read.")
+    external_id: str | None = Field(default=None, description="Only requests with this external_id.")
+    source: str | None = Field(default=None, description="Only requests of this list or protocol.")
+    regulation: str | None = Field(default=None, description="Only requests under this regulation.")
+    refers_to: str | None = Field(default=None, description="Only requests that follow the request with this ID.")
+    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
+    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
+    due_from: Moment | None = Field(default=None, description="Only open requests with this deadline or later.")
+    due_before: Moment | None = Field(default=None, description="Only open requests with an earlier deadline.")
+    completed_from: Moment | None = Field(default=None, description="Only requests completed at this time or later.")
+    completed_before: Moment | None = Field(default=None, description="Only requests completed earlier.")
+    clock: OpenClock | None = Field(default=None, description="Only open requests with this clock state.")
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description=f"The id of a person, or {NOBODY}. Needs the scope requests:review."
+        default=None, description=f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
     )
-    made_before: Moment | None = Field(default=None, description="Requests that came in earlier.")
+    made_before: Moment | None = Field(default=None, description="Only requests with an earlier created_at.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
     order: RequestOrder = Field(
         default=RequestOrder.NEWEST,
-        description="deadline, latest_deadline: open requests alone, the most urgent first or last; last_completed, "
-        "first_completed: completed ones alone, by when they were.",
+        description="Order of the list. deadline, latest_deadline: open requests only, most urgent first or last; "
+        "last_completed, first_completed: completed requests only, by completed_at.",
     )
 
 
 class EventsQuery(Paging):
-    limit: Annotated[int, Field(ge=1, le=500)] = 500
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of events per page.")] = 500
 
 
-_DELETION_REQUESTS = Resource("Deletion requests", "/v1/deletion-requests")
+_DELETION_REQUESTS = ResourceOperations("Deletion requests", "/v1/deletion-requests")
 
 CREATE = _DELETION_REQUESTS.operation(
     "create_deletion_request",
@@ -232,17 +241,17 @@ CREATE = _DELETION_REQUESTS.operation(
     query=CreateDeletionRequestQuery,
     gives=DeletionRequestOut,
     status=202,
-    keyed=True,
+    repeat="keyed",
     problems=(
-        DatasetUnknown,
-        SubjectUnknown,
-        RequestUnknown,
-        IdempotencyConflict,
-        RequestOpen,
-        IdentityStatementRequired,
-        IdentityStatementInvalid,
+        problems.DatasetUnknown,
+        problems.SubjectUnknown,
+        problems.RequestUnknown,
+        problems.IdempotencyConflict,
+        problems.RequestOpen,
+        problems.IdentityStatementRequired,
+        problems.IdentityStatementInvalid,
     ),
-    does="Ask for a person to be forgotten by every dataset and model that holds them.",
+    does="Request that every dataset and model that holds a person forgets them.",
 )
 LIST = _DELETION_REQUESTS.operation(
     "list_deletion_requests",
@@ -250,8 +259,8 @@ LIST = _DELETION_REQUESTS.operation(
     scope=Scope.REQUESTS_READ,
     query=DeletionRequestsQuery,
     gives=PageOut[DeletionRequestOut],
-    does="Newest first, if nothing else is asked for; of several filters, those that satisfy all. That "
-    "somebody looked for a person, not for whom, is in the audit log.",
+    does="List deletion requests, newest first by default; all filters apply. The audit log records that somebody "
+    "searched for a person, but not for whom.",
 )
 GET = of_one(
     _DELETION_REQUESTS.operation(
@@ -260,8 +269,8 @@ GET = of_one(
         "/{request_id}",
         scope=Scope.REQUESTS_READ,
         gives=DeletionRequestOut,
-        problems=(RequestUnknown,),
-        does="What has become of a request, and what is left to do.",
+        problems=(problems.RequestUnknown,),
+        does="Return the status of a request and the work that is left.",
     )
 )
 EVENTS = of_one(
@@ -272,8 +281,8 @@ EVENTS = of_one(
         scope=Scope.REQUESTS_READ,
         query=EventsQuery,
         gives=PageOut[RequestEventOut],
-        problems=(RequestUnknown,),
-        does="Every change of the request, oldest first.",
+        problems=(problems.RequestUnknown,),
+        does="List every change of the request, oldest first.",
     )
 )
 CANCEL = of_one(
@@ -283,9 +292,9 @@ CANCEL = of_one(
         "/{request_id}/cancel",
         scope=Scope.REQUESTS_WRITE,
         gives=DeletionRequestOut,
-        problems=(RequestUnknown, TransitionForbidden),
-        does="Withdraw a request: in review, in its grace time, and after it until a worker has taken it. Callers "
-        "who may not learn whether anything is held get 409 as soon as the grace time is over.",
+        problems=(problems.RequestUnknown, problems.TransitionForbidden),
+        does="Withdraw a request in review, in its grace time, or until a worker has taken it. Callers who may not "
+        "learn whether anything is held get 409 once the grace time is over.",
     )
 )
 APPROVE = of_one(
@@ -295,9 +304,9 @@ APPROVE = of_one(
         "/{request_id}/approve",
         scope=Scope.REQUESTS_REVIEW,
         gives=DeletionRequestOut,
-        idempotent=True,
-        problems=(RequestUnknown, TransitionForbidden),
-        does="Accept a request that is in review; one that was accepted before stays as it is.",
+        repeat="idempotent",
+        problems=(problems.RequestUnknown, problems.TransitionForbidden),
+        does="Accept a request that is in review. A request accepted before stays unchanged.",
     )
 )
 REJECT = of_one(
@@ -308,9 +317,9 @@ REJECT = of_one(
         scope=Scope.REQUESTS_REVIEW,
         takes=RejectionIn,
         gives=DeletionRequestOut,
-        idempotent=True,
-        problems=(RequestUnknown, TransitionForbidden),
-        does="Refuse to forget, in review or before a worker has taken the request; twice on one ground is once.",
+        repeat="idempotent",
+        problems=(problems.RequestUnknown, problems.TransitionForbidden),
+        does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
     )
 )
 EXTEND = of_one(
@@ -321,8 +330,14 @@ EXTEND = of_one(
         scope=Scope.REQUESTS_REVIEW,
         takes=ExtensionIn,
         gives=DeletionRequestOut,
-        problems=(RequestUnknown, TransitionForbidden, AlreadyExtended, ExtensionTooLate, ExtensionNotProvided),
-        does="Extend the deadline as the regulation allows, once, before it has passed.",
+        problems=(
+            problems.RequestUnknown,
+            problems.TransitionForbidden,
+            problems.AlreadyExtended,
+            problems.ExtensionTooLate,
+            problems.ExtensionNotProvided,
+        ),
+        does="Extend the deadline as the regulation allows, once and before it has passed.",
     )
 )
 PAUSE = of_one(
@@ -333,9 +348,9 @@ PAUSE = of_one(
         scope=Scope.REQUESTS_REVIEW,
         takes=PauseIn,
         gives=DeletionRequestOut,
-        idempotent=True,
-        problems=(RequestUnknown, TransitionForbidden, ClockRunsOn),
-        does="Stop the clock of a request in review while the person's identity is being established.",
+        repeat="idempotent",
+        problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.ClockRunsOn),
+        does="Pause the clock of a request in review while the person's identity is being established.",
     )
 )
 RESUME = of_one(
@@ -345,9 +360,9 @@ RESUME = of_one(
         "/{request_id}/resume",
         scope=Scope.REQUESTS_REVIEW,
         gives=DeletionRequestOut,
-        idempotent=True,
-        problems=(RequestUnknown, TransitionForbidden),
-        does="Let a paused clock run again.",
+        repeat="idempotent",
+        problems=(problems.RequestUnknown, problems.TransitionForbidden),
+        does="Resume a paused clock.",
     )
 )
 CERTIFICATES = of_one(
@@ -357,9 +372,251 @@ CERTIFICATES = of_one(
         "/{request_id}/certificate",
         scope=Scope.ACCOUNTING_READ,
         gives=CertificatesOut,
-        problems=(RequestUnknown,),
-        does="The certificate of every model that has forgotten so far, what all of them tell together, and, of a "
-        "request that held nothing, a signed statement of exactly that; not while a dataset that it would "
-        "speak of has damaged records.",
+        problems=(problems.RequestUnknown,),
+        does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
+        "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
+        "has damaged records.",
     )
+)
+
+
+COUNTED = 1_000_000
+"""Limit up to which requests are counted."""
+DAYS, WEEKS = 30, 12
+"""Number of days ahead and of weeks back that a summary covers."""
+
+
+Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
+
+
+class CountOut(Answer):
+    count: int = Field(description=f"Number of requests, counted up to {COUNTED:,}.")
+
+
+class DecisionsIn(Body):
+    model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
+
+    decision: Annotated[Decision, Strict(False)] = Field(description="approve or reject.")
+    rejection: RejectionIn | None = Field(
+        default=None, description="Ground and explanation; required with reject, refused with approve."
+    )
+    status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
+    made_before: Moment = Field(description="Only requests with an earlier created_at: none that came in unseen.")
+    regulation: RegulationName | None = Field(default=None, description="Only requests under this regulation.")
+    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
+    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
+    due_from: Moment | None = Field(default=None, description="Only requests with this deadline or later.")
+    due_before: Moment | None = Field(default=None, description="Only requests with an earlier deadline.")
+    clock: OpenClock | None = Field(default=None, description="Only requests with this clock state.")
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description=f"Only requests of this person (ID) or of {NOBODY}."
+    )
+    limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that one call decides.")
+    cursor: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="`next_cursor` of the preceding call. Default: from the start."
+    )
+
+
+class DecisionsOut(Answer):
+    decided: int = Field(description="Number of requests decided.")
+    refused: int = Field(description="Number of requests left unchanged, as their state forbids the decision.")
+    next_cursor: str | None = Field(description="Cursor of the next call; null if no matching request is left.")
+
+
+class DueOnDayOut(Answer):
+    day: datetime.date = Field(description="Day in the time zone of the policy.")
+    requests: int = Field(description="Number of open requests due that day, paused ones too: by due_from, due_before.")
+
+
+class WeekOut(Answer):
+    starts: datetime.date = Field(description="Monday of the week.")
+    received: int = Field(description="Number of requests submitted in the week: by received_from, received_before.")
+    completed: int = Field(description="Number of requests completed in the week: by completed_from, completed_before.")
+
+
+class CompletionOut(Answer):
+    """Times to completion of the requests completed in `weeks`: whole days from submitted_at to completed_at."""
+
+    requests: int = Field(description="Number of requests completed in `weeks`.")
+    median_days: int | None = Field(description="Median of days to completion; null if none completed.")
+    p90_days: int | None = Field(description="90th percentile of days to completion; null if none completed.")
+    share_in_time: float | None = Field(description="Share completed before deadline, 0 to 1; null if none completed.")
+
+
+class SummaryOut(Answer):
+    at: datetime.datetime = Field(description="Time of the summary.")
+    time_zone: str = Field(description="Time zone of the policy, to which days and weeks refer.")
+    overdue: int = Field(
+        description="Number of open requests past their deadline whose clock runs, by clock=overdue; those due "
+        "earlier today also count in `due`."
+    )
+    due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, today first.")
+    later: int = Field(description="Number of open requests due after those days.")
+    weeks: list[WeekOut] = Field(description=f"Requests of each of the last {WEEKS} weeks, the current one last.")
+    completion: CompletionOut = Field(description="Times to completion of the requests completed in `weeks`.")
+
+
+_DECISIONS = ResourceOperations("Deletion requests", "/v1")
+
+COUNT = _DECISIONS.operation(
+    "count_deletion_requests",
+    "GET",
+    "/deletion-requests:count",
+    scope=Scope.REQUESTS_READ,
+    query=RequestFilter,
+    gives=CountOut,
+    does="Count the requests that match all filters.",
+)
+SUMMARY = _DECISIONS.operation(
+    "summarise_deletion_requests",
+    "GET",
+    "/deletion-requests:summary",
+    scope=Scope.REQUESTS_READ,
+    gives=SummaryOut,
+    does="Count the requests due on each of the next days, received and completed in each of the last weeks, and "
+    "their times to completion. Every count equals that of the list with the named filters. Callers who may not learn "
+    "whether anything is held see requests completed at their report time, as everywhere.",
+)
+DECIDE = _DECISIONS.operation(
+    "decide_deletion_requests",
+    "POST",
+    "/deletion-requests:decide",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=DecisionsIn,
+    gives=DecisionsOut,
+    repeat="idempotent",
+    does="Approve or reject all matching requests, newest first, each by the rules for a single one; a request that "
+    "cannot be decided does not hold up the others. One call decides up to `limit` requests in one transaction; "
+    "continue with `next_cursor`. Repeating a call decides nothing twice.",
+)
+
+
+MAX_BATCH_REQUESTS = 10_000
+"""Maximum number of requests in a batch."""
+
+
+class BatchIn(Body):
+    model_config = example(requests=[{"subject_id": "customer-4711"}, {"subject_id": "customer-4712"}])
+
+    requests: Annotated[
+        list[Any],
+        Field(
+            min_length=1,
+            max_length=MAX_BATCH_REQUESTS,
+            json_schema_extra={"items": {"$ref": "#/components/schemas/DeletionRequestIn"}},
+        ),
+    ] = Field(description=f"Requests of the batch, at most {MAX_BATCH_REQUESTS:,}.")
+
+
+class BatchItemOut(Answer):
+    index: int = Field(description="Position of the request in the batch, from 0.")
+    line: int | None = Field(default=None, description="Line in the CSV file; null for a JSON batch.")
+    status: int = Field(description="202, or the HTTP status that this request would get in a call of its own.")
+    id: str | None = Field(default=None, description="ID of the request; null if refused.")
+    external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
+    request_status: RequestStatus | None = Field(default=None, description="Status of the request; null if refused.")
+    code: str | None = Field(default=None, description="Error code; null if accepted.")
+    detail: str | None = Field(default=None, description="What is wrong and what to do; null if accepted.")
+    errors: list[dict[str, str]] | None = Field(
+        default=None, description="Places at fault, each with `path` and `message`; null if none."
+    )
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the request was accepted."""
+        return self.status == 202
+
+
+class BatchOut(Answer):
+    accepted: int = Field(description="Number of requests accepted.")
+    refused: int = Field(description="Number of requests refused.")
+    items: list[BatchItemOut] = Field(description="Outcome of each request, in the order of the batch.")
+
+
+class BatchQuery(Query):
+    source: Name | None = Field(default=None, description="Name of the list they come from, by which to find them all.")
+
+
+_BATCHES = ResourceOperations("Deletion requests", "/v1")
+
+CREATE_BATCH = _BATCHES.operation(
+    "create_batch",
+    "POST",
+    "/deletion-requests:batch",
+    scope=Scope.REQUESTS_WRITE,
+    takes=BatchIn,
+    query=BatchQuery,
+    gives=BatchOut,
+    status=202,
+    repeat="keyed",
+    problems=(problems.IdempotencyConflict, problems.BatchRefused),
+    does="Request the deletion of up to 10,000 people: 202 if all requests are accepted, 207 if some are, 422 if none "
+    "is.\n\nThere is no `Location`, because each request has its own ID.",
+)
+CREATE_FROM_CSV = _BATCHES.operation(
+    "create_batch_from_csv",
+    "POST",
+    "/deletion-requests.csv",
+    scope=Scope.REQUESTS_WRITE,
+    query=BatchQuery,
+    gives=BatchOut,
+    status=202,
+    repeat="keyed",
+    problems=(problems.IdempotencyConflict, problems.BatchRefused),
+    does="Create a batch from CSV with a header of request fields: `dataset_ids` and `aliases` are joined by `;`, "
+    "metadata is in columns `metadata.<name>`.",
+)
+EXPORT = _BATCHES.operation(
+    "export_deletion_requests",
+    "GET",
+    "/deletion-requests.csv",
+    scope=Scope.REQUESTS_READ,
+    query=RequestFilter,
+    gives=bytes,
+    does="Export the matching requests as CSV, newest first, in constant memory; with `requests:review`, including "
+    "assignees. The audit log records who exported them.",
+)
+
+
+class SuppressionOut(Answer):
+    id: str = Field(description="ID of the suppression.")
+    subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
+    dataset_id: str = Field(description="ID of the dataset that refuses rows of the person; `*` for every dataset.")
+    request_id: str = Field(description="ID of the deletion request that caused it.")
+    created_at: datetime.datetime = Field(description="Time at which it began.")
+
+
+class SuppressionQuery(Paging):
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="Only suppressions of this person."
+    )
+
+
+class ConsentIn(SubjectIn):
+    reason: Literal["consent_given"] = Field(description="Reason for lifting the suppressions: the person consented.")
+
+
+class LiftedOut(Answer):
+    num_lifted: int = Field(description="Number of suppressions lifted.")
+
+
+_SUPPRESSIONS = ResourceOperations("Suppressions", "/v1/suppressions")
+
+SUPPRESSIONS = _SUPPRESSIONS.operation(
+    "list_suppressions",
+    "GET",
+    scope=Scope.REQUESTS_READ,
+    query=SuppressionQuery,
+    gives=PageOut[SuppressionOut],
+    does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
+    "records that somebody searched for a person, but not for whom.",
+)
+LIFT = _SUPPRESSIONS.operation(
+    "lift_suppressions",
+    "POST",
+    ":lift",
+    scope=Scope.ADMIN,
+    takes=ConsentIn,
+    gives=LiftedOut,
+    does="Accept rows of a person again who has consented to it.",
 )

@@ -1,21 +1,35 @@
-"""Types that bodies, filters and answers of several resources are made of."""
+"""Types shared by the bodies, filters and answers of several resources."""
 
 import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat, Strict
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    Strict,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from lethe.contract.sets import ClosedSet
 
 T = TypeVar("T")
 
 Positive = Annotated[FiniteFloat, Field(gt=0)]
-Text = Annotated[str, Field(pattern="^[^\\x00]*$")]  # PostgreSQL stores no NUL
+# PostgreSQL stores no NUL.
+Text = Annotated[str, Field(pattern="^[^\\x00]*$")]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Explanation = Annotated[Text, Field(min_length=1, max_length=2000)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 def is_written_out(moment: Any) -> Any:
-    """Refuse numbers, which pydantic reads as seconds and the OpenAPI document forbids."""
+    """Return `moment` unless it is a number, which pydantic reads as seconds and the OpenAPI document forbids."""
     if not (isinstance(moment, datetime.date) or (isinstance(moment, str) and moment[4:5] == "-")):
         raise ValueError("expected RFC 3339, such as 2026-01-31T12:00:00Z")
     return moment
@@ -31,51 +45,150 @@ Moment = Annotated[
 
 
 class Body(BaseModel):
-    """JSON that is sent, of the types that are asked for: "1" and true are no numbers. Unknown fields are refused.
+    """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
-    Patterns are Python's: the other engine keeps what was on the stack when it first met one, words of callers too.
+    Patterns are Python's: the other engine retains stack contents of its first use, which may be callers' words.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")
 
 
+class Form(Body):
+    """Fields of a form beside its file. Each is sent as text: lists and objects as JSON, a path as the file's text."""
+
+
 class Query(BaseModel):
-    """Parameters in the query of a call: none, if nothing is added. Unknown ones are refused."""
+    """Query parameters of a call. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid", regex_engine="python-re")
 
 
 class Paging(Query):
-    """A page of a list. `cursor`: the `next_cursor` of the page before."""
+    """Query parameters of a list."""
 
-    limit: Annotated[int, Field(ge=1, le=500)] = 50
-    cursor: Annotated[str, Field(max_length=500)] | None = None
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items per page.")] = 50
+    cursor: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="`next_cursor` of the preceding page. Default: the first page."
+    )
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return the fields of a model by their names in the contract, which differ from Python's for `schema`."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 class Answer(BaseModel):
-    """JSON that is answered, frozen. A field that a newer gateway adds is ignored, one that is missing is refused."""
+    """Frozen JSON of an answer. Fields added by a newer gateway are ignored, missing fields are refused."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
 class PageOut(Answer, Generic[T]):
-    items: list[T]
-    next_cursor: str | None
+    items: list[T] = Field(description="Items of the page.")
+    next_cursor: str | None = Field(description="Cursor of the next page; null on the last page.")
 
 
 class ProblemBody(Answer):
-    """The body of every error answer."""
+    """Body of every error answer (RFC 9457)."""
 
     model_config = ConfigDict(title="Problem")
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[dict[str, str]] | None = None
+    type: str = Field(description="URN of the condition, such as urn:lethe:problem:not_found.")
+    title: str = Field(description="Name of the condition in words.")
+    status: int = Field(description="HTTP status of the answer.")
+    detail: str = Field(description="What is wrong and what to do, for people.")
+    code: str = Field(description="Stable code of the condition, for programs.")
+    errors: list[dict[str, str]] | None = Field(
+        default=None, description="Places at fault, each with `path` and `message`; null if none."
+    )
 
 
 def example(**body: Any) -> ConfigDict:
-    """A body as `/docs` shows it."""
+    """Return a model configuration with an example body for `/docs`."""
     return ConfigDict(json_schema_extra={"examples": [body]})
+
+
+class ErasureGround(ClosedSet):
+    """Ground of an erasure under GDPR Art. 17(1)."""
+
+    NOT_NECESSARY = "not_necessary"
+    CONSENT_WITHDRAWN = "consent_withdrawn"
+    OBJECTION = "objection"
+    UNLAWFUL_PROCESSING = "unlawful_processing"
+    LEGAL_OBLIGATION = "legal_obligation"
+    CHILD_SERVICES = "child_services"
+
+
+class SubjectRule(ClosedSet):
+    """Rule by which two subject IDs are the same person (`app.access.subjects`)."""
+
+    EXACT = "exact"
+    """Equal byte for byte."""
+    TEXT = "text"
+    """Equal in Unicode's NFC, without surrounding white space."""
+    CASELESS = "caseless"
+    """As `text`, in any case."""
+    EMAIL_DOMAIN = "email_domain"
+    """As `text`, in any case after the last @."""
+    EMAIL = "email"
+    """As `text`, in any case for an ID with an @."""
+
+
+class RequestOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    DEADLINE = "deadline"
+    """Open requests only, most urgent first."""
+    LATEST_DEADLINE = "latest_deadline"
+    """Open requests only, most urgent last."""
+    LAST_COMPLETED = "last_completed"
+    """Completed requests only, latest first."""
+    FIRST_COMPLETED = "first_completed"
+    """Completed requests only, earliest first."""
+
+
+class Decision(ClosedSet):
+    """Decision about one or many deletion requests."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+class RunOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class ModelOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    RISK = "risk"
+    """Models in service only, most urgent first."""
+
+
+class ModelDanger(ClosedSet):
+    """Reason to look at a model in service, as counted by the overview."""
+
+    WAITING = "waiting"
+    FAILED = "failed"
+    AUDIT_REFUSED = "audit_refused"
+    DEGRADED = "degraded"
+    HELD = "held"
+
+
+class SubjectIn(Body):
+    """Person whom a call is about, given by subject ID or by its hash."""
+
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="Subject ID of the person; give either this or subject_sha256."
+    )
+    subject_sha256: Sha256 | None = Field(
+        default=None,
+        description="SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule.",
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.subject_id is None) == (self.subject_sha256 is None):
+            raise ValueError("expected either subject_id or subject_sha256")
+        return self

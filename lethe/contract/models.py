@@ -1,38 +1,131 @@
-"""Learn, watch, download, predict, relearn."""
+"""Models: how each learns and is judged, what its guarantees follow from, and its versions."""
 
 import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat
+from pydantic import Field, FiniteFloat, Strict
 
-from lethe.contract.choices import ModelDanger, ModelOrder
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Positive, example
-from lethe.contract.guarantees import GuaranteeOut, TargetOut
-from lethe.contract.mechanisms import MechanismOut
-from lethe.contract.operation import Resource, of_one, of_two
-from lethe.contract.problems import (
-    AdaptiveBudgetSpent,
-    DatasetRetired,
-    DatasetUnknown,
-    EvaluationOverlaps,
-    IdempotencyConflict,
-    InputInvalid,
-    ModelHeld,
-    ModelInUse,
-    ModelNotLive,
-    ModelRetired,
-    ModelUnknown,
-    NetworkUnknown,
-    PreconditionFailed,
-    TangentServedElsewhere,
-    TargetTooWeak,
-    TargetUnreachable,
-    VersionUnknown,
-    WeightsDestroyed,
-)
-from lethe.contract.quality import QualityIn, QualityOut
+from lethe.contract import problems
+from lethe.contract.certificates import GuaranteeOut, TargetOut
+from lethe.contract.fields import Answer, Body, ModelDanger, ModelOrder, Name, PageOut, Paging, Positive, example
+from lethe.contract.operation import ResourceOperations, of_one, of_two
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelStatus, Scope, VersionStatus, WaitReason
+from lethe.contract.sets import Metric, ModelStatus, OnBreach, RemedyKind, Scope, VersionStatus, WaitReason
+
+
+class LinearisationOut(Answer):
+    """Weights in which a tangent model is linear, and the scaling of each row's Jacobian in them."""
+
+    layers: list[str] = Field(description="Names of the weights that the model moves.")
+    rank: int = Field(description="Rank of the learned update of each weight; 0: the full weight is learned.")
+    seed: int = Field(description="Seed of the fixed factors of the updates, used if rank is above 0.")
+    least_norm: float = Field(description="Smallest norm by which the Jacobian of a row is divided.")
+    offset: bool = Field(description="True if the scores of the network itself are added.")
+
+
+class PublicNetworkOut(Answer):
+    """Public network under a model. The guarantees do not count what the network itself learned."""
+
+    sha256: str = Field(description="SHA-256 (hex) of the ONNX file.")
+    licence: str = Field(description="Licence of the network.")
+    opset: int = Field(description="Version of the ONNX operator set.")
+    dp_ledger: str | None = Field(description="Location of its own differential-privacy ledger; null if none.")
+    linearisation: LinearisationOut | None = Field(description="Linearisation in a tangent model; null for encoders.")
+
+
+class MechanismOut(Answer):
+    objective: str = Field(description="Objective that the model minimises.")
+    num_slots: int = Field(description="Number of slots of the dataset: public and fixed.")
+    num_classes: int = Field(description="Number of classes or labels; 1 for a target.")
+    loss_width: float | None = Field(
+        default=None,
+        description="Width of the loss, for objectives that have one.",
+        exclude_if=lambda width: width is None,
+    )
+    network: PublicNetworkOut | None = Field(
+        default=None,
+        description="Public network whose features the rows are or whose tangent the model is; absent without one.",
+        exclude_if=lambda network: network is None,
+    )
+    second_moment: float | None = Field(
+        default=None,
+        description="Stated bound on the largest eigenvalue of each batch's second moment; absent without one.",
+        exclude_if=lambda bound: bound is None,
+    )
+    class_weights: list[float] | None = Field(
+        default=None,
+        description="Weights of the classes' losses, in the order of the classes, the largest 1; absent if none were "
+        "stated.",
+        exclude_if=lambda weights: weights is None,
+    )
+    weight_bound: float | None = Field(
+        default=None,
+        description="Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent without "
+        "weights.",
+        exclude_if=lambda bound: bound is None,
+    )
+    l2: float = Field(description="L2 regularisation.")
+    strong_convexity: float = Field(description="Strong convexity m of the objective: l2.")
+    smoothness: float = Field(description="Smoothness L of the objective.")
+    gradient_bound: float = Field(description="Bound M on the gradient norm of any record's loss.")
+    step_size: float = Field(description="Step size eta before the cool-down.")
+    contraction: float = Field(description="Lipschitz constant c of a noiseless step, below 1.")
+    noise_scale: float = Field(description="Noise scale sigma.")
+    step_variance: float = Field(description="Noise variance per coordinate and step: 2 step_size noise_scale^2.")
+    radius: float = Field(description="Radius R of the ball to which parameters are projected.")
+    grid: float = Field(description="Grid g to which parameters may be rounded; 0 for none.")
+    num_parameters: int = Field(description="Number of parameters.")
+    learn_steps: int = Field(description="Number of steps of learning from scratch.")
+    batch_size: int = Field(description="Minimum number of slots in a batch.")
+    num_batches: int = Field(description="Number of batches, read in turn.")
+    cool_down: int = Field(description="Number of last steps of each run over which the step size falls.")
+
+
+class QualityIn(Body):
+    model_config = example(metric="auc", threshold=0.8, on_breach="hold")
+
+    metric: Annotated[Metric, Strict(False)] = Field(description="Metric that the gate goes by.")
+    threshold: FiniteFloat = Field(
+        description="Smallest value that passes; for log_loss, calibration_error, mean_absolute_error and "
+        "mean_poisson_deviance, the largest."
+    )
+    on_breach: Annotated[OnBreach, Strict(False)] = Field(
+        default=OnBreach.PUBLISH_DEGRADED,
+        description="Treatment of a version that misses the gate. publish_degraded: serve it, marked as degraded; "
+        "hold: keep it from serving until it is released. People are forgotten either way.",
+    )
+
+
+class QualityOut(Answer):
+    metric: Metric = Field(description="Metric that the gate goes by.")
+    threshold: float = Field(description="Smallest value that passes, or the largest for metrics where less is better.")
+    on_breach: OnBreach = Field(description="Treatment of a version that misses the gate.")
+    value: float | None = Field(description="Value of the live version; null if not measured, which misses the gate.")
+    is_met: bool | None = Field(description="True if the live version passes; null before the first version.")
+    held: bool = Field(description="True if the live version misses the gate and is kept from serving.")
+
+
+class RemedyOut(Answer):
+    kind: RemedyKind = Field(
+        description="relearn: the same model from scratch; more_slots, l2: a new model, on a dataset with that many "
+        "slots or with that regularisation."
+    )
+    num_slots: int = Field(description="Number of slots of the dataset.")
+    l2: float = Field(description="L2 regularisation.")
+    score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
+    learn_passes: float = Field(description="Number of passes over the rows to learn.")
+    request_passes: float = Field(description="Number of passes to forget the first person.")
+    reason: str = Field(description="Reason why it may help, in words.")
+
+
+class RemediesOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    score_noise: float = Field(
+        description="Upper bound on the standard deviation of the noise in a row's score, for the model as it is."
+    )
+    noise_is_felt: bool = Field(description="True if this noise costs accuracy; if not, regularisation or rows do.")
+    remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
+
 
 Objective = Literal[
     "logistic_regression",
@@ -45,217 +138,228 @@ Objective = Literal[
 
 
 class TargetIn(Body):
-    epsilon: Positive = 1.0
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, description="Default: num_slots^-1.1.")
+    epsilon: Positive = Field(default=1.0, description="Target for the epsilon of `unlearning`, in nats.")
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="Delta of the target. Default: num_slots^-1.1."
+    )
 
 
 class BatchingIn(Body):
     max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None, description="Run as soon as so many requests wait. Default: no limit but the time."
+        default=None, description="Run once this many requests wait. Default: no limit but the time."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
-        default=0, description="Let a request wait so long for others, but never into the last week before it is due."
+        default=0, description="Seconds that a request may wait for others; never into the last week before it is due."
     )
 
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Coordinates with and without a canary that take part in every run; 0: no audit."
+        default=256, description="Coordinates, half of them with a canary, that take part in every run; 0: no audit."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=16, description="How many times as many an audit has that is asked for."
+        default=16, description="Factor by which a requested canary test has more lanes."
     )
 
 
 class TangentIn(Body):
-    """The weights of a public network that the model moves, to first order."""
+    """Weights of a public network that the model moves, to first order."""
 
-    network_id: str = Field(description="A network whose input are the features of the dataset.")
+    network_id: str = Field(description="ID of a network whose inputs are the features of the dataset.")
     layers: Annotated[list[str], Field(min_length=1, max_length=10_000)] = Field(
-        description="Names of weights that it has."
+        description="Names of weights to move."
     )
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        default=0, description="Learn a factor of so many columns of each weight, with the other drawn; 0: all of it."
+        default=0,
+        description="Rank of the learned update of each weight, its other factor being drawn at random; 0: learn the "
+        "full weight.",
     )
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Of the factors that are drawn.")
-    least_norm: Positive = Field(default=1e-6, description="No row's Jacobian is divided by less.")
-    offset: bool = Field(default=True, description="Add the scores of the network as it is.")
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = Field(default=0, description="Seed of the drawn factors.")
+    least_norm: Positive = Field(default=1e-6, description="Smallest norm by which the Jacobian of a row is divided.")
+    offset: bool = Field(default=True, description="Add the scores of the network itself.")
 
 
 class ModelIn(Body):
     model_config = example(name="churn", dataset_id="ds_6f1c", l2=0.01, target={"epsilon": 1.0})
 
-    name: Name
-    dataset_id: str
+    name: Name = Field(description="Name of the model.")
+    dataset_id: str = Field(description="ID of the dataset to learn from.")
     objective: Objective | None = Field(
         default=None,
-        description="Default: logistic_regression of classes, multilabel_logistic_regression where a record "
-        "has several, huber_regression of a target, poisson_regression of counts.",
+        description="Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
+        "for records with several labels, huber_regression for a target, poisson_regression for counts.",
     )
-    mechanism: Literal["langevin"] = "langevin"
+    mechanism: Literal["langevin"] = Field(default="langevin", description="Kind of training: langevin.")
     loss_width: Positive | None = Field(
         default=None,
-        description="Of huber_regression: the residual from which its loss is a line, where the target's range is from "
-        "-1 to 1. Of smoothed_hinge: the width of its bend. Of poisson_regression: the score at which the rate is its "
-        "bound, the most that a count may be; at a score of 0 it is exp(-width) of that.",
+        description="Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
+        "to -1 to 1. smoothed_hinge: width of its bend. poisson_regression: score at which the rate is its bound, the "
+        "largest count; at a score of 0 the rate is exp(-width) of that.",
     )
-    l2: Positive | None = None
-    noise_scale: Positive | None = None
-    step_size: Positive | None = None
-    radius: Positive | None = None
-    learn_steps: Annotated[int, Field(ge=1)] | None = None
+    l2: Positive | None = Field(default=None, description="L2 regularisation. Default: by number of slots and target.")
+    noise_scale: Positive | None = Field(default=None, description="Noise scale sigma. Default: by the target.")
+    step_size: Positive | None = Field(default=None, description="Step size eta. Default: 2 / (smoothness + l2).")
+    radius: Positive | None = Field(default=None, description="Radius of the parameter ball. Default: by l2 and loss.")
+    learn_steps: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left.",
+    )
     batch_size: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Rows that a step reads, at least."
     )
     cool_down: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="The last steps of a run, over which the step size falls."
+        default=None,
+        description="Number of last steps of a run over which the step size falls. Default: one pass, at most 256.",
     )
     second_moment: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
-        description="A public bound on the largest eigenvalue of the second moment of each batch's rows: learning "
-        "takes that share of the steps, about, is refused where a batch exceeds it, and no rows can be added any more.",
+        description="Public bound on the largest eigenvalue of the second moment of each batch's rows. Learning takes "
+        "about that share of the steps, fails if a batch exceeds it, and rows can no longer be added.",
     )
     class_weights: dict[str, Positive] | None = Field(
         default=None,
-        description="Of the losses of rows, by the name of their class; 1 for others. All are divided by the largest: "
-        "no row counts more than it would without.",
+        description="Weights of the losses of rows by class name, 1 for other classes. All are divided by the "
+        "largest, so that no row counts more than without weights.",
     )
-    target: TargetIn = Field(default_factory=TargetIn)
-    tangent: TangentIn | None = Field(
-        default=None, description="Learn to move weights of a public network; default: a linear model."
-    )
-    evaluation_dataset_id: str | None = None
-    batching: BatchingIn = Field(default_factory=BatchingIn)
-    audit: AuditIn = Field(default_factory=AuditIn)
-    quality: QualityIn | None = Field(default=None, description="What every version must reach. Default: no gate.")
+    target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting reaches.")
+    tangent: TangentIn | None = Field(default=None, description="Network weights to move. Default: a linear model.")
+    evaluation_dataset_id: str | None = Field(default=None, description="ID of the dataset to measure versions on.")
+    batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
+    audit: AuditIn = Field(default_factory=AuditIn, description="Audit of every run by canaries.")
+    quality: QualityIn | None = Field(default=None, description="Quality gate of every version. Default: none.")
 
 
 class ProgressOut(Answer):
-    run_id: str
-    steps_done: int
-    steps_total: int
-    seconds_left: float | None = Field(description="As of the run.")
-    expected_at: datetime.datetime | None = Field(description="As of the run.")
+    run_id: str = Field(description="ID of the run.")
+    steps_done: int = Field(description="Number of steps done so far.")
+    steps_total: int = Field(description="Number of steps planned.")
+    seconds_left: float | None = Field(description="Estimated seconds left; null if unknown.")
+    expected_at: datetime.datetime | None = Field(description="Estimated time of its end; null if unknown.")
 
 
 class BatchingOut(Answer):
-    max_requests: int | None
-    max_wait_seconds: int
+    max_requests: int | None = Field(description="Number of waiting requests that starts a run; null: no limit.")
+    max_wait_seconds: int = Field(description="Seconds that a request may wait for others.")
 
 
 class AuditingOut(Answer):
-    lanes: int
-    chains: int
-    asked_at: datetime.datetime | None = Field(description="When an audit was asked for that is not done.")
-    last: AuditOut | None = Field(description="Of the last run that was audited.")
-    last_run_id: str | None
+    lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no audit.")
+    chains: int = Field(description="Factor by which a requested canary test has more lanes.")
+    asked_at: datetime.datetime | None = Field(description="Time of request of a pending canary test, or null.")
+    last: AuditOut | None = Field(description="Audit of the last audited run; null if none.")
+    last_run_id: str | None = Field(description="ID of the last audited run; null if none.")
 
 
 class WaitOut(Answer):
     """Requests that wait for the same reason."""
 
-    reason: WaitReason
-    requests: int
-    until: datetime.datetime | None = Field(description="When that ends at the latest; null: not known.")
+    reason: WaitReason = Field(description="Reason for which they wait.")
+    requests: int = Field(description="Number of requests that wait for it.")
+    until: datetime.datetime | None = Field(description="Time at which the wait ends at the latest; null if unknown.")
 
 
 class WaitingOut(Answer):
     """People who asked to be forgotten and are still in the live version like everybody else."""
 
-    people: int
-    requests: int
-    first_due_at: datetime.datetime | None = Field(description="The earliest of their deadlines; null: nobody waits.")
-    reasons: list[WaitOut] = Field(description="What their requests wait for, the most first.")
+    people: int = Field(description="Number of people who wait.")
+    requests: int = Field(description="Number of requests that wait.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline among them; null if none waits.")
+    reasons: list[WaitOut] = Field(description="Reasons for waiting, most frequent first.")
 
 
 class ModelOut(Answer):
-    id: str
-    name: str
-    dataset_id: str
-    evaluation_dataset_id: str | None
-    objective: str
+    id: str = Field(description="ID of the model.")
+    name: str = Field(description="Name of the model.")
+    dataset_id: str = Field(description="ID of the dataset that it learns from.")
+    evaluation_dataset_id: str | None = Field(description="ID of the dataset to measure versions on; null if none.")
+    objective: str = Field(description="Objective that the model minimises.")
     status: ModelStatus = Field(
-        description="learning, live, unlearning, relearning, testing (a canary test is under way), degraded, held, "
-        "failed, cancelled or retired"
+        description="learning, live, unlearning, relearning, testing (a canary test or rehearsal is running), "
+        "degraded, held, failed, cancelled or retired."
     )
-    live_version: int | None
-    progress: ProgressOut | None
-    mechanism: MechanismOut
-    target: TargetOut
-    batching: BatchingOut
-    audit: AuditingOut
+    live_version: int | None = Field(description="Number of the live version; null if none.")
+    progress: ProgressOut | None = Field(description="Progress of the current run; null if none.")
+    mechanism: MechanismOut = Field(description="Settings and constants of its training, frozen at creation.")
+    target: TargetOut = Field(description="Target that forgetting reaches.")
+    batching: BatchingOut = Field(description="Rules by which requests wait for each other.")
+    audit: AuditingOut = Field(description="Audit by canaries, and its last result.")
     guarantee: list[GuaranteeOut] | None = Field(
-        description="Of the live version: `unlearning` and `deletion` are about those whose rows are erased, and say "
-        "nothing of those in `waiting`."
+        description="`unlearning` of erased rows, not of people in `waiting`, and `release` of a record still "
+        "present; null before the first version."
     )
     waiting: WaitingOut | None = Field(
-        description="Those whose rows are not erased yet. null: there is no version that could carry them, or the key "
-        "has not the scope accounting:read."
+        description="People whose rows are not erased yet; null without a live version, or if the key lacks "
+        "accounting:read."
     )
-    metrics: dict[str, Any] = Field(description="On the evaluation dataset: docs/quality.md. `evaluated_on`: rows.")
-    quality: QualityOut | None = Field(description="null: the model has no quality gate.")
-    error_code: str | None
-    created_at: datetime.datetime
-    retired_at: datetime.datetime | None = Field(description="It learns and forgets no more.")
-    destroyed_at: datetime.datetime | None = Field(description="Nothing is left of the weights of what was retired.")
+    metrics: dict[str, Any] = Field(
+        description="Metrics on the evaluation dataset (docs/quality.md); `evaluated_on` is its number of rows."
+    )
+    quality: QualityOut | None = Field(description="Quality gate and its result; null without a gate.")
+    error_code: str | None = Field(description="Error code of the last failure; null if none.")
+    created_at: datetime.datetime = Field(description="Time of creation.")
+    retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in service.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of its weights; null while held.")
 
 
 class VersionOut(Answer):
-    model_id: str
-    number: int
-    status: VersionStatus = Field(description="live, retired or destroyed")
-    degraded: bool = Field(description="It misses the quality gate that it was judged by last.")
-    held: bool = Field(description="It is kept from serving for that.")
-    run_id: str
-    weights_sha256: str
-    metrics: dict[str, Any]
-    published_at: datetime.datetime
-    destroyed_at: datetime.datetime | None
+    model_id: str = Field(description="ID of the model.")
+    number: int = Field(description="Number of the version, from 1.")
+    status: VersionStatus = Field(description="live, retired or destroyed.")
+    degraded: bool = Field(description="True if it missed the quality gate by which it was last judged.")
+    held: bool = Field(description="True if it is kept from serving for that.")
+    run_id: str = Field(description="ID of the run that made it.")
+    weights_sha256: str = Field(description="SHA-256 (hex) of its weights file.")
+    metrics: dict[str, Any] = Field(description="Metrics on the evaluation dataset, as in the model.")
+    published_at: datetime.datetime = Field(description="Time of publication.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of its weights; null while held.")
 
 
 class PredictionsIn(Body):
     model_config = example(records=[{"age": 39, "work": "private"}])
 
-    records: Annotated[list[dict[str, Any] | list[FiniteFloat]], Field(min_length=1, max_length=10_000)]
+    records: Annotated[list[dict[str, Any] | list[FiniteFloat]], Field(min_length=1, max_length=10_000)] = Field(
+        description="Records: objects by column name, or vectors of numbers if the dataset has no schema."
+    )
 
 
 class PredictionOut(Answer):
-    label: str
-    probabilities: dict[str, float] | None = Field(description="null: the objective smoothed_hinge knows none.")
+    label: str = Field(description="Predicted class.")
+    probabilities: dict[str, float] | None = Field(description="Probability of each class; null for smoothed_hinge.")
 
 
 class LabelsOut(Answer):
-    labels: list[str] = Field(description="Those of a probability above 1/2.")
-    probabilities: dict[str, float]
+    labels: list[str] = Field(description="Labels with a probability above 1/2.")
+    probabilities: dict[str, float] = Field(description="Probability of each label.")
 
 
 class ValueOut(Answer):
-    value: float = Field(description="In the units of the target, within its range.")
+    value: float = Field(description="Predicted value in the units of the target, within its range.")
 
 
 class PredictionsOut(Answer):
-    version: int
+    version: int = Field(description="Number of the version that predicted.")
     predictions: list[PredictionOut] | list[LabelsOut] | list[ValueOut] = Field(
-        description="A label each; or several labels; or, of a target, a value."
+        description="One prediction per record: a class, a set of labels, or a value."
     )
 
 
 class ModelsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only those whose name has this in it, in capitals or not.")
-    dataset_id: str | None = Field(default=None, description="Only those that learn from this dataset.")
+    name: Name | None = Field(default=None, description="Only models whose name contains this, in either case.")
+    dataset_id: str | None = Field(default=None, description="Only models that learn from this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
-        description="risk: those in service alone, by the nearest deadline of anybody who waits for them, then by most "
-        "epsilon for their target, then by most failed runs. Needs the scope accounting:read.",
+        description="Order of the list. risk: models in service only, by the nearest deadline of anybody who waits, "
+        "then by highest epsilon relative to the target, then by most failed runs. Needs accounting:read.",
     )
     danger: ModelDanger | None = Field(
         default=None,
-        description="Only those in service that the overview counts so: they carry people who asked, could not be "
-        "learned, failed their last audit or their quality gate. Needs the scope accounting:read.",
+        description="Only models in service in this danger, as the overview counts them. waiting: they carry people "
+        "who asked to be forgotten; failed: could not be learned; audit_refused: failed the last audit; degraded, "
+        "held: missed their quality gate. Needs accounting:read.",
     )
 
 
-_MODELS = Resource("Models", "/v1/models")
+_MODELS = ResourceOperations("Models", "/v1/models")
 
 CREATE = _MODELS.operation(
     "create_model",
@@ -264,17 +368,17 @@ CREATE = _MODELS.operation(
     takes=ModelIn,
     gives=ModelOut,
     status=202,
-    keyed=True,
+    repeat="keyed",
     problems=(
-        DatasetUnknown,
-        DatasetRetired,
-        NetworkUnknown,
-        AdaptiveBudgetSpent,
-        PreconditionFailed,
-        TargetUnreachable,
-        TargetTooWeak,
-        IdempotencyConflict,
-        EvaluationOverlaps,
+        problems.DatasetUnknown,
+        problems.DatasetRetired,
+        problems.NetworkUnknown,
+        problems.AdaptiveBudgetSpent,
+        problems.PreconditionFailed,
+        problems.TargetUnreachable,
+        problems.TargetTooWeak,
+        problems.IdempotencyConflict,
+        problems.EvaluationOverlaps,
     ),
     does="Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress.",
 )
@@ -284,7 +388,7 @@ LIST = _MODELS.operation(
     scope=Scope.MODELS_READ,
     query=ModelsQuery,
     gives=PageOut[ModelOut],
-    does="All models, newest first; or those in service, those in most danger first.",
+    does="List all models, newest first, or the models in service by urgency.",
 )
 GET = of_one(
     _MODELS.operation(
@@ -293,8 +397,8 @@ GET = of_one(
         "/{model_id}",
         scope=Scope.MODELS_READ,
         gives=ModelOut,
-        problems=(ModelUnknown,),
-        does="How far the model is, what it guarantees, and how it was made to learn.",
+        problems=(problems.ModelUnknown,),
+        does="Return the progress, guarantees and mechanism of a model.",
     )
 )
 AUDIT = of_one(
@@ -305,10 +409,16 @@ AUDIT = of_one(
         scope=Scope.MODELS_WRITE,
         gives=ModelOut,
         status=202,
-        keyed=True,
-        problems=(ModelUnknown, ModelNotLive, ModelRetired, PreconditionFailed, IdempotencyConflict),
-        does="Let many canaries be learned and forgotten by the model's mechanism, apart from its data and its "
-        "versions; the result is that of a run of kind `audit`, and the model's last audit.",
+        repeat="keyed",
+        problems=(
+            problems.ModelUnknown,
+            problems.ModelNotLive,
+            problems.ModelRetired,
+            problems.PreconditionFailed,
+            problems.IdempotencyConflict,
+        ),
+        does="Learn and forget many canaries by the model's mechanism, apart from its data and versions. The result "
+        "is in the run of kind `audit` and in the model's last audit.",
     )
 )
 RELEARN = of_one(
@@ -319,9 +429,9 @@ RELEARN = of_one(
         scope=Scope.MODELS_WRITE,
         gives=ModelOut,
         status=202,
-        keyed=True,
-        problems=(ModelUnknown, ModelRetired, IdempotencyConflict),
-        does="Learn again from scratch on the data as they are now; the live version stays in service meanwhile.",
+        repeat="keyed",
+        problems=(problems.ModelUnknown, problems.ModelRetired, problems.IdempotencyConflict),
+        does="Relearn from scratch on the present data; the live version stays in service meanwhile.",
     )
 )
 RETIRE = of_one(
@@ -331,11 +441,10 @@ RETIRE = of_one(
         "/{model_id}",
         scope=Scope.MODELS_WRITE,
         gives=ModelOut,
-        idempotent=True,
-        problems=(ModelUnknown, ModelInUse),
-        does="Take a model out of service for good, and destroy its weights; 409 while requests wait for it. Its "
-        "versions, the copies that were handed out, its ledger and certificates stay. Doing it again changes "
-        "nothing.",
+        repeat="idempotent",
+        problems=(problems.ModelUnknown, problems.ModelInUse),
+        does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
+        "ledger and certificates stay on record. Repeating the call is a no-op.",
     )
 )
 VERSIONS = of_one(
@@ -346,8 +455,8 @@ VERSIONS = of_one(
         scope=Scope.MODELS_READ,
         query=Paging,
         gives=PageOut[VersionOut],
-        problems=(ModelUnknown,),
-        does="All versions of a model, newest first.",
+        problems=(problems.ModelUnknown,),
+        does="List all versions of a model, newest first.",
     )
 )
 VERSION = of_two(
@@ -357,8 +466,8 @@ VERSION = of_two(
         "/{model_id}/versions/{number}",
         scope=Scope.MODELS_READ,
         gives=VersionOut,
-        problems=(ModelUnknown, VersionUnknown),
-        does="Whether a version is live, retired or destroyed, and the SHA-256 of its weights.",
+        problems=(problems.ModelUnknown, problems.VersionUnknown),
+        does="Return the status of a version and the SHA-256 of its weights.",
     )
 )
 WEIGHTS = of_two(
@@ -368,9 +477,9 @@ WEIGHTS = of_two(
         "/{model_id}/versions/{number}/weights",
         scope=Scope.MODELS_READ,
         gives=bytes,
-        problems=(ModelUnknown, VersionUnknown, WeightsDestroyed, ModelHeld),
-        does="The live version as safetensors: one tensor `parameters`, a row per class or label (one row for two "
-        "classes, or for a target), bias last. That it was handed out is noted: a copy outside is never unlearned.",
+        problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
+        does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
+        "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
     )
 )
 PREDICT = of_one(
@@ -381,8 +490,16 @@ PREDICT = of_one(
         scope=Scope.MODELS_READ,
         takes=PredictionsIn,
         gives=PredictionsOut,
-        idempotent=True,
-        problems=(ModelUnknown, ModelNotLive, ModelRetired, ModelHeld, InputInvalid, TangentServedElsewhere),
-        does="What the live version says about records: objects by column name; vectors where there is no schema.",
+        repeat="idempotent",
+        problems=(
+            problems.ModelUnknown,
+            problems.ModelNotLive,
+            problems.ModelRetired,
+            problems.ModelHeld,
+            problems.InputInvalid,
+            problems.TangentServedElsewhere,
+        ),
+        does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
+        "schema.",
     )
 )

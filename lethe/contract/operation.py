@@ -1,4 +1,4 @@
-"""One operation of the HTTP surface, declared once: the gateway, the SDK and the command line are made from it."""
+"""Operations of the HTTP API, each declared once. Gateway, SDK and command line are built from the declarations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,15 +11,17 @@ from lethe.contract.sets import Scope
 P = ParamSpec("P")
 T = TypeVar("T", covariant=True)
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
+Repeat = Literal["never", "keyed", "idempotent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[P, T]):
-    """A call that a gateway answers; `P`: how it is called from Python, `T`: with which type it is answered.
+    """Operation of the API, with the Python parameters `P` and the answer type `T`.
 
-    `name`: unique, and the operation's id in the OpenAPI document. `scope`: of the key that it needs, None if none;
-    `takes`: the JSON body; `query`: the parameters.
-    `keyed`: it takes an `Idempotency-Key`. `idempotent`: making it twice is the same as once, whatever its method.
+    `name` is unique, and the operation's ID in the OpenAPI document. `scope` is the scope that the key needs, None if
+    open to all. `takes` is the type of the JSON body, `query` that of the query parameters.
+    `repeat` says what makes a repetition safe if the method alone does not. `keyed`: the call takes an
+    `Idempotency-Key`; `idempotent`: calling twice has the effect of calling once.
     """
 
     name: str
@@ -33,26 +35,30 @@ class Operation(Generic[P, T]):
     query: type[Query]
     status: int
     problems: tuple[type[Problem], ...]
-    keyed: bool
-    idempotent: bool
+    repeat: Repeat
 
     @property
     def repeatable(self) -> bool:
-        """True if the call may be made again when it is not known what became of it."""
-        return self.method == "GET" or self.keyed or self.idempotent
+        """Whether the call may be repeated if its outcome is unknown."""
+        return self.method == "GET" or self.repeat != "never"
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the call takes an `Idempotency-Key`."""
+        return self.repeat == "keyed"
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The names of the ids in the path, in their order."""
+        """Names of the IDs in the path, in order."""
         return tuple(part.strip("{}") for part in self.path.split("/") if part.startswith("{"))
 
     def __str__(self) -> str:
-        """For error texts: without ids, which may name people."""
+        """Return method and path template for error texts, without IDs, which may name people."""
         return f"{self.method} {self.path}"
 
 
-class Resource:
-    """Operations about one kind of thing: what they have in common. The path of each begins with `path`."""
+class ResourceOperations:
+    """Operations on one kind of resource, which share `tag` and the prefix `path`."""
 
     def __init__(self, tag: str, path: str) -> None:
         self._tag, self._path = tag, path
@@ -69,8 +75,7 @@ class Resource:
         does: str,
         status: int = ...,
         problems: tuple[type[Problem], ...] = ...,
-        keyed: bool = ...,
-        idempotent: bool = ...,
+        repeat: Repeat = ...,
     ) -> Operation[[], T]: ...
     @overload
     def operation(
@@ -84,8 +89,7 @@ class Resource:
         does: str,
         status: int = ...,
         problems: tuple[type[Problem], ...] = ...,
-        keyed: bool = ...,
-        idempotent: bool = ...,
+        repeat: Repeat = ...,
         takes: Callable[P, Body],
         query: type[Query] = ...,
     ) -> Operation[P, T]: ...
@@ -101,21 +105,21 @@ class Resource:
         does: str,
         status: int = ...,
         problems: tuple[type[Problem], ...] = ...,
-        keyed: bool = ...,
-        idempotent: bool = ...,
+        repeat: Repeat = ...,
         query: Callable[P, Query],
     ) -> Operation[P, T]: ...
     def operation(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
-        """An operation without an id in its path."""
-        defaults = {"takes": None, "query": Query, "status": 200, "problems": (), "keyed": False, "idempotent": False}
+        """Declare an operation without an ID in its path."""
+        defaults = {"takes": None, "query": Query, "status": 200, "problems": (), "repeat": "never"}
         return Operation(name=name, method=method, path=self._path + path, tag=self._tag, **(defaults | declared))
 
 
 def of_one(operation: Operation[P, T]) -> Operation[Concatenate[str, P], T]:
-    """The operation, called with the id in its path first."""
-    return operation  # type: ignore[return-value]  # only the signature differs
+    """Return the operation, typed to take the ID in its path first."""
+    # Only the signature differs.
+    return operation  # type: ignore[return-value]
 
 
 def of_two(operation: Operation[P, T]) -> Operation[Concatenate[str, str | int, P], T]:
-    """The operation, called with both ids in its path first."""
+    """Return the operation, typed to take both IDs in its path first."""
     return operation  # type: ignore[return-value]

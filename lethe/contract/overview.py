@@ -1,68 +1,64 @@
-"""The overview: what waits, what is late, and whether it gets done."""
+"""State of an installation and of a tenant's requests: health, readiness and counts."""
 
 import datetime
 
 from pydantic import Field
 
 from lethe.contract.fields import Answer
-from lethe.contract.operation import Resource
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
 
 COUNTED = 100_000
-"""Requests that ended in one way are counted up to here."""
+"""Limit up to which ended requests of one status are counted."""
 
 
 class HostOut(Answer):
-    """A host whose workers share the data folder of the gateway."""
+    """Host whose workers share the data folder of the gateway."""
 
-    name: str
-    workers: WorkerState = Field(description="silent: no sign of life for a minute")
-    seen_at: datetime.datetime
+    name: str = Field(description="Name of the host.")
+    workers: WorkerState = Field(description="alive, or silent: no sign of life for a minute.")
+    seen_at: datetime.datetime = Field(description="Last sign of life of its workers.")
 
 
 class ModelsCountOut(Answer):
-    total: int = Field(description="Models that are not retired.")
-    waiting: int = Field(description="Those whose live version carries people who asked to be forgotten.")
-    failed: int = Field(description="Those that could not be learned, and are not tried again by themselves.")
-    audits_passed: int = Field(description="Those of which nothing refuted the last run that was audited.")
-    audits_refused: int = Field(description="Those whose last audit refuted its run.")
-    degraded: int = Field(description="Those whose live version misses their quality gate.")
-    held: int = Field(description="Those of them that are not served for that.")
+    total: int = Field(description="Number of models that are not retired.")
+    waiting: int = Field(description="Number of models whose live version carries people who asked to be forgotten.")
+    failed: int = Field(description="Number of models that could not be learned and are not retried automatically.")
+    audits_passed: int = Field(description="Number of models whose last audit did not refute its run.")
+    audits_refused: int = Field(description="Number of models whose last audit refuted its run.")
+    degraded: int = Field(description="Number of models whose live version misses their quality gate.")
+    held: int = Field(description="Number of degraded models that are kept from serving.")
     first_due_at: datetime.datetime | None = Field(
         default=None,
-        description="The earliest deadline of anybody who asked and is in a live version; null: nobody is.",
+        description="Earliest deadline of anybody who asked and is still in a live version; null if there is none.",
     )
 
 
 class BackupsOut(Answer):
-    last_at: datetime.datetime | None = Field(description="When the last backup was finished; null: never.")
-    is_late: bool = Field(description="It, or the first start, is longer ago than LETHE_BACKUP_DAYS.")
+    last_at: datetime.datetime | None = Field(description="Time at which the last backup was finished; null if never.")
+    is_late: bool = Field(description="True if the last backup, or else first start, is over LETHE_BACKUP_DAYS ago.")
 
 
 class OverviewOut(Answer):
-    open: dict[str, int] = Field(description="How many requests of each status are not done.")
-    ended: dict[str, int] = Field(description=f"How many ended in each way, counted up to {COUNTED:,}.")
-    at_risk: int = Field(description="Open requests due within LETHE_RISK_DAYS.")
-    overdue: int = Field(description="Open requests past their deadline.")
-    queue_age_seconds: float = Field(description="How long the oldest request has waited for a worker, or 0.")
-    running: int = Field(description="Runs under way.")
-    workers: WorkerState = Field(
-        description="alive, silent (no sign of life for a minute) or failing (no run gets through)"
-    )
-    worker_seen_at: datetime.datetime | None = Field(description="The last sign of life of any worker.")
-    hosts: list[HostOut] = Field(description="Where workers that share the data folder gave signs of life in a week.")
-    models: ModelsCountOut
-    failed_runs: dict[str, int] = Field(
-        description="Runs that failed or were abandoned and that no later one made good, by their error code."
-    )
+    open: dict[str, int] = Field(description="Number of open requests by status.")
+    ended: dict[str, int] = Field(description=f"Number of ended requests by status, each counted up to {COUNTED:,}.")
+    at_risk: int = Field(description="Number of open requests due within LETHE_RISK_DAYS.")
+    overdue: int = Field(description="Number of open requests past their deadline.")
+    queue_age_seconds: float = Field(description="Seconds that the oldest request has waited for a worker, or 0.")
+    running: int = Field(description="Number of runs in progress.")
+    workers: WorkerState = Field(description="alive, silent (no sign of life for a minute) or failing (runs fail).")
+    worker_seen_at: datetime.datetime | None = Field(description="Last sign of life of any worker; null if never.")
+    hosts: list[HostOut] = Field(description="Hosts whose workers share the data folder and were seen within a week.")
+    models: ModelsCountOut = Field(description="Counts of models by state.")
+    failed_runs: dict[str, int] = Field(description="Failed or abandoned runs not made good since, by error code.")
     undelivered: dict[DeliveryStatus, int] = Field(
-        description=f"Webhook deliveries that did not arrive, counted up to {COUNTED:,} each: pending after an attempt "
-        "that failed, or dead."
+        description=f"Number of undelivered webhooks, counted up to {COUNTED:,} each: pending after a failed attempt, "
+        "or dead."
     )
-    backups: BackupsOut
+    backups: BackupsOut = Field(description="State of the backups.")
 
 
-_OVERVIEW = Resource("Operations", "/v1")
+_OVERVIEW = ResourceOperations("Operations", "/v1")
 
 GET = _OVERVIEW.operation(
     "get_overview",
@@ -70,6 +66,34 @@ GET = _OVERVIEW.operation(
     "/overview",
     scope=Scope.ACCOUNTING_READ,
     gives=OverviewOut,
-    does="How a tenant's requests stand, in numbers. Who may not learn whether anything is held could tell it "
-    "from them.",
+    does="Return the state of a tenant's requests in numbers, from which a caller could learn whether anything is "
+    "held.",
 )
+
+
+class HealthOut(Answer):
+    status: str = Field(description="ok.")
+
+
+class ReadyOut(Answer):
+    status: str = Field(description="ready, full (calls are refused) or database_not_migrated.")
+    queue_age_seconds: float | None = Field(
+        default=None,
+        description="Seconds that the oldest request has waited for a worker; 0 if none waits. Null without "
+        "metrics:read.",
+    )
+    at_risk: int | None = Field(default=None, description="Requests due in LETHE_RISK_DAYS; null without metrics:read.")
+    overdue: int | None = Field(default=None, description="Open requests past deadline; null without metrics:read.")
+    workers: str | None = Field(
+        default=None,
+        description="alive, silent (no sign of life for a minute) or failing (no run succeeds); null without "
+        "metrics:read.",
+    )
+    worker_seen_at: datetime.datetime | None = Field(
+        default=None, description="Last sign of any worker; null if never, or without metrics:read."
+    )
+    tombstones: str | None = Field(
+        default=None,
+        description="whole, damaged (nobody is erased) or unverified (not checked for two hours); null without "
+        "metrics:read.",
+    )

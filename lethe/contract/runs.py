@@ -1,120 +1,114 @@
-"""Runs: what workers did and are doing, and what the canary tests of runs showed."""
+"""Runs of workers, and what their canaries showed."""
 
 import datetime
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.choices import RunOrder
-from lethe.contract.fields import Answer, PageOut, Paging
-from lethe.contract.operation import Resource, of_one
+from lethe.contract.fields import Answer, PageOut, Paging, RunOrder
+from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import RunNotCancellable, RunUnknown
 from lethe.contract.sets import QueueRule, RunKind, RunStatus, Scope
 
 
 class GuessesOut(Answer):
-    true_positives: int = Field(description="Lanes with a canary that were said to have one.")
-    members: int
-    false_positives: int
-    nonmembers: int
+    true_positives: int = Field(description="Number of lanes with a canary that were guessed to have one.")
+    members: int = Field(description="Number of lanes with a canary.")
+    false_positives: int = Field(description="Number of lanes without a canary that were guessed to have one.")
+    nonmembers: int = Field(description="Number of lanes without a canary.")
 
 
 class AuditOut(Answer):
-    """What the lanes of a run showed. One canary stands for `records` worst-case records, so that few lanes tell."""
+    """Result of a run's audit. One canary stands for `records` worst-case records, so that few lanes suffice."""
 
-    model_config = ConfigDict(json_schema_serialization_defaults_required=True)  # `visits` is always said
+    # `visits` is always present.
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
-    lanes: int
-    steps_before: int = Field(description="Steps with the canaries, before the run; 0: they were there during the run.")
-    steps: int
-    records: int
-    guesses: GuessesOut
+    lanes: int = Field(description="Number of lanes: coordinates that no row touches, half of them with a canary.")
+    steps_before: int = Field(description="Steps with the canaries before the run; 0 if present during the run.")
+    steps: int = Field(description="Number of steps of the run.")
+    records: int = Field(description="Number of worst-case records that one canary stands for.")
+    guesses: GuessesOut = Field(description="Guesses about which lanes have a canary.")
     squares: float = Field(
-        description="Of what was not foreseen, normalised, groups' means apart: chi-squared, with as many degrees of "
-        "freedom as `lanes` less those of `visits`."
+        description="Sum of squared residuals, normalised, less their groups' means: chi-squared, with `lanes` less "
+        "the degrees of freedom of `visits`, if the noise is right."
     )
-    drift: float = Field(description="Along where the lanes came from: standard normal.")
+    drift: float = Field(description="Residuals along the lanes' origin: standard normal in a faultless run.")
     visits: float | None = Field(
         default=None,
-        description="Of the means of groups of lanes, which batches that are not read in turn would move: chi-squared, "
-        "a sixteenth of `lanes` degrees of freedom, from 1 to 64. null: the audit is from before it was looked at.",
+        description="Squares of the means of groups of lanes, moved by batches read out of turn: chi-squared, with a "
+        "sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for audits without this test.",
     )
-    notion: str = Field(description="deletion: of canaries that were forgotten; release: of canaries still there.")
-    mu: float = Field(description="Certified, for one record (zero_out).")
-    epsilon: float
+    notion: str = Field(description="Guarantee under test. deletion: of forgotten canaries; release: of present ones.")
+    mu: float = Field(description="Certified mu of one record (zero_out).")
+    epsilon: float = Field(description="Epsilon in nats that mu implies at the delta of the target.")
     mu_lower_bound: float = Field(
-        description="Proved from the guesses, for one record; never above mu in a run that was published."
+        description="Lower bound on mu of one record, proved by the guesses; in a published run never above mu."
     )
-    epsilon_lower_bound: float
-    error: float = Field(description="The probability at most with which a run that is right reports a false bound.")
-    findings: list[str] = Field(
-        description="Of guarantee, noise, forgetting and schedule, what is not as it should be."
-    )
+    epsilon_lower_bound: float = Field(description="Epsilon in nats that mu_lower_bound proves at the same delta.")
+    error: float = Field(description="Largest probability with which a faultless run reports a false lower bound.")
+    findings: list[str] = Field(description="Faults found: guarantee, noise, forgetting or schedule; empty if none.")
 
 
 class RunOut(Answer):
-    id: str
-    kind: RunKind
-    status: RunStatus
-    dataset_id: str
-    model_id: str | None
-    steps_done: int
-    steps_total: int
-    records: int
-    reason: str
-    worker: str
-    started_at: datetime.datetime
-    finished_at: datetime.datetime | None
+    id: str = Field(description="ID of the run.")
+    kind: RunKind = Field(description="Kind of the run.")
+    status: RunStatus = Field(description="Status of the run.")
+    dataset_id: str = Field(description="ID of the dataset.")
+    model_id: str | None = Field(description="ID of the model; null for a run on rows alone.")
+    steps_done: int = Field(description="Number of steps done so far.")
+    steps_total: int = Field(description="Number of steps planned.")
+    records: int = Field(description="Number of records that the run forgets.")
+    reason: str = Field(description="Reason for the kind and number of steps, in words.")
+    worker: str = Field(description="Name of the worker.")
+    started_at: datetime.datetime = Field(description="Time at which a worker claimed the run.")
+    finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while it is running.")
     seconds_left: float | None = Field(
-        description="How much longer a run under way takes, by its own pace and by the model's past runs. null: it has "
-        "ended, or nothing is known yet."
+        description="Estimated seconds left, by its own pace and past runs; null once ended or if unknown."
     )
-    expected_at: datetime.datetime | None = Field(description="When it has ended by that; null as `seconds_left`.")
-    error_code: str | None
-    repeated: int = Field(description="Runs before it that ended for the same reason, and are not kept.")
-    audit: AuditOut | None
+    expected_at: datetime.datetime | None = Field(description="Estimated time of its end; null as seconds_left.")
+    error_code: str | None = Field(description="Error code; null if the run did not fail.")
+    repeated: int = Field(description="Number of earlier runs that ended for the same reason and are not kept.")
+    audit: AuditOut | None = Field(description="Result of the audit; null if the run was not audited.")
 
 
 class RunQuery(Paging):
-    model_id: str | None = None
-    status: RunStatus | None = None
-    unresolved: bool = Field(
-        default=False, description="Only those that failed or were abandoned and that no later run made good."
-    )
-    order: RunOrder = RunOrder.NEWEST
+    model_id: str | None = Field(default=None, description="Only runs of this model.")
+    status: RunStatus | None = Field(default=None, description="Only runs with this status.")
+    unresolved: bool = Field(default=False, description="Only failed or abandoned runs that no later run made good.")
+    order: RunOrder = Field(default=RunOrder.NEWEST, description="Order by start.")
 
 
 class DueOut(Answer):
-    """A rule by which a dataset is due."""
+    """Rule by which a dataset is due."""
 
-    rule: QueueRule
-    since: datetime.datetime | None = Field(description="null: since a run that did not come to its end.")
-    first_due_at: datetime.datetime | None = Field(description="The earliest deadline; null: nobody waits for it.")
+    rule: QueueRule = Field(description="Rule by which the dataset is due.")
+    since: datetime.datetime | None = Field(description="Time since which it is due; null after a run cut off.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of waiting requests; null if none.")
 
 
 class QueuedOut(Answer):
-    dataset_id: str
-    model_ids: list[str] = Field(description="Its models that are to run, the next first, 20 at most.")
-    due: list[DueOut]
-    urgent: bool = Field(description="A request is due within a week: it goes before whatever has none.")
+    dataset_id: str = Field(description="ID of the dataset.")
+    model_ids: list[str] = Field(description="IDs of its models that are to run, next first, at most 20.")
+    due: list[DueOut] = Field(description="Rules by which the dataset is due.")
+    urgent: bool = Field(description="True if a request is due within a week; goes before datasets without one.")
 
 
 class HourOut(Answer):
-    begins_at: datetime.datetime
-    published: int = Field(description="Runs that began in this hour and came to their end.")
-    failed: int = Field(description="Those that failed, were abandoned or cancelled.")
+    begins_at: datetime.datetime = Field(description="Start of the hour.")
+    published: int = Field(description="Number of runs that started in this hour and succeeded.")
+    failed: int = Field(description="Number of runs of this hour that failed, were abandoned or cancelled.")
 
 
 class QueueOut(Answer):
-    at: datetime.datetime
+    at: datetime.datetime = Field(description="Time of the answer.")
     next: list[QueuedOut] = Field(
-        description="Datasets that are due and free, in the order in which workers take this tenant's; 100 at most "
-        "by each rule."
+        description="Due and free datasets, in the order in which workers take this tenant's; at most 100 by each rule."
     )
-    running: list[RunOut] = Field(description="Runs under way, the newest 100.")
-    hours: list[HourOut] = Field(description="The last 24 hours, the oldest first.")
+    running: list[RunOut] = Field(description="Runs in progress, the newest 100.")
+    hours: list[HourOut] = Field(description="Runs of the last 24 hours, by hour, oldest first.")
 
 
-_RUNS = Resource("Runs", "/v1/runs")
+_RUNS = ResourceOperations("Runs", "/v1/runs")
 
 LIST = _RUNS.operation(
     "list_runs",
@@ -122,7 +116,7 @@ LIST = _RUNS.operation(
     scope=Scope.MODELS_READ,
     query=RunQuery,
     gives=PageOut[RunOut],
-    does="Of all models or of one, whatever became of them or those of one status, newest first.",
+    does="List runs, newest first by default; filters by model and status apply together.",
 )
 GET = of_one(
     _RUNS.operation(
@@ -132,7 +126,7 @@ GET = of_one(
         scope=Scope.MODELS_READ,
         gives=RunOut,
         problems=(RunUnknown,),
-        does="How far a run is, or how it ended.",
+        does="Return the progress of a run, or how it ended.",
     )
 )
 CANCEL = of_one(
@@ -143,17 +137,16 @@ CANCEL = of_one(
         scope=Scope.MODELS_WRITE,
         gives=RunOut,
         problems=(RunUnknown, RunNotCancellable),
-        does="Stop a run that learns, audits or rehearses; 409 for one that has ended, or that somebody waits for who "
-        "asked to be forgotten. What it computed is thrown away. A model without a version is `cancelled` then: "
-        "relearn or retire it.",
+        does="Stop a run that learns, audits or rehearses, and discard its results; 409 for a run that has ended or "
+        "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
     )
 )
-QUEUE = Resource("Runs", "/v1").operation(
+QUEUE = ResourceOperations("Runs", "/v1").operation(
     "get_queue",
     "GET",
     "/queue",
     scope=Scope.ACCOUNTING_READ,
     gives=QueueOut,
-    does="What is next and by which rule, what each worker runs, and how many runs there were in each hour of the last "
-    "day. Who may not learn whether anything is held could tell it from this.",
+    does="Return the next datasets and the rules by which they are due, the runs in progress, and the number of runs "
+    "in each hour of the last day, from which a caller could learn whether anything is held.",
 )

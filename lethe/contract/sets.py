@@ -1,4 +1,4 @@
-"""The closed sets of the contract. A gateway refuses what is in none of them; the SDK reads what a newer one adds."""
+"""Closed sets of the contract. A gateway refuses other values; the SDK also reads members that a newer gateway adds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _newer: ContextVar[bool] = ContextVar("lethe_newer_members", default=False)
 
 @contextmanager
 def newer_members() -> Iterator[None]:
-    """Read, while the block lasts, members that are not known here: a newer gateway may say more."""
+    """Accept unknown members while the block lasts: a newer gateway may have added some."""
     token = _newer.set(True)
     try:
         yield
@@ -20,7 +20,7 @@ def newer_members() -> Iterator[None]:
 
 
 class ClosedSet(StrEnum):
-    """Texts of which no others are taken."""
+    """Enumeration of strings that refuses all others."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -32,35 +32,35 @@ class ClosedSet(StrEnum):
 
 
 class Scope(ClosedSet):
-    """What an API key may do."""
+    """Permission of an API key."""
 
     REQUESTS_READ = "requests:read"
     REQUESTS_WRITE = "requests:write"
     REQUESTS_REVIEW = "requests:review"
-    """Decide about requests: approve, reject, extend, pause."""
+    """Decide about requests: approve, reject, extend and pause them."""
     MODELS_READ = "models:read"
     MODELS_WRITE = "models:write"
     ACCOUNTING_READ = "accounting:read"
     ADMIN = "admin"
-    """Everything in a tenant, and its keys."""
+    """Do everything in a tenant, and manage its keys."""
     AGENT = "agent"
-    """The permission of an authorised agent by the Data Rights Protocol, about its own requests."""
+    """Act as an authorised agent of the Data Rights Protocol, on the agent's own requests."""
     METRICS_READ = "metrics:read"
-    """The state of the installation: counts over all tenants, by which one sees whether there is work to do."""
+    """Read the state of the installation: counts over all tenants, which reveal whether there is work to do."""
     OPERATOR = "operator"
-    """The tenants of the installation and its metrics, and nothing in them."""
+    """Manage the tenants of the installation and read its metrics, without access to their contents."""
 
 
 class Role(ClosedSet):
-    """A person's role: the scopes that they have, by `lethe.contract.users.SCOPES_OF`."""
+    """Role of a person, which sets their scopes (`lethe.features.people.contract.SCOPES_OF`)."""
 
     VIEWER = "viewer"
     OFFICER = "officer"
-    """Answers for requests: makes them and decides about them."""
+    """Makes requests and decides about them."""
     ENGINEER = "engineer"
     ADMINISTRATOR = "administrator"
     OPERATOR = "operator"
-    """Above the tenants: makes them, and sees nothing in them."""
+    """Creates tenants, without access to their contents."""
 
 
 class RunKind(ClosedSet):
@@ -68,13 +68,13 @@ class RunKind(ClosedSet):
     UNLEARN = "unlearn"
     RELEARN = "relearn"
     ERASE = "erase"
-    """Rows of a dataset that no model carries."""
+    """Erase rows of a dataset that no model carries."""
     ADD = "add"
-    """Rows came, and no model is to learn them."""
+    """Write rows that no model is to learn."""
     AUDIT = "audit"
-    """Asked for: canaries alone are learned and forgotten."""
+    """Canary test on request: canaries alone are learned and forgotten."""
     REHEARSAL = "rehearsal"
-    """Asked for: people drawn at random are forgotten on a scratch copy, which is destroyed."""
+    """Rehearsal on request: people drawn at random are forgotten on a scratch copy, which is destroyed."""
 
 
 class RunStatus(ClosedSet):
@@ -90,7 +90,7 @@ class RehearsalStatus(ClosedSet):
     RUNNING = "running"
     COMPLETED = "completed"
     OUTDATED = "outdated"
-    """Completed, and its report is gone: somebody was erased since whose row may have been measured."""
+    """Completed, but its report was deleted: a person was erased since whose row may have been measured."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -106,7 +106,7 @@ class RequestStatus(ClosedSet):
 
 
 class EventKind(ClosedSet):
-    """Something that happened to a request. The first seven are named after the status that they lead to."""
+    """Kind of an event of a request. The first seven are named after the status that they lead to."""
 
     RECEIVED = "received"
     IN_REVIEW = "in_review"
@@ -116,21 +116,19 @@ class EventKind(ClosedSet):
     REJECTED = "rejected"
     CANCELLED = "cancelled"
     NOTHING_HELD = "nothing_held"
-    """Completed, because nothing is held about the person."""
+    """Completed because nothing is held about the person."""
     HANDED_BACK = "handed_back"
-    """Accepted again: the run that served it did not end well. Told twice at most."""
+    """Accepted again because its run did not end well. Recorded twice at most."""
     EXTENDED = "extended"
     PAUSED = "paused"
     RESUMED = "resumed"
     AT_RISK = "at_risk"
     OVERDUE = "overdue"
     ROWS_ERASED = "rows_erased"
-    NOTED = "noted"
-    """Recorded in words alone, by a release that knew no kinds."""
 
 
 class AttachmentKind(ClosedSet):
-    """Kind of a file that is attached to a request, by the end of its name."""
+    """Kind of a file attached to a request, by the extension of its name."""
 
     PDF = "pdf"
     PNG = "png"
@@ -161,7 +159,7 @@ class RequestModelStatus(ClosedSet):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     DESTROYED = "destroyed"
-    """Nothing is left of the model."""
+    """The weights of the model were destroyed."""
     NOTHING_PUBLISHED = "nothing_published"
     """The model never had a version."""
 
@@ -170,60 +168,60 @@ class ModelStatus(ClosedSet):
     LEARNING = "learning"
     LIVE = "live"
     UNLEARNING = "unlearning"
-    """Answered of a live one while a run forgets requests, and never stored."""
+    """Live, while a run forgets requests. Only in answers, never stored."""
     RELEARNING = "relearning"
-    """Answered of a live one while it is learned again from scratch, on more rows perhaps, and never stored."""
+    """Live, while it is relearned from scratch, possibly on more rows. Only in answers, never stored."""
     TESTING = "testing"
-    """Answered of a live one while a canary test or a rehearsal of it is under way, and never stored."""
+    """Live, while a canary test or a rehearsal of it is running. Only in answers, never stored."""
     DEGRADED = "degraded"
-    """Answered of a live one whose version misses its quality gate, and never stored."""
+    """Live, with a version that misses its quality gate. Only in answers, never stored."""
     HELD = "held"
-    """Answered of a live one whose version is held back from serving, and never stored."""
+    """Live, with a version that is held back from serving. Only in answers, never stored."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     RETIRED = "retired"
 
 
 class WaitReason(ClosedSet):
-    """Reason for which no run of a model has taken up a request."""
+    """Reason why no run of a model has taken up a request."""
 
     IN_REVIEW = "in_review"
-    """An officer has not decided."""
+    """The request is not decided yet."""
     GRACE = "grace"
-    """It may still be cancelled."""
+    """The request is in its grace time."""
     BATCH = "batch"
-    """The model lets requests wait for each other."""
+    """The model collects requests for a batch."""
     QUEUED = "queued"
-    """A worker takes it next."""
+    """A worker takes the request next."""
     RUN_UNDER_WAY = "run_under_way"
-    """Another run on the dataset has to end first."""
+    """Another run on the dataset must end first."""
     DELAYED = "delayed"
-    """Runs came to nothing, and are tried again later."""
+    """Runs failed and are retried later."""
     BUDGET_SPENT = "budget_spent"
     """The adaptive budget of the dataset has no room for another version."""
     DAMAGED = "damaged"
-    """Rows of the dataset are damaged, and nothing runs on it."""
+    """Rows of the dataset are damaged, which stops all its runs."""
 
 
 class QueueRule(ClosedSet):
     """Rule by which a dataset is due for a run."""
 
     REQUESTED = "requested"
-    """Requests were accepted that no run has taken up."""
+    """Accepted requests wait for a run."""
     UNCONFIRMED = "unconfirmed"
-    """Rows were taken up by a run and are not known to be null."""
+    """Rows claimed by a run are not confirmed to be null."""
     BEHIND = "behind"
     """The live version of a model carries people whose rows are null."""
     LEARN = "learn"
-    """A model is to be learned, or learned again."""
+    """A model is to be learned or relearned."""
     ADD = "add"
-    """Rows were added and are not in their slots."""
+    """Added rows are not in their slots yet."""
     LEARN_ADDED = "learn_added"
-    """The live version of a model lacks rows that were added."""
+    """The live version of a model lacks added rows."""
     AUDIT = "audit"
-    """A canary test was asked for."""
+    """A canary test was requested."""
     REHEARSAL = "rehearsal"
-    """A rehearsal was asked for."""
+    """A rehearsal was requested."""
 
 
 class VersionStatus(ClosedSet):
@@ -233,7 +231,7 @@ class VersionStatus(ClosedSet):
 
 
 class Metric(ClosedSet):
-    """A number that is measured on evaluation data, and that a quality gate may go by."""
+    """Metric measured on evaluation data, by which a quality gate can judge."""
 
     ACCURACY = "accuracy"
     AUC = "auc"
@@ -256,32 +254,32 @@ class Metric(ClosedSet):
 
 
 class OnBreach(ClosedSet):
-    """The fate of a version that misses its gate. Either way it forgets, and replaces the one before."""
+    """Treatment of a version that misses its gate. In both cases it forgets, and replaces the preceding version."""
 
     PUBLISH_DEGRADED = "publish_degraded"
     HOLD = "hold"
-    """It is kept from serving until somebody releases it, or a later version meets the gate."""
+    """The version is kept from serving until it is released, or a later version passes."""
 
 
 class AdditionStatus(ClosedSet):
     PENDING = "pending"
     APPLIED = "applied"
-    """Its rows are in their slots."""
+    """The rows are in their slots."""
     DROPPED = "dropped"
-    """Its dataset was retired before."""
+    """The dataset was retired before."""
 
 
 class Outcome(ClosedSet):
-    """The outcome of a completed request. In all but the second the rows are erased and every model met its target."""
+    """Outcome of a completed request. Unless nothing was held, rows are erased and every model met its target."""
 
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
     TARGET_WIDENED = "target_widened"
-    """The target of a model at least is weaker than the default bounds, so that meeting it is not called forgotten."""
+    """The target of at least one model exceeds the default bounds, so meeting it does not count as forgetting."""
 
 
 class Regulation(ClosedSet):
-    """Those that every tenant has; a tenant's policy may name more."""
+    """Regulations that every tenant has; a tenant's policy may name more."""
 
     GDPR = "gdpr"
     CCPA = "ccpa"
@@ -297,28 +295,30 @@ class ClockState(ClosedSet):
 
 
 class RemedyKind(ClosedSet):
-    """Changes that can raise the quality of a model."""
+    """Change that can raise the quality of a model."""
 
     RELEARN = "relearn"
-    """The same model from scratch."""
+    """Learn the same model from scratch."""
     MORE_SLOTS = "more_slots"
     L2 = "l2"
 
 
 class RejectionGround(ClosedSet):
-    """Why somebody is not forgotten: GDPR Art. 17(3), or Art. 12."""
+    """Ground of a rejection under GDPR Art. 17(3) or Art. 12."""
 
     FREE_EXPRESSION = "free_expression"
     LEGAL_OBLIGATION = "legal_obligation"
     PUBLIC_HEALTH = "public_health"
     ARCHIVING_RESEARCH = "archiving_research"
     LEGAL_CLAIMS = "legal_claims"
-    MANIFESTLY_UNFOUNDED = "manifestly_unfounded"  # Art. 12(5)
-    IDENTITY_NOT_ESTABLISHED = "identity_not_established"  # Art. 12(2), (6)
+    MANIFESTLY_UNFOUNDED = "manifestly_unfounded"
+    """GDPR Art. 12(5)."""
+    IDENTITY_NOT_ESTABLISHED = "identity_not_established"
+    """GDPR Art. 12(2) and (6)."""
 
 
 class DamageKind(ClosedSet):
-    """What of the rows does not open, or is not what the database names."""
+    """Stored part of the rows that cannot be opened, or differs from the database."""
 
     MANIFEST = "manifest"
     MANIFEST_MISSING = "manifest_missing"
@@ -326,23 +326,21 @@ class DamageKind(ClosedSet):
     BLOCK_MISSING = "block_missing"
     KEY = "key"
     KEY_MISSING = "key_missing"
-    FIRST_LAYOUT = "first_layout"
-    """Rows of a release before, which were not those on record when they were to be sealed."""
     RECORD = "record"
-    """The record of whose row is in which slot: a line of the database does not match its own check value."""
+    """The record of whose row is in which slot: a row of the database does not match its check value."""
 
 
 class ServingRefusal(ClosedSet):
     NOT_LIVE = "not_live"
     HELD = "held"
-    """It misses its quality gate, and nobody has released it."""
+    """The version misses its quality gate and was not released."""
     FORGETTING_OVERDUE = "forgetting_overdue"
     SUPERSEDED = "superseded"
     WEIGHTS_DESTROYED = "weights_destroyed"
 
 
 class LeavingReason(ClosedSet):
-    """A closed list, the same for every tenant: who randomised among other answers would be estimated wrongly."""
+    """Reason for leaving, the same set for every tenant: estimates require it of the client's randomiser."""
 
     PRIVACY = "privacy"
     NOT_USING = "not_using"
@@ -354,9 +352,9 @@ class LeavingReason(ClosedSet):
 class WorkerState(ClosedSet):
     ALIVE = "alive"
     SILENT = "silent"
-    """None gave a sign of life for a minute."""
+    """No worker gave a sign of life for a minute."""
     FAILING = "failing"
-    """None gets through a run."""
+    """No worker completes a run."""
 
 
 class DeliveryStatus(ClosedSet):

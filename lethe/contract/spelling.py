@@ -1,35 +1,34 @@
-"""Advice on a name that is none of those that were expected: these, and the one that was probably meant."""
+"""Advice on unknown names: the expected names, and the one that was probably meant."""
 
 import difflib
 from collections.abc import Iterable
 
-_MOST_LISTED = 20
-_LONGEST = 60
+_MAX_LISTED_WORDS = 20
+_MAX_LENGTH = 60
 _ALIKE = 0.6
 
 
 def expected(names: Iterable[str], *, found: object = None) -> str:
-    """`expected one of age, work; did you mean age?`: the names, and the one that `found` is most like, if any is."""
+    """Return advice such as `expected one of age, work; did you mean age?`, with the name nearest to `found`."""
     known = sorted(names)
     if not known:
         return "expected none here"
-    listed = ", ".join(known[:_MOST_LISTED]) + (", ..." if len(known) > _MOST_LISTED else "")
-    said = f"expected one of {listed}" if len(known) > 1 else f"expected {listed}"
+    listed = ", ".join(known[:_MAX_LISTED_WORDS]) + (", ..." if len(known) > _MAX_LISTED_WORDS else "")
+    advice = f"expected one of {listed}" if len(known) > 1 else f"expected {listed}"
     meant = nearest(found, known)
-    return f"{said}; did you mean {meant}?" if meant is not None and len(known) > 1 else said
+    return f"{advice}; did you mean {meant}?" if meant is not None and len(known) > 1 else advice
 
 
 def nearest(found: object, names: Iterable[str]) -> str | None:
-    """The name that somebody meant who wrote `found`: one that begins so or is contained, or differs in few
-    characters."""
-    if not isinstance(found, str) or not 0 < len(found) <= _LONGEST:
+    """Return the name that `found` probably means: one containing it or differing in few characters; else None."""
+    if not isinstance(found, str) or not 0 < len(found) <= _MAX_LENGTH:
         return None
-    by_letters = {_letters(name): name for name in names if len(name) <= _LONGEST}
-    sought = _letters(found)
-    near = difflib.get_close_matches(sought, by_letters, n=1, cutoff=_ALIKE)
+    by_letters = {_letters(name): name for name in names if len(name) <= _MAX_LENGTH}
+    letters_found = _letters(found)
+    near = difflib.get_close_matches(letters_found, by_letters, n=1, cutoff=_ALIKE)
     if near:
         return by_letters[near[0]]
-    parts = [name for letters, name in by_letters.items() if len(sought) > 2 and (sought in letters)]
+    parts = [name for letters, name in by_letters.items() if len(letters_found) > 2 and (letters_found in letters)]
     return min(parts, key=len, default=None)
 
 

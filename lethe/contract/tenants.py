@@ -1,37 +1,144 @@
-"""The organisations of an installation, made by its operator; `/tenant`: one's own, and its policy."""
+"""Tenants of an installation, and the policy of each."""
 
 import datetime
+import zoneinfo
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
 
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging
-from lethe.contract.operation import Resource, of_one
-from lethe.contract.policy import Policy
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, SubjectRule
+from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
 
 
+def _zone(name: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError("expected the name of a time zone, such as Europe/Berlin") from error
+    return name
+
+
+_BARRED = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>"
+_Line = Annotated[str, Field(min_length=1, max_length=300, pattern=rf"^[^\s{_BARRED}][^{_BARRED}]*$")]
+"""Line of text without line breaks, bidirectional controls and tags."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class TimeLimit(_Frozen):
+    """Time limit of a regulation for a request, counted on the calendar of the tenant's time zone."""
+
+    months: Annotated[int, Field(ge=0, le=24, description="Months of the time limit, to which days are added.")] = 0
+    days: Annotated[int, Field(ge=0, le=731, description="Days of the time limit.")] = 0
+    extension_months: Annotated[int, Field(ge=0, le=24)] = Field(default=0, description="Months of the one extension.")
+    extension_days: Annotated[int, Field(ge=0, le=731, description="Days of the one extension.")] = 0
+    may_pause: bool = Field(default=False, description="True if the clock may pause while identity is established.")
+
+
+MAY_NAME_SOMEBODY = frozenset({"controller", "contact"})
+"""Policy fields that may name a person: lasting records state that they changed, but not their values."""
+
+
+class Policy(_Frozen):
+    """Policy of a tenant. Every default suits an installation with one tenant."""
+
+    auto_accept: bool = Field(default=True, description="False: requests wait in review until they are approved.")
+    identity: Literal["callers", "statement"] = Field(
+        default="callers",
+        description="Proof of identity. callers: the caller's word (identity_verified); statement: each request must "
+        "carry a JWT of a registered issuer about its subject.",
+    )
+    grace_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
+        default=0, description="Seconds in which a request can be cancelled, before a worker takes it."
+    )
+    report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
+        default=86400,
+        description="Seconds after which a request is shown as completed to callers who may not learn whether a "
+        "person is held: counted from when work on it could begin, whatever has been done by then. Choose more than "
+        "waiting and a run take. 0: shown at its true completion, which tells them.",
+    )
+    retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
+        default=30,
+        description="Days for which the words of callers and officers about a request are kept after its end.",
+    )
+    retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = Field(
+        default=None,
+        description="Days for which the person of a request is kept after its end, and refused in uploads; null: for "
+        "good.",
+    )
+    max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        default=8.0,
+        description="Largest epsilon of a model's target, in nats. Certificates of models above 8 state that this "
+        "bound was widened.",
+    )
+    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="Largest delta of a model's target; null: 1/n, n the slots of its dataset. Certificates of models "
+        "above 1/n state that this bound was widened.",
+    )
+    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
+        default="UTC", description="Time zone of deadlines, days and weeks, such as Europe/Berlin."
+    )
+    regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
+        default_factory=dict,
+        description="Time limits of further regulations by name, or the tenant's own for gdpr, ccpa and other.",
+    )
+    subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
+        default=SubjectRule.TEXT,
+        description="Rule by which two subject ids are one person. exact: byte for byte; text: in Unicode's NFC, "
+        "without white space around; caseless: also whatever their case; email_domain: also whatever the case after "
+        "an @; email: whatever the case of an id with an @. Fixed once there are datasets or requests.",
+    )
+    opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
+        default=("controller_customer_id",),
+        description="OpenDSR: identity types that the subject ids of the datasets are; other types are refused.",
+    )
+    drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = Field(
+        default=None, description="Data Rights Protocol: this tenant's id in the network; null: agents are not served."
+    )
+    drp_claim: Literal["email", "phone_number", "customer_id"] = Field(
+        default="email",
+        description="Data Rights Protocol: claim about a person that is the subject id in the datasets.",
+    )
+    drp_verification_url: Annotated[str, Field(pattern="^https://[^?#]+$", max_length=500)] | None = Field(
+        default=None,
+        description="Data Rights Protocol: page where people whom the agent has not verified prove their identity.",
+    )
+    controller: _Line | None = Field(
+        default=None,
+        description="Name of the controller at the head and in the signature of replies to people; null: none.",
+    )
+    contact: _Line | None = Field(
+        default=None,
+        description="Contact of the data protection officer at the end of replies to people; null: none.",
+    )
+
+
 class TenantIn(Body):
-    name: Name
-    policy: Policy = Field(default_factory=Policy)
+    name: Name = Field(description="Name of the tenant, unique in the installation.")
+    policy: Policy = Field(default_factory=Policy, description="Policy; fields not given take their defaults.")
 
 
 class TenantOut(Answer):
-    id: str
-    name: str
-    policy: Policy
-    created_at: datetime.datetime
+    id: str = Field(description="ID of the tenant.")
+    name: str = Field(description="Name of the tenant.")
+    policy: Policy = Field(description="Policy of the tenant.")
+    created_at: datetime.datetime = Field(description="Time of creation.")
 
 
 class NewTenantOut(TenantOut):
-    admin_key: str = Field(description="Of its first admin. Shown once; only its hash is kept.", repr=False)
+    admin_key: str = Field(description="API key of the first admin. Shown once; only its hash is stored.", repr=False)
 
 
 class TenantChangeIn(Body):
-    policy: Policy = Field(description="Fields that are not given stay as they are.")
+    policy: Policy = Field(description="Fields to change; fields not given stay as they are.")
 
 
-_TENANTS = Resource("Tenants", "/v1")
+_TENANTS = ResourceOperations("Tenants", "/v1")
 
 CREATE = _TENANTS.operation(
     "create_tenant",
@@ -42,8 +149,8 @@ CREATE = _TENANTS.operation(
     gives=NewTenantOut,
     status=201,
     problems=(TenantExists,),
-    does="Make a tenant, and the key of its first admin, which is shown once.\n\nNo `Idempotency-Key` is taken, "
-    "for no key is kept to be shown again: a repetition is a 409.",
+    does="Create a tenant and the key of its first admin, which is shown once.\n\nNo `Idempotency-Key` is accepted, "
+    "because no key is stored that could be shown again: a repetition is a 409.",
 )
 LIST = _TENANTS.operation(
     "list_tenants",
@@ -52,7 +159,7 @@ LIST = _TENANTS.operation(
     scope=Scope.OPERATOR,
     query=Paging,
     gives=PageOut[TenantOut],
-    does="All tenants of the installation, newest first.",
+    does="List all tenants of the installation, newest first.",
 )
 GET = of_one(
     _TENANTS.operation(
@@ -62,11 +169,11 @@ GET = of_one(
         scope=Scope.OPERATOR,
         gives=TenantOut,
         problems=(TenantUnknown,),
-        does="A tenant and its policy.",
+        does="Return a tenant and its policy.",
     )
 )
 OWN = _TENANTS.operation(
-    "get_own_tenant", "GET", "/tenant", scope=Scope.ADMIN, gives=TenantOut, does="The tenant of this key."
+    "get_own_tenant", "GET", "/tenant", scope=Scope.ADMIN, gives=TenantOut, does="Return the tenant of this key."
 )
 CHANGE_OWN = _TENANTS.operation(
     "change_own_tenant",
@@ -75,7 +182,7 @@ CHANGE_OWN = _TENANTS.operation(
     scope=Scope.ADMIN,
     takes=TenantChangeIn,
     gives=TenantOut,
-    idempotent=True,
+    repeat="idempotent",
     problems=(SubjectRuleFixed,),
-    does="Change some fields of its policy, for what comes from now on.",
+    does="Change fields of the tenant's policy, with effect from now on.",
 )

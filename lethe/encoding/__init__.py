@@ -1,1 +1,1 @@
-"""The public encoding: how records become rows, by a schema alone. The gateway, the SDK and served models share it."""
+"""Public encoding of records into rows, by a schema alone, shared by the gateway, the SDK and served models."""

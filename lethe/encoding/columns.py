@@ -1,25 +1,278 @@
-"""Kinds of feature columns: each says how one value becomes features, by what its schema states and nothing else.
-
-Where a value may be missing, all features of the column are 0 then, and a column of numbers has one more that says so.
-"""
+"""Values of a column, read alike from csv, parquet, npz and JSON: numbers, texts, times, vectors, and positions in a
+list of names. pyarrow is imported only for Arrow arrays."""
 
 import abc
 import datetime
+import decimal
 import hashlib
 import itertools
+import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from decimal import Decimal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from lethe.contract.problems import FieldError, InputInvalid, RowInvalid
 from lethe.contract.spelling import expected
-from lethe.encoding import values
-from lethe.encoding.faults import Faults
-from lethe.encoding.values import Values
+
+# A pyarrow Array or ChunkedArray (untyped), a numpy array, or a sequence of JSON values.
+Values: TypeAlias = Any
+
+# In characters; the same limit as for a person in a deletion request.
+MAX_NAME_LENGTH = 500
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_OF_NUMBERS = b"0123456789+-.eE"
+_NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
+"""Number as it is written if it is not a code such as `007`, where leading zeros count."""
+# Replaces a text longer than any name in UTF-8; it is neither a name nor a number.
+_TOO_LONG = "\x00"
+# Characters that every database and every JSON writer can hold.
+_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+
+
+def is_name(value: object) -> bool:
+    """Return True for a non-empty string of at most 500 characters, without control characters and lone surrogates."""
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and _NAME.fullmatch(value) is not None
+
+
+def is_subject(value: object) -> bool:
+    """Return True if `value` can name a person: a name that no normalisation rule of subject ids makes empty."""
+    return is_name(value) and not str(value).isspace()
+
+
+def is_arrow(values: Values) -> bool:
+    return type(values).__module__.partition(".")[0] == "pyarrow"
+
+
+def numbers(values: Values) -> npt.NDArray[np.float64]:
+    """Return numbers, NaN for a missing value and infinity for anything but a finite number."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuf":
+        return values.astype(np.float64)
+    if is_arrow(values):
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = values.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            return np.asarray(pc.cast(values, pa.float64(), safe=False), dtype=np.float64)
+    texts = listed(values)
+    plain = _plain_numbers(texts)
+    return np.array([number(value) for value in texts], dtype=np.float64) if plain is None else plain
+
+
+def seconds(values: Values) -> npt.NDArray[np.float64]:
+    """Return times in seconds since 1970 (UTC if without an offset), NaN if missing and infinity if not a time."""
+    return np.array([_second(value) for value in listed(values)], dtype=np.float64)
+
+
+def _second(value: object) -> float:
+    if value is None or value == "":
+        return math.nan
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(value)
+        if isinstance(value, datetime.datetime):
+            value = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+            return value.timestamp()
+        if isinstance(value, datetime.date):
+            return datetime.datetime.combine(value, datetime.time(), datetime.UTC).timestamp()
+    return math.inf
+
+
+def vectors(values: Values, length: int) -> npt.NDArray[np.float64]:
+    """Return lists of `length` numbers  # (b, length), NaN for an entry that is not a number."""
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == length and values.dtype.kind in "iuf":
+        return values.astype(np.float64)
+    lists = listed(values)
+    rows = np.full((len(lists), length), math.nan)
+    for row, value in enumerate(lists):
+        if isinstance(value, str):
+            with suppress(ValueError, RecursionError):
+                value = json.loads(value)
+        if isinstance(value, list | tuple) and len(value) == length:
+            rows[row] = [number(entry) for entry in value]
+    return rows
+
+
+def prose(values: Values) -> list[str | None]:
+    """Return texts of any length, None for a missing value or for anything but a text."""
+    entries = _of_arrow(values, at_full_length=True) if is_arrow(values) else listed(values)
+    return [value if isinstance(value, str) and value else None for value in entries]
+
+
+def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
+    """Return what `number` returns, in a tenth of the time; None unless all are texts that are numbers or empty.
+    `float` accepts more texts, but none of only these characters."""
+    try:
+        if "".join(texts).encode().translate(None, _OF_NUMBERS):
+            return None
+        # ValueError means that a text is empty.
+        with suppress(ValueError):
+            return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
+        return np.array([float(text or "nan") for text in texts], dtype=np.float64)
+    # Not all values are texts, or one is not a number.
+    except (TypeError, ValueError):
+        return None
+
+
+def number(value: object) -> float:
+    if value is None or value == "":
+        return math.nan
+    if isinstance(value, str):
+        if _NUMBER.fullmatch(value):
+            return float(value)
+        return math.nan if value.lower() == "nan" else math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.inf
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def codes(values: Sequence[object], names: Sequence[str], *, by_number: bool) -> npt.NDArray[np.int32]:
+    """Return the position of each value among the names; -1 if missing or unknown.
+
+    With `by_number` a value that is not a name stands for the name that is the same number, if exactly one is. Some
+    tools write a column of integers as floats, such as `3.0`, as soon as one value is missing.
+    """
+    position: dict[str | None, int] = {name: code for code, name in enumerate(names)}
+    # Computed on first use, because it is rarely needed.
+    equal: dict[Decimal, int] | None = None
+
+    def code(value: object) -> int:
+        nonlocal equal
+        place = position.get(text(value), -1)
+        exact = _exactly(value) if by_number and place < 0 else None
+        if exact is None:
+            return place
+        equal = _by_number(names) if equal is None else equal
+        return equal.get(exact, -1)
+
+    return np.array([code(value) for value in values], dtype="<i4")
+
+
+def bits(values: Sequence[object], names: Sequence[str], separator: str) -> npt.NDArray[np.int32]:
+    """Return the set of names that each value lists: bit c for name c, of at most 31; 0 for a missing or empty value,
+    -1 if a listed text is not a name."""
+    position = {name: 1 << code for code, name in enumerate(names)}
+
+    def mask(value: object) -> int:
+        if value is None or value == "":
+            return 0
+        names_text = text(value)
+        masks = {position.get(name.strip(), -1) for name in names_text.split(separator)} if names_text else {-1}
+        return -1 if -1 in masks else sum(masks)
+
+    return np.array([mask(value) for value in values], dtype="<i4")
+
+
+def text(value: object) -> str | None:
+    """Return a value as a text of CSV, so that all formats agree; None if it is missing or cannot be a name."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else None
+
+
+def listed(values: Values) -> Sequence[object]:
+    """Return the values as Python objects; equal texts of a dictionary array share one object."""
+    if is_arrow(values):
+        return _of_arrow(values)
+    entries: Sequence[object] = values.tolist() if isinstance(values, np.ndarray) else values
+    return entries
+
+
+def _of_arrow(values: Any, *, at_full_length: bool = False) -> Sequence[object]:
+    """Return the values as Python objects. Unless `at_full_length`, texts longer than any name are replaced."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(values, pa.ChunkedArray):
+        return [value for chunk in values.chunks for value in _of_arrow(chunk, at_full_length=at_full_length)]
+    if isinstance(values, pa.DictionaryArray):
+        used, position = np.unique(np.asarray(values.indices.cast(pa.int64()).fill_null(-1)), return_inverse=True)
+        texts = _of_arrow(values.dictionary.take(pa.array(used, mask=used < 0)), at_full_length=at_full_length)
+        return [texts[place] for place in position]
+    if isinstance(values, pa.StringArray | pa.LargeStringArray) and not at_full_length:
+        values = pc.if_else(pc.greater(pc.binary_length(values), 4 * MAX_NAME_LENGTH), _TOO_LONG, values)
+    # Python's datetime has no nanoseconds.
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+        values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
+    entries: list[object] = values.to_pylist()
+    return entries
+
+
+def _by_number(names: Sequence[str]) -> dict[Decimal, int]:
+    """Map each number that exactly one name equals to the position of the name."""
+    positions: dict[Decimal, int] = {}
+    twice: set[Decimal] = set()
+    for code, name in enumerate(names):
+        exact = _exactly(name)
+        if exact is not None:
+            twice |= {exact} & positions.keys()
+            positions[exact] = code
+    return {exact: code for exact, code in positions.items() if exact not in twice}
+
+
+def _exactly(value: object) -> Decimal | None:
+    """Return the exact number of a value; None if it is not a finite number."""
+    match value:
+        case bool():
+            return None
+        case str():
+            return Decimal(value) if _NO_CODE.fullmatch(value) else None
+        case int():
+            return Decimal(value)
+        case float():
+            return Decimal(repr(value)) if math.isfinite(value) else None
+        case decimal.Decimal():
+            return value if value.is_finite() else None
+        case _:
+            return None
+
+
+MAX_FAULTS = 20
+
+
+class Faults:
+    """Faults of a batch by place. `refuse` raises the first twenty, in the order of the rows."""
+
+    def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
+        self._error = error
+        self._place = place
+        self._found: list[tuple[int, FieldError]] = []
+
+    @classmethod
+    def in_file(cls, lines: Sequence[int]) -> "Faults":
+        return cls(RowInvalid, lambda row, column: f"line {lines[row]}" + (f", column {column}" if column else ""))
+
+    @classmethod
+    def in_records(cls) -> "Faults":
+        return cls(InputInvalid, lambda row, column: f"records.{row}" + (f".{column}" if column else ""))
+
+    def mark(self, column: str, wrong: npt.ArrayLike, message: str) -> None:
+        for row in np.flatnonzero(wrong)[:MAX_FAULTS].tolist():
+            self._found.append((row, FieldError(self._place(row, column), message)))
+
+    def refuse(self) -> None:
+        if self._found:
+            refuse(self._error, [fault for _, fault in sorted(self._found, key=lambda item: item[0])])
+
+
+def refuse(error: type[InputInvalid], faults: Sequence[FieldError]) -> None:
+    """Raise `error` with the first twenty faults and the first as its detail; do nothing without faults."""
+    if faults:
+        raise error(f"{faults[0].path}: {faults[0].message}.", faults[:MAX_FAULTS])
+
 
 Unknown: TypeAlias = Literal["error", "null"]
 Outside: TypeAlias = Literal["error", "clip"]
@@ -29,10 +282,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 EDITION: Edition = 2
 MAX_UNKNOWN = 0.5
 CLIP = 3.0
-"""Scales from the centre: beyond it lie three of a thousand values of a normal column."""
+"""Clipping distance in units of scale; three of a thousand values of a normal column lie beyond it."""
 WORDS = (1, 2)
-LONGEST_TEXT = 65_536
-"""Characters."""
+MAX_TEXT_LENGTH = 65_536
+"""Maximum number of characters of a text."""
 
 _WORD = re.compile(r"\w+")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -40,7 +293,8 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column(abc.ABC):
-    """`max_unknown`: the share of a file's rows in which the value may be missing or unknown."""
+    """Column of a schema. `max_unknown` is the maximum share of a file's rows in which the value is missing or
+    unknown."""
 
     kind: ClassVar[str]
     name: str
@@ -51,32 +305,32 @@ class Column(abc.ABC):
     @property
     @abc.abstractmethod
     def width(self) -> int:
-        """Number of features."""
+        """Number of features of the column."""
 
     @property
     @abc.abstractmethod
     def expected(self) -> str:
-        """The values that it takes, in words."""
+        """Sentence about the values that the column admits."""
 
     @abc.abstractmethod
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
-        """The features  # (b, width), and how many of the values are missing or unknown."""
+        """Return the features  # (b, width), and the number of missing or unknown values."""
 
     def num_clipped(self, column: Values) -> int:
-        """Number of values beyond the range, which become its nearer end."""
+        """Return the number of values outside the range, which are clipped to its nearer end."""
         return 0
 
     @abc.abstractmethod
     def settings(self) -> dict[str, object]:
-        """The keys of the schema that this kind alone has."""
+        """Return the settings of this kind of column, by their keys in the schema."""
 
     def to_json(self) -> dict[str, object]:
-        said = {"kind": self.kind, **self.settings(), "unknown": self.unknown}
-        return said | ({"max_unknown": self.max_unknown} if self.edition > 1 and self.unknown == "null" else {})
+        document = {"kind": self.kind, **self.settings(), "unknown": self.unknown}
+        return document | ({"max_unknown": self.max_unknown} if self.edition > 1 and self.unknown == "null" else {})
 
 
 class _OfNumbers(Column):
-    """A column of numbers, of which NaN is missing."""
+    """Column of numbers, in which NaN is missing."""
 
     __slots__ = ()
 
@@ -90,7 +344,7 @@ class _OfNumbers(Column):
 
     @property
     def num_scaled(self) -> int:
-        """Number of features that a number becomes."""
+        """Number of features of a number."""
         return 1
 
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
@@ -111,21 +365,21 @@ class _OfNumbers(Column):
         return "expected a finite number"
 
     def numbers(self, column: Values) -> Floats:
-        """The values as numbers  # (b,), NaN for a missing one, infinity for what is none."""
-        return values.numbers(column)
+        """Return the values as numbers  # (b,), NaN if missing and infinity if not a number."""
+        return numbers(column)
 
     def check(self, numbers: Floats, faults: Faults) -> None:
-        """Mark the numbers that the column does not take."""
+        """Mark the numbers that the column does not admit."""
 
     @abc.abstractmethod
     def scaled(self, numbers: Floats) -> Floats:
-        """The features of finite numbers  # (b, num_scaled)."""
+        """Return the features of finite numbers  # (b, num_scaled)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numeric(_OfNumbers):
-    """A number scaled from [low, high] to [0, 1]; with `knots` (ascending, two or more), its place between them: one
-    feature for each, a linear spline, which lets a linear model follow a curve."""
+    """Number scaled from [low, high] to [0, 1]. With `knots` (ascending, at least two) it becomes a linear spline, one
+    feature per knot, with which a linear model can follow a curve."""
 
     kind = "numeric"
     low: float
@@ -157,13 +411,13 @@ class Numeric(_OfNumbers):
         return np.column_stack([np.interp(inside, self.knots, place) for place in places])
 
     def settings(self) -> dict[str, object]:
-        said: dict[str, object] = {"min": self.low, "max": self.high, "outside": self.outside}
-        return said | ({"knots": list(self.knots)} if self.knots else {})
+        document: dict[str, object] = {"min": self.low, "max": self.high, "outside": self.outside}
+        return document | ({"knots": list(self.knots)} if self.knots else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standard(_OfNumbers):
-    """A number as its distance from `center` in units of `scale`, clipped to [-clip, clip]."""
+    """Number as its distance from `center` in units of `scale`, clipped to [-clip, clip]."""
 
     kind = "standard"
     center: float
@@ -187,7 +441,7 @@ class Standard(_OfNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateTime(_OfNumbers):
-    """A date or a time (ISO 8601; UTC where it states no offset), scaled from [earliest, latest] to [0, 1]."""
+    """Date or time (ISO 8601; UTC if without an offset), scaled from [earliest, latest] to [0, 1]."""
 
     kind = "datetime"
     earliest: datetime.datetime
@@ -203,7 +457,7 @@ class DateTime(_OfNumbers):
         return self.expected
 
     def numbers(self, column: Values) -> Floats:
-        return values.seconds(column)
+        return seconds(column)
 
     def check(self, numbers: Floats, faults: Faults) -> None:
         low, high = self._range
@@ -227,7 +481,7 @@ class DateTime(_OfNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categorical(Column):
-    """One of a closed list of values; one feature for each, all of them 0 for what is missing or unknown."""
+    """Value of a closed list, with one feature per value; all are 0 if the value is missing or unknown."""
 
     kind = "categorical"
     values: tuple[str, ...]
@@ -241,12 +495,12 @@ class Categorical(Column):
         return expected(self.values)
 
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
-        listed = values.listed(column)
-        codes = values.codes(listed, self.values, by_number=self.edition > 1)
+        entries = listed(column)
+        places = codes(entries, self.values, by_number=self.edition > 1)
         if self.unknown == "error":
-            faults.mark(self.name, codes < 0, self.expected + of_booleans(listed))
-        one_hot: npt.NDArray[np.bool_] = codes[:, np.newaxis] == np.arange(self.width)  # (b, width)
-        return one_hot.astype(np.float64), int((codes < 0).sum())
+            faults.mark(self.name, places < 0, self.expected + of_booleans(entries))
+        one_hot: npt.NDArray[np.bool_] = places[:, np.newaxis] == np.arange(self.width)  # (b, width)
+        return one_hot.astype(np.float64), int((places < 0).sum())
 
     def settings(self) -> dict[str, object]:
         return {"values": list(self.values)}
@@ -254,7 +508,7 @@ class Categorical(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed(Column):
-    """A text out of too many to list; one of `features` places, by its hash. Different texts may share one."""
+    """Text with too many values to list, as one of `features` places by its hash. Different texts may share a place."""
 
     kind = "hashed"
     features: int
@@ -268,15 +522,15 @@ class Hashed(Column):
         return "expected a text"
 
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
-        texts = [values.text(value) for value in values.listed(column)]
-        missing = np.array([text is None for text in texts], dtype=np.bool_)
+        texts = [text(value) for value in listed(column)]
+        missing = np.array([entry is None for entry in texts], dtype=np.bool_)
         if self.unknown == "error":
             faults.mark(self.name, missing, self.expected)
-        found = np.zeros((len(texts), self.features))
-        for row, text in enumerate(texts):
-            if text is not None:
-                found[row, _place(text, self.features)[0]] = 1.0
-        return found, int(missing.sum())
+        one_hot = np.zeros((len(texts), self.features))
+        for row, entry in enumerate(texts):
+            if entry is not None:
+                one_hot[row, _place(entry, self.features)[0]] = 1.0
+        return one_hot, int(missing.sum())
 
     def settings(self) -> dict[str, object]:
         return {"features": self.features}
@@ -284,8 +538,8 @@ class Hashed(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text(Column):
-    """Free text as a vector of length 1: its n-grams of `words` and of `characters` within words, in lower case, each
-    with its sign and place by its hash (feature hashing), counted as log(1 + count). None: no such n-grams."""
+    """Free text as a vector of length 1: its n-grams of `words`, and of `characters` within words, in lower case, each
+    with sign and place by its hash (feature hashing), counted as log(1 + count). None disables a kind of n-grams."""
 
     kind = "text"
     features: int
@@ -298,22 +552,22 @@ class Text(Column):
 
     @property
     def expected(self) -> str:
-        return f"expected a text of at most {LONGEST_TEXT} characters"
+        return f"expected a text of at most {MAX_TEXT_LENGTH} characters"
 
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
-        texts = values.prose(column)
+        texts = prose(column)
         missing = np.array([text is None for text in texts], dtype=np.bool_)
         if self.unknown == "error":
             faults.mark(self.name, missing, self.expected)
-        faults.mark(self.name, [len(text or "") > LONGEST_TEXT for text in texts], self.expected)
+        faults.mark(self.name, [len(text or "") > MAX_TEXT_LENGTH for text in texts], self.expected)
         distinct = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-        found = np.zeros((len(distinct), self.features))
+        counts = np.zeros((len(distinct), self.features))
         for text, row in distinct.items():
-            for place, sign in (_place(gram, self.features) for gram in self._grams((text or "")[:LONGEST_TEXT])):
-                found[row, place] += sign
-        found = np.sign(found) * np.log1p(np.abs(found))
-        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
-        return found[[distinct[text] for text in texts]], int(missing.sum())
+            for place, sign in (_place(gram, self.features) for gram in self._grams((text or "")[:MAX_TEXT_LENGTH])):
+                counts[row, place] += sign
+        counts = np.sign(counts) * np.log1p(np.abs(counts))
+        counts /= np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12)
+        return counts[[distinct[text] for text in texts]], int(missing.sum())
 
     def _grams(self, text: str) -> Iterator[str]:
         words = _WORD.findall(text.lower())
@@ -326,16 +580,16 @@ class Text(Column):
                 yield f"#{framed[start : start + length]}"
 
     def settings(self) -> dict[str, object]:
-        said: dict[str, object] = {"features": self.features}
+        document: dict[str, object] = {"features": self.features}
         if self.words:
-            said["words"] = list(self.words)
-        return said | ({"characters": list(self.characters)} if self.characters else {})
+            document["words"] = list(self.words)
+        return document | ({"characters": list(self.characters)} if self.characters else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector(Column):
-    """A list of `length` finite numbers, an embedding for instance: each its distance from `center` in units of
-    `scale`, one for all or one for each, and clipped to [-clip, clip] if `clip` is given. Is never missing."""
+    """List of `length` finite numbers, such as an embedding, as distances from `center` in units of `scale`, each one
+    number or one per entry, clipped to [-clip, clip] if `clip` is given. A vector is never missing."""
 
     kind = "vector"
     length: int
@@ -352,20 +606,20 @@ class Vector(Column):
         return f"expected a list of {self.length} finite numbers"
 
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
-        vectors = values.vectors(column, self.length)  # (b, length)
-        faults.mark(self.name, ~np.isfinite(vectors).all(axis=1), self.expected)
-        known = np.where(np.isfinite(vectors), vectors, 0.0)
+        points = vectors(column, self.length)  # (b, length)
+        faults.mark(self.name, ~np.isfinite(points).all(axis=1), self.expected)
+        known = np.where(np.isfinite(points), points, 0.0)
         clip = math.inf if self.clip is None else self.clip
         return _standard(known, np.array(self.center), np.array(self.scale), clip), 0
 
     def num_clipped(self, column: Values) -> int:
         clip = math.inf if self.clip is None else self.clip
-        far = np.abs(values.vectors(column, self.length) - np.array(self.center)) > clip * np.array(self.scale)
+        far = np.abs(vectors(column, self.length) - np.array(self.center)) > clip * np.array(self.scale)
         return int(far.any(axis=1).sum())
 
     def settings(self) -> dict[str, object]:
-        said: dict[str, object] = {"length": self.length, "center": _brief(self.center), "scale": _brief(self.scale)}
-        return said | ({} if self.clip is None else {"clip": self.clip})
+        stated: dict[str, object] = {"length": self.length, "center": _brief(self.center), "scale": _brief(self.scale)}
+        return stated | ({} if self.clip is None else {"clip": self.clip})
 
 
 def of_booleans(column: Sequence[object]) -> str:
@@ -389,6 +643,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """A place among the features and a sign, by the text's hash: the same everywhere and for good."""
+    """Return a place among the features and a sign, by the text's hash, which is the same everywhere and for ever."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

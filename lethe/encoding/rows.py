@@ -1,45 +1,126 @@
-"""The public encoding of a dataset: the schema alone says how a record becomes a row, never the data.
+"""Encoding of records into rows, and weights of rows: how much the loss of each counts, up to a bound in the schema.
 
-Were a range or a category learned from the records, a forgotten person would live on in everybody else's row. So the
-schema is public knowledge, one row never depends on another, and every row ends in a constant bias and has norm <= 1.
-
-A schema says by which edition of these rules it encodes, and keeps to it for good. Edition 1 encoded a missing number
-as the lowest one, and matched categories by their text alone; datasets that were made by it go on with it.
+A weight is stored beside the label as weight / bound in units of 2^-23, which single precision holds exactly. No row
+therefore counts more than 1, whatever the data, and a row of weight 0 counts as little as a null row.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
 from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
 from lethe.contract.spelling import expected
-from lethe.encoding import values
-from lethe.encoding.columns import EDITION, Column, DateTime, Edition, Vector, of_booleans
-from lethe.encoding.faults import MAX_FAULTS, Faults, refuse
-from lethe.encoding.random_features import RandomFeatures
-from lethe.encoding.targets import Target
-from lethe.encoding.values import LONGEST_NAME, Values, is_subject
-from lethe.encoding.weights import Weight
+from lethe.encoding import columns as values
+from lethe.encoding.columns import (
+    EDITION,
+    MAX_FAULTS,
+    MAX_NAME_LENGTH,
+    Column,
+    DateTime,
+    Edition,
+    Faults,
+    Outside,
+    Values,
+    Vector,
+    is_subject,
+    of_booleans,
+    refuse,
+)
+from lethe.encoding.targets import UNIT, TargetColumn
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomFeatures:
+    """`features` D random features that replace those of the columns, with the `scale` > 0 of the random weights and
+    their `seed`, 0 <= seed < 2^53."""
+
+    features: int
+    seed: int
+    scale: float
+
+    def of(self, rows: Floats) -> Floats:
+        """Return the random features of each row, computed independently of other rows  # (b, d) -> (b, D)"""
+        weights, phases = _drawn(self.seed, self.features, rows.shape[1])
+        rounded = np.rint(np.clip(rows, -REACH, REACH) * _UNITS)
+        # Exact, as a sum of integers: |x| <= 2^22, |w| <= 2^15, d <= 2^12.
+        sums = rounded @ weights
+        angles = sums * (self.scale / (_UNITS * _SPREAD)) + phases
+        return np.asarray(math.sqrt(2 / self.features) * np.cos(angles))
+
+    def to_json(self) -> dict[str, object]:
+        return {"features": self.features, "seed": self.seed, "scale": self.scale}
+
+
+Integers = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """Column of weights and its public `bound`. A weight above the bound is wrong or clipped; a weight that is
+    negative or not a number is wrong."""
+
+    column: str
+    bound: float
+    outside: Outside = "error"
+
+    @property
+    def expected(self) -> str:
+        clipped = ", or more, which is clipped" if self.outside == "clip" else ""
+        return f"expected a weight, a number from 0 to {self.bound:g}{clipped}"
+
+    def wrong(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Mark the numbers that cannot be stored: missing, infinite, negative, or above the bound if that is an
+        error."""
+        return ~np.isfinite(numbers) | (numbers < 0) | ((numbers > self.bound) & (self.outside == "error"))
+
+    def stored(self, numbers: npt.NDArray[np.float64]) -> Integers:
+        """Return the stored form of numbers that are not `wrong`  # (b,)"""
+        return np.rint(np.minimum(numbers, self.bound) / self.bound * UNIT).astype("<i4")
+
+    def to_json(self) -> dict[str, object]:
+        return {"role": "weight", "max": self.bound, "outside": self.outside}
+
+
+def labels_in(stored: Integers) -> Integers:
+    """Return the labels of rows  # (n,), from (n,) without weights or (n, 2) with weights"""
+    return stored[:, 0] if stored.ndim == 2 else stored
+
+
+def weights_in(stored: Integers) -> Integers | None:
+    """Return the weights of rows in units of 2^-23, or None if they have none  # (n,)"""
+    return stored[:, 1] if stored.ndim == 2 else None
+
+
+def as_factors(weights: Integers) -> npt.NDArray[np.float32]:
+    """Return the factors of the losses, from 0 to 1  # (n,)"""
+    return weights.astype(np.float32) / np.float32(UNIT)
+
 
 Features: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int32]
-MAX_FEATURES = 65_536  # of a row
+# Of a row.
+MAX_FEATURES = 65_536
 MAX_CLASSES = 65_536
-# Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times that keeps the norm <= 1 exactly.
+# Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times this keeps the norm <= 1 exactly.
 SHRINK = 1 - 2.0**-20
 
-EXPECTED_SUBJECT = f"expected a subject of 1 to {LONGEST_NAME} characters, not all of them white space"
+EXPECTED_SUBJECT = f"expected a subject of 1 to {MAX_NAME_LENGTH} characters, not all of them white space"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labelled:
-    """Encoded records: their rows, labels (or targets, as `Target` stores them, each with its weight beside it where
-    rows have weights) and subjects (None without a subject column). `num_unknown`: for each feature column of the
-    schema, in how many of them it is missing or unknown; `raw`: the features before each row got its bias and was
+    """Encoded records: rows, labels (or targets as `TargetColumn` stores them; with weights beside them if rows have
+    weights) and subjects (None without a subject column). `num_unknown` is the number of records in which each feature
+    column of the schema is missing or unknown. `raw` holds the features before each row is given its bias and
     scaled."""
 
     features: Features  # (b, num_features + 1)
@@ -51,15 +132,15 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The meaning of every column. Features come in the order of their names: a JSON object has no order of its own.
-    `label`: the column of the label, or of the `target` where there are no classes. `separator`: between the labels of
-    a record that may have several of the classes, or none; stored as a bit for each. `weight`: of each row's loss, if
-    rows have one. `random`: features made of all those of the columns, which take their place."""
+    """Meaning of every column. Features are in the order of their names, because a JSON object has no order. `label` is
+    the column of the label, or of the `target` if there are no classes. `separator` separates the labels of a record
+    that may have any number of the classes, stored as a bit each. `weight` is the column of row weights, if any.
+    `random` features are computed from those of all columns and replace them."""
 
     features: tuple[Column, ...]
     label: str
     classes: tuple[str, ...]
-    target: Target | None = None
+    target: TargetColumn | None = None
     separator: str | None = None
     weight: Weight | None = None
     subject: str | None = None
@@ -69,12 +150,12 @@ class Schema:
 
     @property
     def num_features(self) -> int:
-        """The encoded width without the bias."""
+        """Encoded width without the bias."""
         return self.random.features if self.random else self._width
 
     @property
     def num_held(self) -> int:
-        """Number of features that there are of a row while it is encoded."""
+        """Number of features in memory per row while it is encoded."""
         return self._width + (self.random.features if self.random else 0)
 
     @property
@@ -83,7 +164,7 @@ class Schema:
 
     @property
     def places(self) -> dict[str, slice]:
-        """The features of each column; random ones are of none."""
+        """Features of each column; random features belong to no column."""
         if self.random:
             return {"random_features": slice(0, self.random.features)}
         ends = np.cumsum([0, *(column.width for column in self.features)]).tolist()
@@ -91,35 +172,36 @@ class Schema:
 
     @property
     def times(self) -> set[str]:
-        """The columns of dates and times."""
+        """Names of the columns of dates and times."""
         return {column.name for column in self.features if isinstance(column, DateTime)}
 
     @property
     def takes_vectors(self) -> bool:
-        """Return True if a record may be sent as the list that its only column is."""
+        """Whether a record may be sent as the list that is its only column."""
         return len(self.features) == 1 and isinstance(self.features[0], Vector)
 
     @property
     def used(self) -> tuple[str, ...]:
-        """The columns that are read."""
+        """Columns that are read."""
         subject = () if self.subject is None else (self.subject,)
         weight = () if self.weight is None else (self.weight.column,)
         return (*(column.name for column in self.features), self.label, *weight, *subject)
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """The columns that a file has, no more and no fewer."""
+        """Columns that a file must have, no more and no fewer."""
         return self.used + self.ignored
 
     def encode(self, columns: Mapping[str, Values], first_line: int = 1) -> Features:
-        """Rows (b, num_features + 1) of norm <= 1, the bias last; a value that breaks the schema is a `RowInvalid`."""
+        """Return rows (b, num_features + 1) of norm <= 1, the bias last. Raises `RowInvalid` for a value that violates
+        the schema."""
         faults = Faults.in_file(range(first_line, first_line + _num_rows(columns)))
         features, _ = self._features(columns, faults)
         faults.refuse()
         return unit_rows(features)
 
     def encode_labelled(self, columns: Mapping[str, Values], lines: Sequence[int]) -> Labelled:
-        """The records at these lines, encoded."""
+        """Encode the records at these lines of a file."""
         faults = Faults.in_file(lines)
         features, num_unknown = self._features(columns, faults)
         labels = self._labels(columns[self.label], faults)
@@ -144,14 +226,14 @@ class Schema:
             wrong = self.target.wrong(numbers)
             faults.mark(self.label, wrong, self.target.expected)
             return self.target.labels(np.where(wrong, self.target.low, numbers))
-        found = values.listed(column)
+        entries = values.listed(column)
         if self.separator is not None:
-            labels = values.bits(found, self.classes, self.separator)
-            said = f"expected names in the schema, with {self.separator} between them"
-            faults.mark(self.label, labels < 0, said)
+            labels = values.bits(entries, self.classes, self.separator)
+            message = f"expected names in the schema, with {self.separator} between them"
+            faults.mark(self.label, labels < 0, message)
             return labels
-        labels = values.codes(found, self.classes, by_number=self.edition > 1)
-        faults.mark(self.label, labels < 0, expected(self.classes) + of_booleans(found))
+        labels = values.codes(entries, self.classes, by_number=self.edition > 1)
+        faults.mark(self.label, labels < 0, expected(self.classes) + of_booleans(entries))
         return labels
 
     def _weights(self, column: Values, weight: Weight, faults: Faults) -> Labels:
@@ -168,9 +250,10 @@ class Schema:
         return {"role": "label", "values": list(self.classes)}
 
     def check_known(self, num_unknown: npt.NDArray[np.int64], num_rows: int) -> None:
-        """Refuse a file in which a column is missing or unknown more often than it may be. Raises `DatasetUnusable`.
+        """Refuse a file in which a column is missing or unknown more often than the schema admits.
 
-        A column that is unknown in every row, because it was written otherwise than was declared, would be silent.
+        A column in a format other than declared is unknown in every row and would otherwise go unnoticed. Raises
+        `DatasetUnusable`.
         """
         faults = []
         for column, count in zip(self.features, num_unknown.tolist(), strict=True):
@@ -182,11 +265,11 @@ class Schema:
         refuse(DatasetUnusable, faults)
 
     def encode_records(self, records: Sequence[object]) -> Features:
-        """Rows for records to predict; label, subject and ignored columns may be there and are not looked at."""
+        """Return the rows of records to predict. Label, subject and ignored columns are admitted and not read."""
         return unit_rows(self.raw_records(records))
 
     def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
-        """The features (n, num_features) of records, before each row gets its bias and is scaled."""
+        """Return the features (n, num_features) of records, before each row is given its bias and scaled."""
         faults = Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name
@@ -196,8 +279,8 @@ class Schema:
         known = set(self.declared)
         strange = [min(map(str, record.keys() - known), default=None) for record in dicts]
         for name in sorted({name for name in strange if name is not None})[:MAX_FAULTS]:
-            said = f"{expected(known, found=name)} (columns of the schema)"
-            faults.mark("", [name == other for other in strange], said)
+            message = f"{expected(known, found=name)} (columns of the schema)"
+            faults.mark("", [name == other for other in strange], message)
         faults.refuse()
         columns = {column.name: [record.get(column.name) for record in dicts] for column in self.features}
         features, _ = self._features(columns, faults)
@@ -230,7 +313,7 @@ class Schema:
 
 
 def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Features:
-    """Rows (b, d + 1) of norm <= 1, the bias last, for (b, d) vectors that come without a schema.
+    """Return rows (b, d + 1) of norm <= 1, the bias last, for (b, d) vectors without a schema.
 
     With `first_line` a fault is placed at `line 12, column x[3]` of a file, without it at `records.11.3`.
     """
@@ -238,7 +321,7 @@ def encode_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> Featur
 
 
 def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.NDArray[np.float64]:
-    """Vectors (b, d) of finite numbers; faults as of `encode_vectors`."""
+    """Return vectors (b, d) of finite numbers; faults are those of `encode_vectors`."""
     try:
         vectors = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -256,9 +339,11 @@ def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.N
 
 def unit_rows(features: npt.NDArray[np.float64]) -> Features:
     """Append the bias and scale each row to norm <= 1."""
-    rows = np.ones((len(features), features.shape[1] + 1))  # C order: the sums below see one row at a time
+    # In C order, so that the sums below see one row at a time.
+    rows = np.ones((len(features), features.shape[1] + 1))
     rows[:, :-1] = features
-    rows /= np.abs(rows).max(axis=1, keepdims=True, initial=1.0)  # no square overflows
+    # Scaled first, so that no square overflows.
+    rows /= np.abs(rows).max(axis=1, keepdims=True, initial=1.0)
     rows *= SHRINK / np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     unit = rows.astype("<f4")
     assert (np.square(unit, dtype=np.float64).sum(axis=1) <= 1).all()
@@ -267,3 +352,48 @@ def unit_rows(features: npt.NDArray[np.float64]) -> Features:
 
 def _num_rows(columns: Mapping[str, Values]) -> int:
     return len(next(iter(columns.values()), ()))
+
+
+MAX_RANDOM_FEATURES = 16_384
+MAX_INPUTS = 4_096
+MAX_WEIGHTS = 2**23
+MAX_SEED = 2**53
+REACH = 64.0
+"""Bound to which the magnitude of features is clipped before they are rounded to 2^-16."""
+_UNITS = 2.0**16
+_PARTS = 16
+_SHIFT = 4
+_SPREAD = math.sqrt(_PARTS * (2**32 - 1) / 12) / 2**_SHIFT
+"""Standard deviation of a weight before scaling: a 16th of the sum of 16 uniform 16-bit numbers."""
+
+
+@lru_cache(maxsize=4)
+def _drawn(seed: int, features: int, inputs: int) -> tuple[Floats, Floats]:
+    """Return the integer weights  # (d, D) and the phases  # (D,). They are drawn by feature, weights before the
+    phase: four words of four parts each for a weight, one word for a phase."""
+    words = np.random.Philox(key=seed).random_raw(features * (4 * inputs + 1)).reshape(features, 4 * inputs + 1)
+    parts = words[:, :-1].astype("<u8").view("<u2").reshape(features, inputs, _PARTS)
+    sums = parts.sum(axis=2, dtype=np.int64) - _PARTS * (2**16 - 1) // 2
+    phases = (words[:, -1] >> np.uint64(11)).astype(np.float64) * (2 * math.pi / 2**53)
+    return np.ascontiguousarray((sums >> _SHIFT).astype(np.float64).T), phases
+
+
+NOT_FINITE = "expected features that are finite numbers, once the network has computed them"
+
+
+def numbers_of(input_size: int) -> str:
+    """Return a sentence about the numbers that a network takes of a row."""
+    return f"expected {input_size} numbers of a row, which the network takes"
+
+
+def check_fit(schema: Schema, input_size: int) -> None:
+    """Raise `SchemaInvalid` if a schema encodes records into other numbers than the network takes."""
+    if schema.random is not None or schema.num_features != input_size:
+        raise SchemaInvalid("The schema does not fit the network.", [FieldError("schema", numbers_of(input_size))])
+
+
+def check_finite(numbers: NDArray[np.floating[Any]], lines: Sequence[int], message: str = NOT_FINITE) -> None:
+    """Raise `RowInvalid` for rows, at these lines of a file, for which a network computes a non-finite number."""
+    faults = Faults.in_file(lines)
+    faults.mark("", ~np.isfinite(numbers).all(axis=1), message)
+    faults.refuse()

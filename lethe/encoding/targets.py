@@ -1,9 +1,9 @@
-"""Targets: numbers in a range that the schema states, stored where the label of a class would be.
+"""Targets: numbers in a range that the schema states, stored in place of a class label.
 
-y = 2 (value - low) / (high - low) - 1 is between -1 and 1, whatever the data. What is stored is y in units of 2^-23,
-which single precision holds exactly.
+y = 2 (value - low) / (high - low) - 1 is between -1 and 1, whatever the data. It is stored in units of 2^-23, which
+single precision holds exactly.
 
-Counts are targets too: whole numbers from 0 to a bound that the schema states.
+Counts are targets too: integers from 0 to a bound that the schema states.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ import numpy.typing as npt
 from lethe.proof.losses import Objective
 
 UNIT = 2**23
-"""The label of y = 1."""
-MOST_COUNTED = 1_000_000
-"""The largest bound of counts: below it the labels of any two of them differ."""
+"""Label of y = 1."""
+MAX_COUNT = 1_000_000
+"""Maximum bound of counts. Up to it, different counts have different labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The public range of a target, and what becomes of a value `outside` of it. `counts`: whole numbers from 0 on,
-    of which a larger one than `high` may be clipped; any other number is wrong."""
+class TargetColumn:
+    """Public range of a target, and the treatment of values `outside`. With `counts`, values are integers from 0; one
+    above `high` may be clipped, and any other number is wrong."""
 
     low: float
     high: float
@@ -38,18 +38,18 @@ class Target:
         return f"expected a number from {self.low:g} to {self.high:g}"
 
     def wrong(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Mark the numbers that cannot be stored: missing, infinite, or outside of the range where that is an error."""
+        """Mark the numbers that cannot be stored: missing, infinite, or outside the range if that is an error."""
         beyond = (numbers < self.low) | (numbers > self.high)
         wrong = ~np.isfinite(numbers) | (beyond & (self.outside == "error"))
         return wrong | (numbers < 0) | (numbers != np.rint(numbers)) if self.counts else wrong
 
     def labels(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-        """The labels of numbers that are not `wrong`  # (b,)"""
+        """Return the labels of numbers that are not `wrong`  # (b,)"""
         share = (np.clip(numbers, self.low, self.high) - self.low) / (self.high - self.low)
         return np.rint((2 * share - 1) * UNIT).astype("<i4")
 
     def values(self, y: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Numbers in the units of the target, of y between -1 and 1; a y beyond is taken for the nearest."""
+        """Return the values, in units of the target, of y clipped to [-1, 1]."""
         return self.low + (np.clip(y, -1, 1) + 1) / 2 * (self.high - self.low)
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Target:
         return {"min": self.low, "max": self.high, "outside": self.outside} | counts
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> "Target":
+    def from_json(cls, document: dict[str, Any]) -> "TargetColumn":
         counts = document.get("counts", False)
         return cls(low=document["min"], high=document["max"], outside=document["outside"], counts=counts)
 
@@ -65,12 +65,12 @@ class Target:
 def y_of_scores(
     scores: npt.NDArray[np.float64], *, objective: str, loss_width: float | None
 ) -> npt.NDArray[np.float64]:
-    """y as a regression says it by its scores: the scores themselves, or the rates whose logarithms they are."""
+    """Return the y that scores of a regression predict: the scores themselves, or the rates with these logarithms."""
     if objective == Objective.POISSON_REGRESSION and loss_width is not None:
         return y_of_rates(scores, loss_width)
     return scores
 
 
 def y_of_rates(scores: npt.NDArray[np.float64], bend: float) -> npt.NDArray[np.float64]:
-    """y of rates by their logarithms: the rate is the bound from a score of `bend` on, and y is 1 there."""
+    """Return the y of rates given by their logarithms. From a score of `bend` on, the rate is the bound and y is 1."""
     return np.asarray(2 * np.exp(np.minimum(scores - bend, 0)) - 1)

@@ -1,8 +1,8 @@
-"""The signed statement about a request that held nothing: which rule it was looked for under, and where.
+"""Signed statement of absence for a request that matched no record: the identity rule and the datasets searched.
 
-No guarantee follows from it and no number is in it. It says that at one time no row of the named datasets, and no row
-that waited to be added to them, was under the identifier that the request was about, as the identity rule reads
-identifiers. Who that is, the statement does not say: it names the request.
+The statement carries no privacy guarantee. It asserts that at one time no row of the named datasets, and no row queued
+for insertion into them, matched the identifier of the request under the identity rule. It names the request, never the
+identifier or the person.
 """
 
 from typing import Any
@@ -33,8 +33,11 @@ _PARTS = {"format", "request", "looked", "datasets", "limits"}
 
 
 def statement(*, request: dict[str, Any], looked_at: str, identity_rule: str, dataset_ids: list[str]) -> dict[str, Any]:
-    """State that nothing was held about the person of a request. Raises what `check` raises if it is not well
-    formed."""
+    """Return the statement that no record matched the identifier of a request at `looked_at` (RFC 3339).
+
+    Raises:
+        PreconditionError: if the statement is not well formed (`check`).
+    """
     document = {
         "format": FORMAT,
         "request": request,
@@ -47,17 +50,21 @@ def statement(*, request: dict[str, Any], looked_at: str, identity_rule: str, da
 
 
 def check(document: dict[str, Any]) -> None:
-    """Raises `PreconditionError` unless the statement says what its format has, and nothing else."""
+    """Check that a statement has exactly the parts of its format, each well formed.
+
+    Raises:
+        PreconditionError: if a part is missing, unexpected or malformed; `name` is the violated condition.
+    """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PreconditionError("format_known", f"Expected a {FORMAT} statement")
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
     wellformed.check("request", document["request"], _REQUEST)
     wellformed.check("looked", document["looked"], _LOOKED)
-    found = document["datasets"]
-    if not isinstance(found, list) or not all(wellformed.named("ds").holds(one) for one in found):
+    dataset_ids = document["datasets"]
+    if not isinstance(dataset_ids, list) or not all(wellformed.named("ds").holds(value) for value in dataset_ids):
         raise PreconditionError("field_well_formed", "Expected datasets to be ids such as ds_0a1b")
-    if found != sorted(set(found)):
+    if dataset_ids != sorted(set(dataset_ids)):
         raise PreconditionError("field_well_formed", "Expected every dataset once, in order")
     if document["limits"] != LIMITS:
         raise PreconditionError("limits_of_format", f"Expected the limits of {FORMAT}")

@@ -1,17 +1,18 @@
-"""The accountant: one curve per chain, and every guarantee read off it.
+"""Privacy accountant: one curve per chain, from which every guarantee is computed.
 
 Learning and unlearning are one chain of projected noisy gradient steps on a dataset whose slots are edited between
-runs: a deleted record becomes null. Compare it with the chain that runs the same steps on other data from the same
-initial law. How much the differing records have moved it, against the noise that was added since, both seen from its
-end, is a `Lookback`; its mu is the guarantee (mu-GDP, in both directions), whatever places the records have in the
-order in which batches are read. Where every step reads all rows it is W / sqrt(V), with two scalars per stretch:
+runs: a deleted record becomes null. The accountant compares this chain with a second chain that runs the same steps on
+other data from the same initial law. A `Lookback` weighs the influence of the differing records against the noise added
+since, both as they arrive at the end of the chain. Its mu is the guarantee (mu-GDP, in both directions) and holds for
+every position of the records in the order of the batches. If every step reads all rows, mu = W / sqrt(V), with two
+scalars per stretch:
 
     influence   W <- c W + s_t        s_t: how far the differing records move one noiseless step
     variance    V <- c^2 V + nu^2     nu^2 = 2 eta sigma^2
 
-Proof: `docs/mathematics/shift.md`; the inequality is the shifted interpolation of Bok, Su and Altschuler (2024),
-optimised over its shifts. A chain may begin at a model that was not learned here (`reset.md`), and its steps may round
-to a grid, which adds a little to mu (`grid.md`).
+Proof: `docs/mathematics/shift.md`. The inequality is the shifted interpolation of Bok, Su and Altschuler (2024),
+optimised over its shifts. A chain may begin at an imported model (`reset.md`). Rounding each step to a grid increases
+mu slightly (`grid.md`).
 """
 
 import math
@@ -26,16 +27,20 @@ from lethe.proof.lookback import NOTHING, Lookback
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 THEOREM = "shifted-interpolation/1"
-"""The id under which certificates cite the bound above."""
+"""Identifier of the bound above in certificates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`steps` K >= 1 steps, before which `records` more of the dataset's records became null.
+    """One run of a chain: the edits of the dataset before it, then `steps` K >= 1 steps.
 
-    Other edits before it: `inserted` null slots got a record, `corrected` slots got another record. `mechanism`: what
-    it ran with, where that is not what the run before it ran with; without a grid step size, noise scale and cool-down
-    may differ.
+    Attributes:
+        steps: Number of steps K.
+        records: Number of records that became null before the first step.
+        inserted: Number of null slots that received a record before the first step.
+        corrected: Number of slots whose record was replaced by another before the first step.
+        mechanism: Mechanism of the run, or None for that of the preceding run. Without a grid its step size, noise
+            scale and cool-down may differ from the preceding run's; with a grid nothing may.
     """
 
     steps: int
@@ -50,16 +55,23 @@ class Run:
 
     @property
     def edits(self) -> int:
-        """The change of the data, in records against null: a record against another record counts twice."""
+        """Size of the change in units of one record against null; a replaced record counts twice."""
         return self.records + self.inserted + 2 * self.corrected
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: what follows from it is computed once
+# Chain has no slots because its cached properties need an instance dictionary.
+@dataclass(frozen=True, kw_only=True)
 class Chain:
-    """The state of one model's chain, in the `zero_out` adjacency.
+    """State of one model's chain in the `zero_out` adjacency.
 
-    `steps`: all steps since the initial law. `edited`: of all `edits` since the first step, together. `runs`: what ran,
-    oldest first, since the chain began or since whatever it began with (`distance` apart) is compared with anything.
+    Attributes:
+        mechanism: Mechanism of the most recent run.
+        steps: Number of steps since the initial law.
+        edits: Number of edits since the first step, in units of `Run.edits`.
+        edited: Joint lookback of all edits and of the initial distance.
+        runs: Pairs (mechanism, steps), oldest first, since the chain's first step, or since the step after which the
+            comparison starts at an arbitrary point of the ball (`imported`).
+        distance: Largest distance of the two chains before the first of `runs`; 0 for a chain from the initial law.
     """
 
     mechanism: Mechanism
@@ -71,23 +83,25 @@ class Chain:
 
     @cached_property
     def present(self) -> Lookback:
-        """The lookback of one slot that differs since the first step and still does: a record not yet deleted, a slot
-        not yet filled."""
+        """Lookback of one slot that has differed since the first step and still differs.
+
+        Such a slot holds a record that is not yet deleted, or is null and not yet filled.
+        """
         return lookback.present(self.runs)
 
     @property
     def presence(self) -> float:
-        """W of such a slot, at the worst place."""
+        """Influence W of a slot that still differs, at the worst position."""
         return self.present.total
 
     @property
     def influence(self) -> float:
-        """W of all that was edited, each at the worst place, and of what the chain began with."""
+        """Influence W of all edits, each at the worst position, and of the initial distance."""
         return self.edited.total
 
     @cached_property
     def variance(self) -> float:
-        """V: of all noise that is left in it."""
+        """Variance V of the noise that remains in the last iterate."""
         noise = 0.0
         for mechanism, steps in self.runs:
             decay, variance = lookback.alike(mechanism, steps)
@@ -96,124 +110,145 @@ class Chain:
 
 
 def started(mechanism: Mechanism) -> Chain:
-    """The chain before its first step: a draw from the initial law, which is the same whatever the data."""
+    """Return the chain before its first step: a draw from the initial law, which does not depend on the data."""
     return Chain(mechanism=mechanism)
 
 
 def imported(mechanism: Mechanism, *, steps: int = 0) -> Chain:
-    """The chain at a model that was not learned here, or after `steps` about which nothing is known: any point of the
-    ball, compared with any other (`reset.md`)."""
+    """Return the chain at an imported model, or after `steps` >= 0 steps without a recorded history.
+
+    Both chains of the comparison start at arbitrary points of the ball, 2R apart (`docs/mathematics/reset.md`).
+    """
     require_count(0, steps=steps)
     distance = 2 * mechanism.radius
     return Chain(mechanism=mechanism, steps=steps, edited=lookback.apart(distance), distance=distance)
 
 
 def advance(chain: Chain, run: Run) -> Chain:
-    """The chain after `run`.
+    """Return the chain after `run`.
 
-    Raises `PreconditionError` if `run` has a mechanism that cannot follow the chain's.
+    Raises:
+        DomainError: if `run` is not a `Run`.
+        PreconditionError: if the mechanism of `run` cannot follow that of the chain.
     """
     if not isinstance(run, Run):
         raise DomainError(f"Expected a Run, not {type(run).__name__}")
-    mechanism = _following(chain.mechanism, run)
+    mechanism = _next_mechanism(chain.mechanism, run)
     decay, variance = lookback.alike(mechanism, run.steps)
     return replace(
         chain,
         mechanism=mechanism,
         steps=chain.steps + run.steps,
         edits=chain.edits + run.edits,
-        edited=_also(chain, run.edits).followed(decay=decay, variance=variance),
+        edited=_with_edits(chain, run.edits).followed(decay=decay, variance=variance),
         runs=(*chain.runs, (mechanism, run.steps)),
     )
 
 
 def resume(chain: Chain, runs: Iterable[Run]) -> Chain:
-    """The chain after all of `runs`."""
+    """Return the chain after all of `runs`, in order."""
     for run in runs:
         chain = advance(chain, run)
     return chain
 
 
 def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) -> Chain:
-    """The chain after all of `runs`, the first of which is learning, or follows `steps_before` (`compact`)."""
+    """Return the chain after all of `runs`.
+
+    The first run is the learning run, or follows `steps_before` > 0 steps whose runs were dropped (`compact`).
+    """
     return resume(imported(mechanism, steps=steps_before) if steps_before else started(mechanism), runs)
 
 
 def replay_recent(mechanism: Mechanism, runs: Sequence[Run]) -> Chain:
-    """The chain after all of `runs`, of which the old part is left out (`compact`)."""
+    """Return the chain after all of `runs`, replaying only the runs that `compact` retains."""
     steps_before, recent = compact(mechanism, runs)
     return replay(mechanism, recent, steps_before=steps_before)
 
 
 def erased(chain: Chain, *, records: int) -> Chain:
-    """The chain when `records` >= 0 of it have just become null and no step has been run since."""
+    """Return the chain after `records` >= 0 more records became null, before any further step."""
     require_count(0, records=records)
-    return replace(chain, edits=chain.edits + records, edited=_also(chain, records))
+    return replace(chain, edits=chain.edits + records, edited=_with_edits(chain, records))
 
 
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
-    """Against learning from scratch: same steps, same initial law, on the data as they are now.
+    """Return the mu of the chain against learning from scratch on the current data.
 
-    Covers all edits so far together (influences add), and `records` >= 0 more that have just become null. For
-    requests that do not depend on published models. Of an `imported` chain: against the same steps from any start.
+    The reference process takes the same number of steps from the same initial law; for an `imported` chain it takes the
+    same steps from any start in the ball. The bound covers all edits so far jointly (influences add) and `records` >= 0
+    further records that became null since the last step.
+
+    Assumptions: neither the requests nor the runs (which, when, how many steps) depend on published models.
     """
     require_count(0, records=records)
-    return _mu(chain.mechanism, _also(chain, records))
+    return _mu(chain.mechanism, _with_edits(chain, records))
 
 
 def deletion_mu(chain: Chain, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
-    """Against the same history in which one person's `records` had been null from the start.
+    """Return the mu of the chain against the same history in which one person's `records` were always null.
 
-    `steps_absent`: steps of this chain that ran before they were inserted; until then both histories have the same
-    law, so that the comparison begins there. `steps_present`: steps that ran from then until they were deleted. A run
-    begins after each. Both >= 0, together <= chain.steps. For requests that do not depend on published models.
+    Args:
+        chain: State after the run that forgot the records.
+        records: Number of the person's records, >= 0.
+        steps_present: Number of steps >= 0 between insertion and deletion. A run begins after them.
+        steps_absent: Number of steps >= 0 before the insertion. A run begins after them. Both histories have the same
+            law until then, so the comparison starts there.
+
+    Assumptions: neither the requests nor the runs (which, when, how many steps) depend on published models.
+
+    Raises:
+        DomainError: if the two counts exceed `chain.steps` together, or no run begins after either of them.
     """
     require_count(0, records=records, steps_present=steps_present, steps_absent=steps_absent)
     if steps_absent + steps_present > chain.steps:
         raise DomainError(f"Expected steps_present={steps_present} <= steps={chain.steps - steps_absent}")
-    at = began = chain.steps - sum(steps for _, steps in chain.runs)
-    came, deleted = max(steps_absent, began), max(steps_absent + steps_present, began)
-    starts, own, later = {began}, list[_Ran](), list[_Ran]()
-    for ran in chain.runs:
-        if came <= at < deleted:
-            own.append(ran)
-        elif at >= deleted:
-            later.append(ran)
-        at += ran[1]
-        starts.add(at)
-    if not {came, deleted} <= starts:
+    step = first_step = chain.steps - sum(steps for _, steps in chain.runs)
+    inserted, deleted = max(steps_absent, first_step), max(steps_absent + steps_present, first_step)
+    run_starts, runs_present, runs_after = {first_step}, list[_MechanismSteps](), list[_MechanismSteps]()
+    for run in chain.runs:
+        if inserted <= step < deleted:
+            runs_present.append(run)
+        elif step >= deleted:
+            runs_after.append(run)
+        step += run[1]
+        run_starts.add(step)
+    if not {inserted, deleted} <= run_starts:
         raise DomainError(f"Expected runs to begin after steps_absent={steps_absent} and steps_present={steps_present}")
-    moved = lookback.present(tuple(own)).times(records)
-    if steps_absent <= began:
-        moved = moved.plus(_followed(lookback.apart(chain.distance), own))
-    return _mu(chain.mechanism, _followed(moved, later))
+    influence = lookback.present(tuple(runs_present)).times(records)
+    if steps_absent <= first_step:
+        influence = influence.plus(_propagate(lookback.apart(chain.distance), runs_present))
+    return _mu(chain.mechanism, _propagate(influence, runs_after))
 
 
 def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
-    """`steps` >= 1 on the present data from any point of the ball, against the same steps from any other.
+    """Return the mu of `steps` >= 1 steps on the current data between any two starting points in the ball.
 
-    Holds given the whole past: for imported models, for repair, and against an adversary who chose the requests.
+    The bound holds conditionally on the entire past. It therefore covers imported models, repair, and an adversary who
+    chose the requests.
     """
     require_count(1, steps=steps)
     return unlearning_mu(advance(imported(mechanism), Run(steps=steps)))
 
 
 def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
-    """Bound `unlearning` by a comparison that begins anew, 2R apart and without noise, before the best of `runs`.
+    """Return the minimum `unlearning` mu over comparisons that restart before one of `runs`, 2R apart, without noise.
 
-    A second upper bound beside `unlearning_mu(replay(mechanism, runs))`, smaller where very much was edited long ago.
-    Infinite if there is no run.
+    This is a second upper bound beside `unlearning_mu(replay(mechanism, runs))`, and is smaller after a large number of
+    early edits. The result is infinite if there are no runs.
     """
-    spelt = list(_spelt_out(mechanism, runs))
-    afresh = (
-        resume(imported(mechanism), [replace(run, records=0, inserted=0, corrected=0), *rest])
-        for run, *rest in (spelt[first:] for first in range(len(spelt)))
+    explicit_runs = list(_with_mechanisms(mechanism, runs))
+    restarted_chains = (
+        resume(imported(mechanism), [replace(run, records=0, inserted=0, corrected=0), *later_runs])
+        for run, *later_runs in (explicit_runs[first:] for first in range(len(explicit_runs)))
     )
-    return min(map(unlearning_mu, afresh), default=math.inf)
+    return min(map(unlearning_mu, restarted_chains), default=math.inf)
 
 
 def renyi_divergence(*, mu: float, order: float) -> float:
-    """D_alpha <= alpha mu^2 / 2 in both directions, for mu >= 0 and every order alpha > 1.
+    """Return the Renyi divergence bound D_alpha <= alpha mu^2 / 2 of mu-GDP, in both directions.
+
+    Holds for mu >= 0 and every order alpha > 1 (Dong, Roth and Su 2022).
 
     >>> renyi_divergence(mu=0.5, order=8.0)
     1.0
@@ -223,12 +258,13 @@ def renyi_divergence(*, mu: float, order: float) -> float:
     return order * mu * mu / 2
 
 
-@lru_cache(maxsize=4096, typed=True)  # most runs of a model take as many steps as one before
+# Cached because most runs of a model repeat the number of steps of an earlier run.
+@lru_cache(maxsize=4096, typed=True)
 def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> float:
-    """One record present throughout a run of `steps`: what its published result adds, given the version before it.
+    """Return the mu that publishing the result of a run costs one record present throughout, given the prior version.
 
-    For a first version, `steps` counts from the initial law. A run that reads not all batches adds nothing for most
-    records; this is the number of one whose batch is read, at the worst place.
+    `steps` K >= 1 is the length of the run; for a first version it counts from the initial law. A run shorter than a
+    full pass costs most records nothing. The result is the cost of a record whose batch is read, at the worst position.
     """
     require_count(1, steps=steps)
     scale = mechanism.sensitivity(adjacency) / mechanism.sensitivity(Adjacency.ZERO_OUT)
@@ -237,10 +273,14 @@ def release_mu(mechanism: Mechanism, *, steps: int, adjacency: Adjacency) -> flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """Versions of one model that were published while a person's `records` were in its data.
+    """Versions of one model published while a person's `records` >= 1 were in its data.
 
-    `releases`: pairs (steps of the run that made the version, number of such versions), steps ascending. `stretches`:
-    into how many parts they fall of runs that follow each other in one chain, so that batches were read in turn.
+    Attributes:
+        mechanism: Mechanism of the runs.
+        records: Number of the person's records.
+        releases: Pairs (steps of the run that produced the version, number of such versions), steps ascending.
+        stretches: Number of contiguous parts of one chain into which the runs fall. Batches are read in turn within a
+            part.
     """
 
     mechanism: Mechanism
@@ -254,37 +294,40 @@ class Exposure:
             require_count(1, steps=steps, count=count)
 
     def moving(self) -> Iterator[tuple[int, int]]:
-        """The releases (steps, count) that one record can have had a part in: all runs of a whole pass and more; of the
-        shorter ones those that move it most, as many as there can have been visits to its place in them.
+        """Yield the releases (steps, count) that one record can have influenced.
 
-        All T steps visit a place T // batches + stretches times at most, and each whole pass of a long run is one of
-        those. The steps of the short runs alone do not tell: long runs lie between them.
+        These are all runs of at least one full pass and, of the shorter runs, those with the largest mu, up to the
+        number of times that the short runs can have read the record's batch.
+
+        T steps in total read a batch at most T // batches + stretches times, and each full pass of a long run uses one
+        of these reads. The steps of the short runs alone give no bound because long runs lie between them.
         """
         batches = self.mechanism.num_batches
-        shorter = [(steps, count) for steps, count in self.releases if steps < batches]
-        longer = [(steps, count) for steps, count in self.releases if steps >= batches]
-        yield from longer
-        visits = sum(steps * count for steps, count in self.releases) // batches + self.stretches
-        visits -= sum(steps // batches * count for steps, count in longer)
-        by_mu = sorted(shorter, key=lambda release: self._mu(release[0]), reverse=True)
+        short_releases = [(steps, count) for steps, count in self.releases if steps < batches]
+        long_releases = [(steps, count) for steps, count in self.releases if steps >= batches]
+        yield from long_releases
+        reads = sum(steps * count for steps, count in self.releases) // batches + self.stretches
+        reads -= sum(steps // batches * count for steps, count in long_releases)
+        by_mu = sorted(short_releases, key=lambda release: self._mu(release[0]), reverse=True)
         for steps, count in by_mu:
-            if visits:
-                yield steps, min(count, visits)
-                visits -= min(count, visits)
+            if reads:
+                yield steps, min(count, reads)
+                reads -= min(count, reads)
 
     def _mu(self, steps: int) -> float:
         return release_mu(self.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
 
 
 def adaptive_mu(exposures: Sequence[Exposure]) -> float:
-    """Against people who read every version and chose by what they saw whom to delete (`zero_out` adjacency).
+    """Return the mu against observers who read every version and choose deletions by it (`zero_out` adjacency).
 
-    Given the versions published while the records were present, everything after the deletion has the same law with
-    and without them (the run that forgets starts from a published version), so only those versions count; they
-    compose: mu^2 = sum over versions, of every model the records fed, of (records mu_release)^2.
+    Conditionally on the versions published while the records were present, everything after the deletion has the same
+    law with and without the records, because the run that forgets starts from a published version. Only these versions
+    count, and they compose: mu^2 = sum of (records mu_release)^2 over the versions of every model that the records fed.
 
-    Assumptions: how many versions there are and how many steps each takes was not chosen by what was read, or only so
-    that this sum stays below a bound set in advance; then the bound is what holds (Smith and Thakurta 2022).
+    Assumptions: the number of versions and the steps of each do not depend on published versions, or depend on them
+    only such that this sum stays below a bound set in advance. In the second case that bound is the guarantee (Smith
+    and Thakurta 2022).
     """
     return math.sqrt(
         math.fsum(
@@ -296,24 +339,27 @@ def adaptive_mu(exposures: Sequence[Exposure]) -> float:
 
 
 def exposed(mechanism: Mechanism, runs: Counter[int], *, records: int, lost: int = 0) -> Exposure:
-    """By so many runs of so many steps each, in which a chain begins wherever one learned. Of `lost` >= 0 of them it is
-    not known what they followed."""
+    """Return the exposure of `records` to the published results of `runs`, a count of runs by number of steps.
+
+    Every run of `mechanism.learn_steps` steps starts a new stretch, and so does each of `lost` >= 0 runs whose
+    predecessor is unknown.
+    """
     stretches = 1 + runs[mechanism.learn_steps] + lost
     return Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(runs.items())), stretches=stretches)
 
 
 def tally(steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Steps of runs as the (steps, count) pairs of an `Exposure`."""
+    """Return the steps of runs as the sorted (steps, count) pairs of `Exposure.releases`."""
     return tuple(sorted(Counter(steps).items()))
 
 
 def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
-    """The same history without its old part, so that its length does not grow with the age of the model: how many steps
-    that had, and the runs after it.
+    """Drop the oldest runs of a history so that its length does not grow with the age of the model.
 
-    What is older than the last steps that contract by 1e-18 is left out, `CUT` runs at a time: a replay of the
-    history with a run more begins where the one before began. Whatever it was, `imported` covers it: any point of
-    the ball, compared with any other. A history of several mechanisms is left as it is.
+    Returns the number of steps dropped and the remaining runs, oldest first. Runs are dropped once the steps after them
+    contract by 1e-18, `CUT` runs at a time, so that most replays with one more run start at the same run. `imported`
+    covers the dropped steps whatever they were, because its comparison starts at any two points of the ball. A history
+    of several mechanisms is returned unchanged.
 
     >>> from lethe.proof.losses import Objective
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=100, num_classes=2, l2=1.0, step_size=0.5,
@@ -329,26 +375,34 @@ def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:
 
 
 def recent(mechanism: Mechanism, newest_first: Iterable[tuple[int, Run]]) -> list[Run]:
-    """The runs that `compact` leaves, oldest first, of a history whose runs come with their numbers; no more of it is
-    read than that and one run before. All ran with `mechanism`."""
-    kept: list[Run] = []
+    """Return the runs that `compact` retains, oldest first, from (index, run) pairs in reverse order.
+
+    Consumes the retained runs and at most one run before them. All runs must have used `mechanism`.
+    """
+    retained: list[Run] = []
     decay = 1.0
     for number, run in newest_first:
         if decay <= _FORGOTTEN and (number + 1) % CUT == 0:
             break
-        kept.append(run)
+        retained.append(run)
         decay *= lookback.alike(mechanism, run.steps)[0]
-    return kept[::-1]
+    return retained[::-1]
 
 
 _FORGOTTEN = 1e-18
+"""Contraction after which `compact` drops the runs before it."""
 CUT = 32
+"""Number of runs that `compact` drops at a time."""
 
 
-def _following(mechanism: Mechanism, run: Run) -> Mechanism:
-    """The mechanism of `run`, after one that ran with `mechanism`; raises `PreconditionError` if it cannot follow."""
-    made = run.mechanism
-    if made is None:
+def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:
+    """Return the mechanism of `run`, which follows a run with `mechanism`.
+
+    Raises:
+        PreconditionError: if the two mechanisms solve different problems, or differ on a grid.
+    """
+    following = run.mechanism
+    if following is None:
         return mechanism
     for name in (
         "objective",
@@ -362,38 +416,39 @@ def _following(mechanism: Mechanism, run: Run) -> Mechanism:
         "class_weights",
         "weight_bound",
     ):
-        was, now = getattr(mechanism, name), getattr(made, name)
-        if was != now:
-            raise PreconditionError("same_problem", f"Expected {name}={now} to be {was}, as in the run before")
-    if made != mechanism and (made.grid or mechanism.grid):
+        expected, actual = getattr(mechanism, name), getattr(following, name)
+        if expected != actual:
+            raise PreconditionError("same_problem", f"Expected {name}={actual} to be {expected}, as in the run before")
+    if following != mechanism and (following.grid or mechanism.grid):
         raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs of a chain on a grid")
-    return made
+    return following
 
 
-def _spelt_out(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
-    """The runs, each with the mechanism it ran with."""
+def _with_mechanisms(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
+    """Yield `runs`, each with its mechanism set explicitly."""
     for run in runs:
-        mechanism = _following(mechanism, run)
+        mechanism = _next_mechanism(mechanism, run)
         yield replace(run, mechanism=mechanism)
 
 
-_Ran = tuple[Mechanism, int]
+_MechanismSteps = tuple[Mechanism, int]
 
 
-def _also(chain: Chain, edits: int) -> Lookback:
-    """Add so many `edits` at the end of what was edited, each at the worst place."""
+def _with_edits(chain: Chain, edits: int) -> Lookback:
+    """Return the lookback of the chain's edits and of `edits` more at its end, each at the worst position."""
     return chain.edited.plus(chain.present.times(edits)) if edits else chain.edited
 
 
-def _followed(moved: Lookback, runs: Iterable[_Ran]) -> Lookback:
+def _propagate(influence: Lookback, runs: Iterable[_MechanismSteps]) -> Lookback:
+    """Return `influence` as it arrives after `runs`."""
     for mechanism, steps in runs:
         decay, variance = lookback.alike(mechanism, steps)
-        moved = moved.followed(decay=decay, variance=variance)
-    return moved
+        influence = influence.followed(decay=decay, variance=variance)
+    return influence
 
 
-def _mu(mechanism: Mechanism, moved: Lookback) -> float:
-    """The mu of what was moved, with what rounding to a grid adds to it."""
-    if not all(0 <= number < math.inf for number in (*moved.noise, *moved.influence)):
+def _mu(mechanism: Mechanism, influence: Lookback) -> float:
+    """Return the mu of `influence`, including the share of rounding to a grid; 0 if nothing differs."""
+    if not all(0 <= number < math.inf for number in (*influence.noise, *influence.influence)):
         raise DomainError("Expected finite influence >= 0 and variance >= 0")
-    return moved.mu + mechanism.rounding_mu if moved.total else 0.0
+    return influence.mu + mechanism.rounding_mu if influence.total else 0.0

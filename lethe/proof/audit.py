@@ -1,9 +1,9 @@
-"""Lower bounds on a guarantee, proved by samples, to stand beside the accountant's upper bounds.
+"""Lower bounds on a guarantee, proved from samples, beside the accountant's upper bounds.
 
-An attacker who guesses by a rule that was fixed before the samples whether a record was in has a true and a false
-positive rate; a mu-GDP guarantee allows only pairs with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an
-(epsilon, delta) one only TPR <= e^epsilon FPR + delta and its mirror (Kairouz, Oh and Viswanath 2015). Counted rates
-are bounded by Clopper and Pearson (1934), so that whatever is claimed is wrong with a stated probability at most.
+An attacker guesses by a rule fixed before the samples whether a record was present. A mu-GDP guarantee allows only true
+and false positive rates with Phi^-1(TPR) - Phi^-1(FPR) <= mu (Dong, Roth and Su 2022), an (epsilon, delta) guarantee
+only TPR <= e^epsilon FPR + delta and its mirror (Kairouz, Oh and Viswanath 2015). Clopper-Pearson intervals (1934)
+bound the counted rates, so that a claim is wrong with at most a stated probability.
 """
 
 import math
@@ -31,7 +31,7 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guesses:
-    """Counts of a rule fixed beforehand that said "in": of `members` independent samples that had the record, and of
+    """Positive guesses of a rule fixed beforehand, for `members` independent samples that had the record and
     `nonmembers` that had not."""
 
     true_positives: int
@@ -47,7 +47,7 @@ class Guesses:
 
 
 def at_least(hits: int, trials: int, *, error: float) -> float:
-    """A bound below the probability of a hit, wrong with probability at most `error` (Clopper and Pearson).
+    """Return a lower bound on the probability of a hit, wrong with probability at most `error` (Clopper and Pearson).
 
     >>> round(at_least(0, 10, error=0.05), 6), round(at_least(10, 10, error=0.05), 6)
     (0.0, 0.741134)
@@ -61,19 +61,21 @@ def at_least(hits: int, trials: int, *, error: float) -> float:
 
 
 def at_most(hits: int, trials: int, *, error: float) -> float:
-    """A bound above the probability of a hit, wrong with probability at most `error`."""
+    """Return an upper bound on the probability of a hit, wrong with probability at most `error`."""
     return 1 - at_least(trials - hits, trials, error=error)
 
 
 def mu_at_least(guesses: Guesses, *, error: float) -> float:
-    """The greatest mu >= 0 that the guesses refute every smaller guarantee of; wrong with probability <= `error`."""
+    """Return the largest mu >= 0 below which the guesses refute every guarantee, wrong with probability <= `error`."""
     true, false = _corner(guesses, error)
     return max(0.0, float(special.ndtri(true) - special.ndtri(false))) if true > 0 and false < 1 else 0.0
 
 
 def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
-    """As `mu_at_least`, of as many samples that had the record as that had not, for `error` <= 1/4: of a guess in both
-    the chances add up to 2 Phi(mu/2) at most, so that one bound is enough, of their mean (Hoeffding 1956).
+    """Return the bound of `mu_at_least` for equal numbers of samples with and without the record, `error` <= 1/4.
+
+    A pair of such guesses is right with probabilities that add up to at most 2 Phi(mu/2), so that a single bound on
+    their mean is sufficient (Hoeffding 1956).
 
     >>> round(mu_of_right_guesses(239, 256, error=0.05), 6)
     2.586695
@@ -84,8 +86,8 @@ def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
 
 
 def epsilon_at_least(guesses: Guesses, *, delta: float, error: float) -> float:
-    """The greatest epsilon >= 0 such that no (smaller, delta) guarantee allows the guesses, in either direction; wrong
-    with probability <= `error`."""
+    """Return the largest epsilon >= 0 such that the guesses refute every (smaller, delta) guarantee in some direction,
+    wrong with probability <= `error`."""
     require_nonnegative(delta=delta)
     true, false = _corner(guesses, error)
     directions = ((true, false), (1 - false, 1 - true))
@@ -94,41 +96,43 @@ def epsilon_at_least(guesses: Guesses, *, delta: float, error: float) -> float:
 
 
 def _corner(guesses: Guesses, error: float) -> tuple[float, float]:
-    """At least the true and at most the false positive rate, both together but for probability `error`."""
+    """Return a lower bound on the TPR and an upper bound on the FPR, jointly wrong with probability <= `error`."""
     require_fraction(error=error)
     true = at_least(guesses.true_positives, guesses.members, error=error / 2)
     return true, at_most(guesses.false_positives, guesses.nonmembers, error=error / 2)
 
 
-# ----------------------------------------------------------------------------------------------- the audit of a run
+# --------------------------------------------------------------------------------------------------- audit of a run
 
 Array = npt.NDArray[Any]
 
 FALSE_ALARM = 1e-6
-"""The probability at most with which a run that is as it should be fails its audit: one run in a million."""
+"""Maximum probability with which a correct run fails its audit: one run in a million."""
 _TESTS = 3
-"""Shares of it: one for the guesses; the others for noise, forgetting and schedule, which have as much each."""
+"""Number of shares of FALSE_ALARM: one for the guesses; noise, forgetting and schedule have two thirds together."""
 ERROR = FALSE_ALARM / _TESTS
-"""The probability at most with which a reported lower bound is wrong: that of the test which refuses a run for its
-guesses, so that whatever exceeds what is certified is refused and never reported."""
+"""Maximum probability with which a reported lower bound is wrong. It is that of the test that refuses a run for its
+guesses, so that a bound above the certified value refuses the run and is never reported."""
 _DOWN = 1 - 2.0**-40
-"""A bound from below goes down by more than its arithmetic rounds."""
+"""Factor that lowers a lower bound by more than its rounding error."""
 _APART = 2.5
-"""Standard deviations between lanes with and without a canary at the end, where a bound from few samples is tightest,
-and some hundreds of them can refute a guarantee."""
+"""Standard deviations between lanes with and without a canary at the end of a run. At this distance a bound from few
+samples is tightest, and some hundred lanes can refute a guarantee."""
 _FARTHEST = 1e6
-"""Standard deviations between them at the start of a run, at most: beyond it rounding would be seen."""
+"""Maximum standard deviations between such lanes at the start of a run, beyond which rounding would be visible."""
 _WITNESSED = 1e6
-"""Standard deviations by which the witnesses of a lane can move it in a run, at most: as far as that, since they are
-invented and stay, so that lanes show whether a batch was read one step too early."""
+"""Maximum standard deviations by which witnesses move a lane in a run. Witnesses are artificial and stay, so the
+distance can be large, and lanes reveal a batch that was read one step early."""
 _LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan:
-    """An even number of `lanes`, half of them with a canary. A run of `steps` >= 1 that learns from the origin
-    (`steps_before` = 0) has the canaries throughout; one that continues a chain of `steps_before`, in which they were
-    present, forgets them."""
+    """Plan of `lanes`, an even number of which half have a canary, for a run of `steps` >= 1.
+
+    A run that learns from the origin (`steps_before` = 0) has the canaries throughout. A run that continues a chain of
+    `steps_before` steps with canaries forgets them.
+    """
 
     lanes: int
     steps_before: int
@@ -143,31 +147,29 @@ class AuditPlan:
 
     @property
     def notion(self) -> Notion:
-        """The guarantee that the lanes can refute: of a canary that was forgotten, or of one that is still there."""
+        """Guarantee that the lanes can refute: of a forgotten canary, or of one that is still present."""
         return Notion.DELETION if self.steps_before else Notion.RELEASE
 
     @property
     def groups(self) -> int:
-        """Number of groups of lanes, which differ by their witnesses: lanes i and i + lanes/2 are in group
-        i mod `groups`."""
+        """Number of groups of lanes with different witnesses: lanes i and i + lanes/2 are in group i mod `groups`."""
         return min(_MOST_GROUPS, max(1, self.lanes // _LANES_OF_GROUP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Law:
-    """The law that the lanes of a run obey if the run is as it should be; its derivation is
-    `docs/mathematics/lanes.md`.
+    """Law of the lanes of a correct run. Derivation: `docs/mathematics/lanes.md`.
 
     A lane is a coordinate that no row touches, so that only the regulariser, the noise, its canary and its witnesses
-    move it. A canary is as many worst-case `records`, with a linear loss, in the batch `place`. Lanes i and i + lanes/2
-    have the same place, and of the two only the first has a canary. Lanes with a canary start a run about `start`, the
-    others about 0, all of them with variance `start_variance`. A step that reads a canary's batch at the full step size
-    adds `push` as long as the canary is there. Lanes with a canary end about `mean`; all have `variance` then, of which
-    `unforeseen` came in this run, which multiplies what was there by `decay`.
+    move it. A canary is a number of worst-case `records`, with a linear loss, in the batch `place`. Lanes i and
+    i + lanes/2 have the same place, and only the first of them has a canary. Lanes with a canary start a run around
+    `start`, the others around 0, all with variance `start_variance`. A full-size step that reads a canary's batch adds
+    `push` while the canary is present. Lanes with a canary end around `mean`. All end with `variance`, of which
+    `unforeseen` was added by this run, whose contraction is `decay`.
 
-    Witnesses are like canaries, but in every lane, in every batch, and there from the first step of the run to its
-    last. How many they are differs from batch to batch and from group to group: a step that reads batch b at the full
-    step size adds `witnesses[b mod len(witnesses), g]` to all lanes of group g, which a run makes `witnessed[g]`.
+    Witnesses resemble canaries but are in every lane and every batch, from the first step of the run to its last. Their
+    number differs between batches and groups: a full-size step that reads batch b adds
+    `witnesses[b mod len(witnesses), g]` to all lanes of group g, which sums to `witnessed[g]` over a run.
     """
 
     records: int
@@ -184,18 +186,18 @@ class Law:
 
 
 def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) -> Law:
-    """`records`: worst-case records in a canary; by default as many as take the lane of the worst place `_APART` away.
+    """Return the law of a run's lanes.
 
-    There is a canary in as many batches as there are canaries, evenly over all of them, in the one where it is moved
-    most too.
+    A canary has `records` worst-case records; by default as many as move the lane of the worst place by `_APART`. There
+    are as many batches with a canary as canaries, evenly spread, and the batch with the largest effect is among them.
     """
-    steps_before, steps, one = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
-    before, here = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)
-    start, mean = before.moved, here.decay * before.moved if steps_before else here.moved
-    variance = here.decay**2 * before.variance + here.variance
+    steps_before, steps, sensitivity = plan.steps_before, plan.steps, mechanism.sensitivity(Adjacency.ZERO_OUT)
+    before, effect = _run(mechanism, steps_before, first=0), _run(mechanism, steps, first=steps_before)
+    start, mean = before.moved, effect.decay * before.moved if steps_before else effect.moved
+    variance = effect.decay**2 * before.variance + effect.variance
     place = _places(mechanism.num_batches, plan.lanes // 2, worst=int(np.argmax(np.abs(mean))))
     start, mean = start[place], mean[place]
-    witnesses, witnessed = _witnesses(here, plan.groups)
+    witnesses, witnessed = _witnesses(effect, plan.groups)
     if records is None:
         apart = _APART * math.sqrt(variance) / most if (most := float(np.abs(mean).max())) else math.inf
         far = float(np.abs(start).max())
@@ -206,12 +208,12 @@ def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) ->
         place=place,
         start=records * start,
         start_variance=before.variance,
-        push=records * one,
+        push=records * sensitivity,
         mean=records * mean,
-        decay=here.decay,
-        unforeseen=here.variance,
+        decay=effect.decay,
+        unforeseen=effect.variance,
         variance=variance,
-        witnesses=one * witnesses,
+        witnesses=sensitivity * witnesses,
         witnessed=witnessed,
     )
 
@@ -222,13 +224,13 @@ def _places(num_batches: int, canaries: int, *, worst: int) -> Array:
 
 @lru_cache(maxsize=1)
 def _amounts() -> Array:
-    """Numbers in (-1, 1) that tell batches apart: drawn once, of no secret, and the same for every run."""
+    """Return fixed pseudo-random numbers in (-1, 1) that distinguish the batches; they are public."""
     drawn: Array = np.random.default_rng(0).uniform(-1, 1, (_DIFFERENT_BATCHES, _MOST_GROUPS))
     return drawn
 
 
 def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
-    """Return how many records the witnesses are, and where they move lanes."""
+    """Return the numbers of witness records, and the means to which they move lanes."""
     different = np.arange(len(run.moved)) % _DIFFERENT_BATCHES
     amounts = _amounts()[: len(run.moved), :groups]
     moved, far = (np.bincount(different, weights=weights) for weights in (run.moved, np.abs(run.moved)))
@@ -238,8 +240,8 @@ def _witnesses(run: "_Run", groups: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """The effect of a run on lanes: `moved` by one record, by its place; `decay`, which multiplies what was there; and
-    the variance of its noise."""
+    """Effect of a run on lanes: the distance `moved` by one record of each place, the factor `decay` of earlier values,
+    and the variance of the run's noise."""
 
     moved: Array  # (num_batches,)
     decay: float
@@ -249,32 +251,33 @@ class _Run:
 @lru_cache(maxsize=64)
 def _run(mechanism: Mechanism, steps: int, *, first: int) -> _Run:
     """Compute the effect of `steps` >= 0, the first of which reads the batch of step `first` of the chain."""
-    keep, one = 1 - mechanism.step_size * mechanism.strong_convexity, mechanism.sensitivity(Adjacency.ZERO_OUT)
+    keep, sensitivity = 1 - mechanism.step_size * mechanism.strong_convexity, mechanism.sensitivity(Adjacency.ZERO_OUT)
     batches, steady = mechanism.num_batches, mechanism.steady(steps)
     moved, order = np.zeros(batches), (first + np.arange(batches)) % batches
-    since = (steady - 1 - np.arange(batches)) % batches  # steps since a place was last read, in the order of reading
+    # Steps since a place was last read, in the order of reading.
+    since = (steady - 1 - np.arange(batches)) % batches
     visits = (steady - since + batches - 1 - np.arange(batches)) // batches
     every = keep**batches
-    moved[order] = one * keep**since * np.array([_summed(every, count) for count in visits])
+    moved[order] = sensitivity * keep**since * np.array([_summed(every, count) for count in visits])
     variance, decay = mechanism.step_variance * _summed(keep**2, steady), keep**steady
     for step in range(steady, steps):
         share = (steps - step) / mechanism.cool_down
         slower = 1 - share * mechanism.step_size * mechanism.strong_convexity
         moved *= slower
-        moved[(first + step) % batches] += share * one
+        moved[(first + step) % batches] += share * sensitivity
         variance, decay = slower**2 * variance + share * mechanism.step_variance, slower * decay
     return _Run(moved, decay, variance)
 
 
 def _summed(ratio: float, terms: int) -> float:
-    """1 + ratio + ... + ratio^(terms - 1), for |ratio| < 1."""
+    """Return 1 + ratio + ... + ratio^(terms - 1), for |ratio| < 1."""
     last = -math.expm1(terms * math.log(ratio)) if ratio > 0 else 1 - ratio**terms
     return last / (1 - ratio)
 
 
 def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> float:
-    """The mu that the accountant certifies of `records` in a run (`zero_out`): of the release if it learned, else of
-    the deletion."""
+    """Return the certified mu (`zero_out`) of `records` in a run: of the release if it learned, otherwise of the
+    deletion."""
     steps_before, steps = plan.steps_before, plan.steps
     chain = accountant.replay(mechanism, [accountant.Run(steps=k) for k in (steps_before, steps) if k])
     return accountant.deletion_mu(chain, records=records, steps_present=steps_before or steps)
@@ -282,14 +285,15 @@ def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """Statistics of the lanes of one run: counts, and sums of normalised residuals, from which all else follows.
+    """Statistics of the lanes of one run: counts, and sums of normalised residuals.
 
-    `squares`: of the squares of the residuals, each less the mean of its group, chi^2 with as many degrees of freedom
-    as lanes less groups if the noise is right.
-    `drift`: of the residuals along where the lanes came from (learning, along the canaries), groups' means apart,
-    standard normal if steps, contraction and canaries are right.
-    `visits`: of the squares of the groups' means, chi^2 with as many degrees of freedom as groups if batches were read
-    in their turn, by steps of the size that was theirs.
+    Attributes:
+        squares: Sum of squared residuals, each less the mean of its group. If the noise is correct it follows chi^2
+            with (lanes - groups) degrees of freedom.
+        drift: Sum of residuals less group means, along the lanes' starts (for learning, along the canaries). Standard
+            normal if steps, contraction and canaries are correct.
+        visits: Sum of squared group means: chi^2 with `groups` degrees of freedom if batches were read in turn and with
+            the right step sizes.
     """
 
     plan: AuditPlan
@@ -307,15 +311,15 @@ class Observed:
             raise DomainError("Expected a guess for every lane")
 
     def findings(self, mechanism: Mechanism) -> tuple[str, ...]:
-        """Name the faults of the run; all of them together are wrong with probability <= `FALSE_ALARM`.
+        """Return the faults of the run; any of them is wrong with probability <= `FALSE_ALARM` in total.
 
-        Raises `PreconditionError` if its canaries did not stand for as many records as those of the plan.
+        Raises `PreconditionError` if its canaries represent another number of records than the plan's.
         """
         return _findings(self, mechanism, FALSE_ALARM / _TESTS)
 
     def deviations(self, *, error: float = FALSE_ALARM - ERROR) -> tuple[str, ...]:
-        """The findings about the law of the lanes, for any number of records in their canaries; all of them together
-        are wrong with probability <= `error`."""
+        """Return the deviations from the law of the lanes, for any number of records in a canary. In total they are
+        wrong with probability <= `error`."""
         groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
         chances = {
             "noise": 2 * min(special.chdtr(free, self.squares), special.chdtrc(free, self.squares)),
@@ -325,19 +329,19 @@ class Observed:
         return tuple(name for name, chance in chances.items() if not chance >= error / len(chances))
 
     def proved(self, error: float) -> float:
-        """A bound below mu of all the records in a canary."""
+        """Return a lower bound on the mu of all records in a canary together."""
         right = self.guesses.true_positives + self.guesses.nonmembers - self.guesses.false_positives
         return mu_of_right_guesses(right, self.plan.lanes, error=error)
 
     def counted(self) -> dict[str, Any]:
-        """The document that `from_json` reads."""
+        """Return the counts and sums, which `from_json` reads."""
         counts = {"records": self.records, "guesses": asdict(self.guesses)}
         sums = {"squares": self.squares, "drift": self.drift, "visits": self.visits}
         return asdict(self.plan) | counts | sums
 
     def to_json(self, mechanism: Mechanism, *, delta: float) -> dict[str, Any]:
-        """With everything that follows: for one record, what is certified, and what the lanes prove at least. Without
-        a finding about the guarantee the second is no more than the first."""
+        """Return the counts with what follows from them for one record: the certified values and the lower bounds.
+        Without a finding about the guarantee a lower bound never exceeds the certified value."""
         mu, proved = certified_mu(mechanism, self.plan), self.proved(ERROR) / self.records * _DOWN
         return self.counted() | {
             "notion": self.plan.notion.value,
@@ -356,10 +360,12 @@ class Observed:
         return cls(plan=plan, guesses=Guesses(**document["guesses"]), **rest)
 
 
-@lru_cache(maxsize=256)  # the same for every certificate of a run
+# Cached because every certificate of a run asks for the same findings.
+@lru_cache(maxsize=256)
 def _findings(observed: Observed, mechanism: Mechanism, error: float) -> tuple[str, ...]:
     planned = law(mechanism, observed.plan).records
-    if abs(observed.records - planned) > 1:  # rounded up from what another machine's library may see otherwise
+    # The number is rounded up from values that may differ in the last bit on another machine.
+    if abs(observed.records - planned) > 1:
         raise PreconditionError("records_of_plan", f"Expected records={observed.records} in a canary to be {planned}")
     certified = certified_mu(mechanism, observed.plan, records=observed.records)
     deviations = observed.deviations(error=(_TESTS - 1) * error)

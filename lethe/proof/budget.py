@@ -1,9 +1,9 @@
-"""A bound on `adaptive` that is set before anything is published, and never exceeded.
+"""Publication budgets: bounds on the `adaptive` guarantee that are set before anything is published.
 
-An observer who reads versions and chooses by them what happens next (whom to delete, when to run, which models to make)
-chooses what the sum over published versions comes to. A sum that was taken afterwards is then no guarantee; a bound
-that was set in advance is one, as long as nothing is published that would exceed it (Smith and Thakurta 2022: a filter
-for Gaussian differential privacy). `docs/mathematics/joint.md` has the statement.
+An observer who reads versions and then chooses deletions, runs or models influences the sum over published versions. A
+sum computed afterwards is no guarantee against such an observer. A bound set in advance is one, provided that no
+version is published that would exceed it: it is a privacy filter for Gaussian differential privacy (Smith and Thakurta
+2022). The statement is in `docs/mathematics/joint.md`.
 """
 
 import math
@@ -16,14 +16,16 @@ from lethe.proof import accountant, conversion
 from lethe.proof.accountant import Exposure
 from lethe.proof.errors import PreconditionError, require_fraction, require_positive
 
-_ROUNDED = 1e-12
-"""Relative: how much r times a rounded sum may exceed the rounded sum of r times the summands."""
+_ROUNDING_TOLERANCE = 1e-12
+"""Relative difference allowed between r times a rounded sum and the rounded sum of the summands times r."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """The budget of one dataset, for one record: all versions of all models together stay (epsilon, delta); epsilon > 0
-    in nats, 0 < delta < 1."""
+    """Publication budget of one dataset, per record, with epsilon > 0 in nats and 0 < delta < 1.
+
+    All versions of all models of the dataset together are (epsilon, delta)-indistinguishable for one record.
+    """
 
     epsilon: float
     delta: float
@@ -34,23 +36,28 @@ class Budget:
 
     @cached_property
     def mu(self) -> float:
+        """Largest mu for which mu-GDP implies (epsilon, delta)."""
         return conversion.gdp_mu(epsilon=self.epsilon, delta=self.delta)
 
     def covers(self, exposures: Mapping[str, Exposure]) -> bool:
-        """Return True if what is published stays within the budget, to somebody whose records fed it; `exposures`: by
-        model."""
+        """Return True if the published versions stay within the budget of one person.
+
+        `exposures` maps the id of each model of the dataset that the person's records fed to its published versions.
+        """
         records = max((exposure.records for exposure in exposures.values()), default=1)
-        return accountant.adaptive_mu(list(exposures.values())) <= records * self.mu * (1 + _ROUNDED)
+        return accountant.adaptive_mu(list(exposures.values())) <= records * self.mu * (1 + _ROUNDING_TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields of the budget as they are signed."""
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted:
-    """The budget of a dataset, and which models of it a person's records fed.
+    """Budget of a dataset and the ids of its models that a person's records fed.
 
-    Raises `PreconditionError` where no model is named, or one twice.
+    Raises:
+        PreconditionError: if there is no model, or a model is named twice.
     """
 
     budget: Budget
@@ -61,53 +68,64 @@ class Budgeted:
             raise PreconditionError("budget_of_models", "Expected the models of a budget, each once")
 
     def to_json(self) -> dict[str, Any]:
+        """Return the budget and its models as they are signed."""
         return self.budget.to_json() | {"models": list(self.models)}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Inverse of `to_json`. Raises `LookupError`, `TypeError` or `PrivacyError` on anything else."""
+        """Parse the result of `to_json`.
+
+        Raises:
+            LookupError: if a field is missing.
+            TypeError: if a field has the wrong type.
+            PrivacyError: if a value is out of range.
+        """
         budget = Budget(epsilon=document["epsilon"], delta=document["delta"])
         return cls(budget=budget, models=tuple(document["models"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adaptive:
-    """`mu` against people who read every version. `bounded`: it was set in advance; else it is a sum taken afterwards,
-    for a schedule that nobody chose by what they read."""
+    """The `adaptive` guarantee: `mu` against observers who read every version.
+
+    `bounded` is True if `mu` is a bound set in advance. Otherwise `mu` is the sum over published versions, which
+    requires that the schedule of runs does not depend on them.
+    """
 
     mu: float
     bounded: bool
 
 
 def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted]) -> Adaptive:
-    """The adaptive guarantee of a person, against people who read every version of every model that the person's
-    records fed.
+    """Return one person's guarantee against observers who read every version of every model that the records fed.
 
-    `budgets`: of the datasets that have one. Where each of the models is under a budget, these are what holds:
-    mu^2 = sum over datasets of (records mu_budget)^2. Where one is not, it is what was published.
+    `exposures` are keyed by model id, `budgets` by dataset id. If every model is under a budget, the budgets are the
+    guarantee: mu^2 = sum over datasets of (records mu_budget)^2. Otherwise it is the sum over published versions
+    (`accountant.adaptive_mu`).
 
-    Raises `PreconditionError` if a budget is exceeded, names a model that the records did not feed or that is under
-    another budget too.
+    Raises:
+        PreconditionError: if a budget is exceeded, names a model that the records did not feed, or shares a model with
+            another budget.
 
     >>> from lethe.proof.losses import Objective
     >>> from lethe.proof.mechanism import Mechanism
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=1000, num_classes=2, l2=0.05, step_size=2.0,
     ...               noise_scale=0.1, radius=20.0, learn_steps=50)
-    >>> seen = {"a": Exposure(mechanism=m, records=1, releases=((50, 1),))}
-    >>> adaptive(seen, {"d": Budgeted(budget=Budget(epsilon=6.0, delta=1e-5), models=("a",))}).bounded
+    >>> exposures = {"a": Exposure(mechanism=m, records=1, releases=((50, 1),))}
+    >>> adaptive(exposures, {"d": Budgeted(budget=Budget(epsilon=6.0, delta=1e-5), models=("a",))}).bounded
     True
-    >>> adaptive(seen, {}).bounded
+    >>> adaptive(exposures, {}).bounded
     False
     """
-    named = [model_id for budgeted in budgets.values() for model_id in budgeted.models]
-    if len(set(named)) < len(named) or not exposures.keys() >= set(named):
+    budgeted_models = [model_id for budgeted in budgets.values() for model_id in budgeted.models]
+    if len(set(budgeted_models)) < len(budgeted_models) or not exposures.keys() >= set(budgeted_models):
         raise PreconditionError("budget_of_models", "Expected models that the records fed, each under one budget")
     squares = []
     for dataset_id, budgeted in budgets.items():
-        seen = {model_id: exposures[model_id] for model_id in budgeted.models}
-        if not budgeted.budget.covers(seen):
+        published = {model_id: exposures[model_id] for model_id in budgeted.models}
+        if not budgeted.budget.covers(published):
             raise PreconditionError("budget_kept", f"Expected what is published of {dataset_id} to keep its budget")
-        squares.append((max(exposure.records for exposure in seen.values()) * budgeted.budget.mu) ** 2)
-    if exposures and len(named) == len(exposures):
+        squares.append((max(exposure.records for exposure in published.values()) * budgeted.budget.mu) ** 2)
+    if exposures and len(budgeted_models) == len(exposures):
         return Adaptive(mu=math.sqrt(math.fsum(squares)), bounded=True)
     return Adaptive(mu=accountant.adaptive_mu(list(exposures.values())), bounded=False)

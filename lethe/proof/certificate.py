@@ -1,4 +1,4 @@
-"""The statement of a certificate, and its recomputation from the statement alone: no database, no key, no data."""
+"""Statement of a certificate, and its verification from the statement alone, without database, keys or data."""
 
 from collections import Counter
 from itertools import accumulate
@@ -20,19 +20,30 @@ INVARIANTS = {
     "steps_as_planned": "the number of steps that ran is the number that was planned and is accounted for",
     "mechanism_as_frozen": "the run was given the mechanism frozen when the model was created",
     "fresh_system_noise": "every run drew its noise from a new key of the operating system, which was not kept",
+    "second_moment_kept": "where the mechanism states a second moment, learning checked every batch against it before"
+    " the first step that read the batch, and no row was added since",
+    "row_weights_in_range": "where the mechanism states a bound on the weights of rows, every weight was checked to be"
+    " between 0 and the bound before the first step",
     "records_counted": "before the first step the rows that were not null were counted: as many as are on record",
     "gradient_repeated": "the gradient at the published weights was computed again by other code, from the same rows",
     "last_iterate_only": "only the last iterate left the worker; runs that died were thrown away with their state",
     "one_run_per_dataset": "no published version was learned from the dataset while its rows were changed",
 }
-"""Properties that the service checks or ensures by construction in every run; a run in which one fails is not
-published."""
+"""Properties that the service checks or ensures by construction in every run.
+
+A run that violates one of them is not published.
+"""
 
 LIMITS = [
     "The guarantee is for real arithmetic; gradients were computed in float32, at parameters kept in float64.",
     "Weights that somebody copied before the deletion still carry the person; only the adaptive guarantee covers them.",
     "Rows held under another subject id, or that copy this person's content, are not covered.",
     "That a deletion was requested is not hidden.",
+    "The number of slots of the dataset, empty ones included, is public.",
+    "Whether a run was refused can depend on the rows (on their second moment, on the check of a last step), and no"
+    " guarantee covers what a refusal tells.",
+    "Where the mechanism states a second moment, `release` compares with other records that keep to it.",
+    "Reports of rehearsals on this data tell about the people in it, and no guarantee covers them.",
     "The audit shows faults of what ran, not fraud: whoever signs could have made up what its lanes showed.",
     "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
     "It is about one model; what all models together tell about the person is the joint number of the request, in"
@@ -85,7 +96,14 @@ def statement(
     evidence: Evidence,
     observed: Observed | None,
 ) -> dict[str, Any]:
-    """The statement of one person's deletion from one model version. Raises what `check` raises if it is not true."""
+    """Return the statement of one person's deletion from one model version.
+
+    `issued_at` is a time with its zone (RFC 3339). `observed` are the statistics of the run's audit; None if the run
+    had none.
+
+    Raises:
+        PreconditionError: if the statement does not hold (`check`).
+    """
     document = {
         "format": FORMAT,
         "certificate_id": certificate_id,
@@ -110,16 +128,13 @@ def statement(
 
 
 def check(document: dict[str, Any]) -> list[Guarantee]:
-    """Recompute every number of a statement; returns the guarantees, recomputed.
+    """Recompute every number of a statement and return the recomputed guarantees.
 
-    Raises `PreconditionError` naming what does not hold, also for a field that is missing or of the wrong type.
+    Raises:
+        PrivacyError: if a number is out of range. Its subclass `PreconditionError`, with the violated condition as
+            `name`, if a number differs or a field is missing or of the wrong type.
     """
     try:
-        if document["format"] == "lethe-certificate/1":
-            raise PreconditionError(
-                "format_known",
-                f"Expected a {FORMAT} statement, not one of revision 1, which only releases that signed it verify",
-            )
         if document["format"] != FORMAT or document["theorem"] != accountant.THEOREM:
             raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {accountant.THEOREM}")
         evidence = Evidence.from_json(document["evidence"])
@@ -139,32 +154,37 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
     return recomputed
 
 
-_OF_FORGETTING = (Notion.UNLEARNING, Notion.DELETION)
+_TARGET_NOTIONS = (Notion.UNLEARNING, Notion.DELETION)
 
 
-def check_limits(found: list[Guarantee], *, max_epsilon: float | None, max_delta: float | None) -> None:
-    """Raises `PreconditionError` if what a statement guarantees of forgetting is weaker than a verifier accepts: the
-    notions that a target is about, `unlearning` and `deletion`."""
-    for guarantee in found:
-        if guarantee.notion not in _OF_FORGETTING:
+def check_limits(recomputed: list[Guarantee], *, max_epsilon: float | None, max_delta: float | None) -> None:
+    """Check the `unlearning` and `deletion` guarantees against a verifier's limits; None stands for no limit.
+
+    Raises:
+        PreconditionError: if a guarantee exceeds a limit.
+    """
+    for guarantee in recomputed:
+        if guarantee.notion not in _TARGET_NOTIONS:
             continue
-        for name, most in (("epsilon", max_epsilon), ("delta", max_delta)):
-            if most is not None and not getattr(guarantee, name) <= most:
+        for name, limit in (("epsilon", max_epsilon), ("delta", max_delta)):
+            if limit is not None and not getattr(guarantee, name) <= limit:
                 stated = f"epsilon={guarantee.epsilon:.6g} at delta={guarantee.delta:.6g}"
                 raise PreconditionError(
-                    "within_limits", f"Expected {name} <= {most:.10g}: it guarantees {guarantee.notion} {stated}"
+                    "within_limits", f"Expected {name} <= {limit:.10g}: it guarantees {guarantee.notion} {stated}"
                 )
 
 
 def limits(evidence: Evidence) -> list[str]:
-    """The limits of a statement: those of all, and one for each public network that a model of the evidence rests on,
-    the network of its own model first."""
-    others = (exposure.mechanism.network for _, exposure in sorted(evidence.exposures.items()))
-    return [*LIMITS, *network.rests_on([evidence.mechanism.network, *others])]
+    """Return the limits of a statement: the common `LIMITS` and one sentence per public network.
+
+    Networks are those of all models of the evidence, starting with the network of the statement's own model.
+    """
+    other_networks = (exposure.mechanism.network for _, exposure in sorted(evidence.exposures.items()))
+    return [*LIMITS, *network.rests_on([evidence.mechanism.network, *other_networks])]
 
 
 def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
-    """Nothing is missing, nothing was added, and what the format fixes is as the format has it."""
+    """Check that a statement has exactly the parts of its format, and the fixed texts of the format."""
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
     wellformed.check("the statement", {name: document[name] for name in _ALONE}, _ALONE)
@@ -176,67 +196,80 @@ def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
 
 
 def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: Evidence) -> None:
-    """The audit, if the run had one, proves no more than is certified, was of this run, and found nothing."""
+    """Check that the audit, if any, is of this run, has no findings and proves at most what is certified."""
     if stated is None:
         return
     observed = Observed.from_json(stated)
     certified = [(stated["mu"], stated["epsilon"])]
-    one_run_before = len(evidence.history) <= 2 or evidence.mechanism.cool_down == 1  # as lanes have it
+    # An audit plan counts the steps before its run as a single run, which is exact if there was at most one or if runs
+    # have no cool-down.
+    one_run_before = len(evidence.history) <= 2 or evidence.mechanism.cool_down == 1
     deleted_now = evidence.steps_present == observed.plan.steps_before and one_run_before
     if observed.plan.notion is Notion.RELEASE or deleted_now:
         certified += [(g.mu, g.epsilon) for g in evidence.guarantees() if g.notion is observed.plan.notion]
     for mu, epsilon in certified:
         if stated["mu_lower_bound"] > mu or stated["epsilon_lower_bound"] > epsilon:
-            raise PreconditionError("audit_within_guarantee", "Expected no more to be proved than is certified")
+            raise PreconditionError(
+                "audit_within_guarantee", "Expected the audit to prove at most the certified guarantee"
+            )
     guarantees.confirm("audit", stated=stated, recomputed=observed.to_json(evidence.mechanism, delta=evidence.delta))
-    before = evidence.steps_before + sum(run.steps for run in evidence.history[:-1])
-    if (observed.plan.steps_before, observed.plan.steps) != (before, run["steps"]):
-        raise PreconditionError("audit_of_run", "Expected the audit to be of the run that the statement is about")
+    steps_before_run = evidence.steps_before + sum(run.steps for run in evidence.history[:-1])
+    if (observed.plan.steps_before, observed.plan.steps) != (steps_before_run, run["steps"]):
+        raise PreconditionError("audit_of_run", "Expected the audit of the run that the statement is about")
     if observed.findings(evidence.mechanism):
-        raise PreconditionError("audit_passed", "Expected an audit that found nothing")
+        raise PreconditionError("audit_passed", "Expected an audit without findings")
 
 
 def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:
-    """Every run that the person's records went through is among the model's own releases.
+    """Return True if the model's releases include every run while the person's records were present.
 
-    Of those that are left out (`accountant.compact`) the steps must be among them.
+    For runs that `accountant.compact` dropped, the releases must include at least their number of steps.
     """
     if own is None:
         return evidence.steps_present == 0
     ends = accumulate((run.steps for run in evidence.history), initial=evidence.steps_before)
     next(ends)
-    later = Counter(run.steps for run, end in zip(evidence.history, ends, strict=True) if end <= evidence.steps_present)
-    left_out = min(evidence.steps_before, evidence.steps_present)
-    counted: Counter[int] = Counter()
+    recorded = Counter(
+        run.steps for run, end in zip(evidence.history, ends, strict=True) if end <= evidence.steps_present
+    )
+    dropped_steps = min(evidence.steps_before, evidence.steps_present)
+    released: Counter[int] = Counter()
     for steps, times in own.releases:
-        counted[steps] += times
+        released[steps] += times
     return (
         (own.mechanism, own.records) == (evidence.mechanism, evidence.records)
-        and later <= counted
-        and left_out <= sum(steps * times for steps, times in (counted - later).items())
+        and recorded <= released
+        and dropped_steps <= sum(steps * times for steps, times in (released - recorded).items())
     )
 
 
+def _stretches_counted(exposure: Exposure) -> bool:
+    """Return True if an exposure has at least the stretches of `accountant.exposed`: one per run of the length of the
+    learning run, which may have been one, and one more."""
+    return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)
+
+
 def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
-    """The parts of the statement speak of the same run, model, records and target."""
+    """Check that all parts of a statement refer to the same run, model, records and target."""
     own = evidence.exposures.get(document["model"]["id"])
     kinds = {"unlearn"} if len(evidence.history) > 1 or evidence.steps_before else {"learn", "relearn"}
-    learned = evidence.steps_before or evidence.history[0].steps
+    learning_steps = evidence.steps_before or evidence.history[0].steps
     stated = document["target"]
-    reached = target.target(
+    expected_target = target.target(
         epsilon=stated["epsilon"], delta=stated["delta"], num_slots=evidence.mechanism.num_slots
     ).to_json()
     mu_target = conversion.gdp_mu(epsilon=stated["epsilon"], delta=stated["delta"])
-    unlearned = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
+    unlearning = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
     conditions = {
         "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,
         "kind_of_run": document["run"]["kind"] in kinds,
-        "learning_as_planned": learned >= evidence.mechanism.learn_steps,
+        "learning_as_planned": learning_steps >= evidence.mechanism.learn_steps,
         "records_of_request": document["request"]["records"] == evidence.records,
         "own_releases_counted": _releases_counted(evidence, own),
+        "stretches_counted": all(_stretches_counted(exposure) for exposure in evidence.exposures.values()),
         "delta_of_target": evidence.delta == stated["delta"],
-        "bounds_of_target": stated == reached,
-        "target_met": unlearned.mu <= mu_target * (1 + guarantees.TOLERANCE),
+        "bounds_of_target": stated == expected_target,
+        "target_met": unlearning.mu <= mu_target * (1 + guarantees.TOLERANCE),
     }
     for name, holds in conditions.items():
         if not holds:

@@ -1,7 +1,7 @@
-"""From mu-GDP to (epsilon, delta); from Renyi divergence: `lethe.proof.renyi`.
+"""Conversion between mu-GDP and (epsilon, delta); for Renyi divergence see `lethe.proof.renyi`.
 
 Two laws P, Q are (epsilon, delta)-indistinguishable when P(O) <= e^epsilon Q(O) + delta for every event O, and with P
-and Q swapped. The conversions act on one direction; from a two-sided hypothesis they give a two-sided result.
+and Q swapped. A conversion acts on one direction; a two-sided hypothesis yields a two-sided result.
 
 **The Gaussian curve.** mu-GDP (no test tells P from Q better than N(0, 1) from N(mu, 1)) is equivalent to holding, for
 every epsilon >= 0,
@@ -14,22 +14,22 @@ ratio. Since e^epsilon phi(x + mu) = phi(x), the exponential cancels:
     delta = phi(x) (R(x) - R(x + mu)),
     R(x) - R(x + mu) = integral of m over [x, x + mu],            m(z) = 1 - z R(z) = -R'(z) > 0.
 
-Nothing is lost in the integral: over a short interval Gauss' rule of three points suffices, over a long one the
-difference itself is accurate.
+The integral has no cancellation: over a short interval the three-point Gauss rule suffices, and over a long interval
+the difference itself is accurate.
 
-**The inverses** find the root of log delta by Newton's method, which cannot fail here, because log delta is concave:
+**The inverses** solve for log delta by Newton's method, which converges because log delta is concave:
 
   - in epsilon (hence in x): d log delta / dx = -mu / (R(x)/R(x + mu) - 1), and R(x)/R(x + mu) falls in x, since
     R(z) = integral of exp(-zs - s^2/2) over s > 0 is log-convex (Hoelder);
   - in mu: d log delta / dmu = 1 / (R(x) - R(x + mu)), and the denominator, the integral over s > 0 of
     exp(-s epsilon/mu - s^2/2) 2 sinh(s mu/2), rises in mu.
 
-A tangent of a concave function lies above it, so from the second iterate on epsilon descends to its root and mu climbs
-to its own: each iterate is on the safe side. Both start from delta <= Phi(-x), which is nearly exact for large mu, or
-for mu from its value at epsilon = 0 if that is larger.
+A tangent of a concave function lies above it. From the second iterate on, epsilon therefore decreases to its root and
+mu increases to its own, and each iterate is on the safe side. Both start from delta <= Phi(-x), which is nearly exact
+for large mu. The start of mu is its value at epsilon = 0 if that is larger.
 
-**Rounding is outward.** The evaluation is accurate to 1e-12, relative to delta and to 1 - delta; `_MARGIN` is added on
-top, so that a returned epsilon or delta is never below the truth and a returned mu never above it.
+**Rounding is outward.** The evaluation is accurate to 1e-12, relative to delta and to 1 - delta. `_MARGIN` is added to
+it, so that a returned epsilon or delta is never below the exact value and a returned mu never above it.
 
 References: J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 84 (2022), arXiv 1905.02383, Corollary
 2.13. B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018, Theorem 8.
@@ -40,20 +40,18 @@ from collections.abc import Callable
 
 from scipy.special import erfcx, erfinv, ndtr, ndtri
 
-from lethe.proof.errors import (
-    require_fraction,
-    require_nonnegative,
-)
+from lethe.proof.errors import require_fraction, require_nonnegative
 from lethe.proof.rounding import ROUNDING, up
 
-_MARGIN = 1e-9  # relative to delta and to 1 - delta: an inverse gives away this much, a direct evaluation half of it
+_MARGIN = 1e-9
+"""Safety margin relative to delta and to 1 - delta: in full for an inverse, half for a direct evaluation."""
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 
 
 def gdp_log_delta(*, epsilon: float, mu: float) -> float:
-    """Natural logarithm of `gdp_delta`, for values too small for a float.
+    """Return the natural logarithm of `gdp_delta`, also if `gdp_delta` underflows a float.
 
     Symbols and reference as in `gdp_delta`.
 
@@ -75,17 +73,17 @@ def gdp_log_delta(*, epsilon: float, mu: float) -> float:
 
 
 def gdp_delta(*, epsilon: float, mu: float) -> float:
-    """The least delta for which mu-GDP implies (epsilon, delta)-indistinguishability.
+    """Return the minimum delta for which mu-GDP implies (epsilon, delta)-indistinguishability.
 
     Symbols: epsilon >= 0, in nats; mu >= 0, the distance of two unit Gaussians. Result in [0, 1].
 
     Assumptions: mu-GDP holds. If the two laws are N(0, 1) and N(mu, 1) the result is attained.
 
     Formal Guarantee: never below the exact value; above it by at most 1e-9 delta (1 - delta) for mu <= 1e3 and
-    delta >= 1e-300, outside that range by more.
+    delta >= 1e-300; the excess can be larger outside that range.
 
     Edge cases: mu = 0 gives 0. epsilon = 0 gives the total variation distance, 2 Phi(mu/2) - 1. A value too small for a
-    float becomes the least positive one.
+    float is returned as the smallest positive float.
 
     Reference: Dong, Roth, Su 2022, Corollary 2.13; Balle, Wang 2018, Theorem 8.
 
@@ -97,7 +95,7 @@ def gdp_delta(*, epsilon: float, mu: float) -> float:
 
 
 def gdp_epsilon(*, mu: float, delta: float) -> float:
-    """The least epsilon for which mu-GDP implies (epsilon, delta)-indistinguishability.
+    """Return the minimum epsilon for which mu-GDP implies (epsilon, delta)-indistinguishability.
 
     Symbols: mu >= 0; 0 < delta < 1. Result >= 0, in nats.
 
@@ -106,10 +104,10 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
     Formal Guarantee: never below the exact value; it is at most the exact epsilon of some delta' < delta with
     delta - delta' <= 1.2e-9 delta (1 - delta), up to the last digits of the float.
 
-    Edge cases: 0 if mu = 0 or delta >= gdp_delta(epsilon=0, mu). Above mu = 1e154, where mu^2/2 exceeds the floats,
-    infinite.
+    Edge cases: 0 if mu = 0 or delta >= gdp_delta(epsilon=0, mu). Infinite for mu > 1e154, where mu^2/2
+    exceeds the floats.
 
-    Reference: as `gdp_delta`, of which this is the inverse in epsilon.
+    Reference: as `gdp_delta`; this is its inverse in epsilon.
 
     >>> round(gdp_epsilon(mu=1.0, delta=1e-5), 6)
     4.377178
@@ -131,7 +129,7 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
 
 
 def gdp_epsilon_below(*, mu: float, delta: float) -> float:
-    """As `gdp_epsilon`, rounded down: what a guarantee of this mu must state at least.
+    """Return `gdp_epsilon` rounded down: a lower bound on the epsilon that a mu-GDP guarantee must state.
 
     Symbols, assumptions and reference as in `gdp_epsilon`.
 
@@ -145,20 +143,22 @@ def gdp_epsilon_below(*, mu: float, delta: float) -> float:
     """
     require_nonnegative(mu=mu)
     require_fraction(delta=delta)
-    larger = delta + 2 * _MARGIN * delta * (1 - delta)  # `gdp_epsilon` aims less than 1.2 margins below it
-    return gdp_epsilon(mu=mu, delta=larger) * (1 - 2.0**-40)
+    # gdp_epsilon solves for a delta less than 1.2 margins below its argument, so two margins keep the result below.
+    increased_delta = delta + 2 * _MARGIN * delta * (1 - delta)
+    return gdp_epsilon(mu=mu, delta=increased_delta) * (1 - 2.0**-40)
 
 
 def gdp_balanced_accuracy(*, mu: float) -> float:
-    """The balanced accuracy of the best attacker against mu-GDP: how often they are right about which of two worlds
-    they see, each as likely as the other.
+    """Return the balanced accuracy of the best attacker against mu-GDP.
+
+    This is the probability of a correct guess which of two equally likely laws produced the observation.
 
     Symbols: mu >= 0. Result in [1/2, 1].
 
     Assumptions: mu-GDP holds. If the two laws are N(0, 1) and N(mu, 1) the result is attained.
 
-    Formal Guarantee: never below Phi(mu/2), above it by at most 1e-11 of it. For errors a and b of a test, a + b is at
-    least 2 Phi(-mu/2): the trade-off curve Phi(Phi^-1(1 - a) - mu) + a is least where both errors are equal.
+    Formal Guarantee: never below Phi(mu/2), with a relative excess of at most 1e-11. The errors a and b of a test
+    satisfy a + b >= 2 Phi(-mu/2), because Phi(Phi^-1(1 - a) - mu) + a is minimal where both errors are equal.
 
     Edge cases: mu = 0 gives 1/2.
 
@@ -172,19 +172,19 @@ def gdp_balanced_accuracy(*, mu: float) -> float:
 
 
 def gdp_mu(*, epsilon: float, delta: float) -> float:
-    """The largest mu for which mu-GDP implies (epsilon, delta)-indistinguishability: a target to stay under.
+    """Return the largest mu for which mu-GDP implies (epsilon, delta)-indistinguishability.
 
     Symbols: epsilon >= 0, in nats; 0 < delta < 1. Result > 0.
 
-    Assumptions: none; a mechanism meets (epsilon, delta) if it is mu-GDP for the mu returned.
+    Assumptions: none. A mechanism that is mu-GDP for the returned mu meets (epsilon, delta).
 
     Formal Guarantee: never above the exact value; it is at least the exact mu of some delta' < delta with
     delta - delta' <= 1.2e-9 delta (1 - delta), up to the last digits of the float.
 
     Edge cases: epsilon = 0 gives 2 Phi^-1((1 + delta)/2). Above epsilon = 1e12 the root of delta = Phi(-x) is returned,
-    which differs by 1/epsilon at most.
+    which differs by at most 1/epsilon.
 
-    Reference: as `gdp_delta`, of which this is the inverse in mu.
+    Reference: as `gdp_delta`; this is its inverse in mu.
 
     >>> round(gdp_mu(epsilon=1.0, delta=1 / 11982), 9)
     0.309534497
@@ -205,7 +205,7 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
 
 
 def _log_delta(x: float, mu: float) -> tuple[float, float]:
-    """log delta at x = epsilon/mu - mu/2, and its elasticity d log delta / d log mu = mu phi(x) / delta."""
+    """Return log delta at x = epsilon/mu - mu/2 and its elasticity d log delta / d log mu = mu phi(x) / delta."""
     log_phi = -0.5 * x * x - _LOG_SQRT_2PI
     if mu < 0.025 * max(1.0, x):
         middle = x + mu / 2
@@ -220,12 +220,15 @@ def _log_delta(x: float, mu: float) -> tuple[float, float]:
 
 
 def _mills(z: float) -> float:
-    """R(z) = Phi(-z) / phi(z)."""
+    """Return Mills' ratio R(z) = Phi(-z) / phi(z)."""
     return _SQRT_HALF_PI * float(erfcx(_SQRT_HALF * z))
 
 
 def _mills_slope(z: float) -> float:
-    """m(z) = 1 - z R(z) = -R'(z): by its asymptotic series where 1 and z R(z) share more than three digits."""
+    """Return m(z) = 1 - z R(z) = -R'(z).
+
+    For z >= 64, where 1 and z R(z) agree to more than three digits, an asymptotic series avoids the cancellation.
+    """
     if z < 64:
         return 1 - z * _mills(z)
     v = 1 / (z * z)
@@ -233,25 +236,31 @@ def _mills_slope(z: float) -> float:
 
 
 def _mu_at(x: float, epsilon: float) -> float:
-    """The mu > 0 with epsilon/mu - mu/2 = x."""
+    """Return the mu > 0 that solves epsilon/mu - mu/2 = x."""
     width = math.sqrt(2) * math.sqrt(epsilon)
     root = math.hypot(x, width)
     return root - x if x <= 0 else width * (width / (x + root))
 
 
 def _target(delta: float) -> tuple[float, float]:
-    """The log delta an inverse aims at, within the tolerance: below log(delta) by the margin."""
+    """Return the log delta for which an inverse solves, below log(delta) by the margin, and the tolerance."""
     margin = _MARGIN * (1 - delta)
     return math.log(delta) - margin, 0.1 * margin
 
 
 def _newton(start: float, gap: Callable[[float], tuple[float, float]], tolerance: float) -> float:
-    """The root of a concave function, given as (value, slope), to the tolerance or to the last digits of the float."""
-    at = start
+    """Return the root of a concave function by Newton's method.
+
+    `gap` returns value and slope. The iteration ends at |value| <= `tolerance` or at the precision of a float.
+
+    Raises:
+        ArithmeticError: after 100 iterations, which no known input needs.
+    """
+    root = start
     for _ in range(100):
-        value, slope = gap(at)
+        value, slope = gap(root)
         step = value / slope
-        if abs(value) <= tolerance or abs(step) <= ROUNDING / 2 * abs(at):
-            return at
-        at -= step
-    raise ArithmeticError(f"Newton's method from {start} has not converged")  # no input is known that leads here
+        if abs(value) <= tolerance or abs(step) <= ROUNDING / 2 * abs(root):
+            return root
+        root -= step
+    raise ArithmeticError(f"Newton's method did not converge from {start}")

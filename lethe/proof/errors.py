@@ -1,26 +1,26 @@
-"""The errors of the mathematics, by kind, and the checks that raise them.
+"""Exceptions of the privacy accounting and the argument checks that raise them.
 
-A bound computed from a number outside its theorem is not a bound, so no input is clamped: the checks raise, and the
-message shows the expression that failed, `Expected step_size=-0.1 > 0`. NaN fails every check; infinity passes only
-`require_divergence`. True and False are not numbers here, though Python thinks so.
+A bound computed from a number outside the range of its theorem is not a bound, so inputs are never clamped. The checks
+raise, and the message shows the violated condition, such as `Expected step_size=-0.1 > 0`. NaN fails every check, and
+infinity passes only `require_divergence`. Most checks also reject True and False, which Python treats as integers.
 """
 
 import sys
 
 LARGEST_COUNT = 2**53
-"""Beyond it neither floats nor other readers of JSON tell one integer from the next."""
+"""Largest integer up to which float64, and hence every JSON parser, represents all integers exactly."""
 
 
 class PrivacyError(ValueError):
-    """Something about a guarantee is refused."""
+    """Base class of all errors about a guarantee."""
 
 
 class DomainError(PrivacyError):
-    """A number lies outside the range of the theorem."""
+    """A number is outside the range of the theorem."""
 
 
 class PreconditionError(PrivacyError):
-    """A hypothesis of the theorem is not established; `name` says which."""
+    """A hypothesis of the theorem is not established; `name` identifies the hypothesis."""
 
     def __init__(self, name: str, detail: str) -> None:
         super().__init__(name, detail)
@@ -36,21 +36,23 @@ class InfeasibleError(PrivacyError):
 
 
 class WorkExceeded(PrivacyError):
-    """An evaluation would take more work than it was given."""
+    """An evaluation would exceed its budget of work."""
 
 
 class NotionError(PrivacyError):
-    """Guarantees of different meaning were combined."""
+    """Guarantees of different notions were combined."""
 
 
 def require_finite(**values: float) -> None:
+    """Check that each value is a finite number and no bool."""
     for name, value in values.items():
-        if isinstance(value, bool) or not abs(value) <= sys.float_info.max:  # so written, huge ints are refused too
+        # Comparing with the largest float also refuses integers that overflow a float, where math.isfinite would raise.
+        if isinstance(value, bool) or not abs(value) <= sys.float_info.max:
             raise DomainError(f"Expected {name}={value} finite")
 
 
 def require_positive(**values: float) -> None:
-    """Each in (0, inf).
+    """Check that each value is in (0, inf).
 
     >>> require_positive(step_size=-0.1)
     Traceback (most recent call last):
@@ -63,7 +65,7 @@ def require_positive(**values: float) -> None:
 
 
 def require_nonnegative(**values: float) -> None:
-    """Each in [0, inf)."""
+    """Check that each value is in [0, inf)."""
     require_finite(**values)
     for name, value in values.items():
         if not value >= 0:
@@ -71,7 +73,7 @@ def require_nonnegative(**values: float) -> None:
 
 
 def require_fraction(**values: float) -> None:
-    """Each in (0, 1), both ends excluded."""
+    """Check that each value is in the open interval (0, 1)."""
     require_finite(**values)
     for name, value in values.items():
         if not 0 < value < 1:
@@ -79,14 +81,14 @@ def require_fraction(**values: float) -> None:
 
 
 def require_count(at_least: int, **values: int) -> None:
-    """Each an integer in [at_least, 2^53]; 3.0 is not one, nor is True."""
+    """Check that each value is an int in [at_least, 2^53]. Floats such as 3.0 and bools are refused."""
     for name, value in values.items():
         if type(value) is not int or not at_least <= value <= LARGEST_COUNT:
             raise DomainError(f"Expected integer {name}={value} in [{at_least}, 2^53]")
 
 
 def require_order(**values: float) -> None:
-    """Each in (1, inf): the orders of Renyi divergences used here."""
+    """Check that each value is in (1, inf), the range of Renyi orders."""
     require_finite(**values)
     for name, value in values.items():
         if not value > 1:
@@ -94,7 +96,7 @@ def require_order(**values: float) -> None:
 
 
 def require_divergence(**values: float) -> None:
-    """Each in [0, inf]: a divergence is infinite where no bound is known."""
+    """Check that each value is in [0, inf]. An infinite divergence stands for an unknown bound."""
     for name, value in values.items():
         if not value >= 0:
             raise DomainError(f"Expected {name}={value} >= 0")

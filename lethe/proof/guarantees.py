@@ -1,7 +1,7 @@
-"""The claim: a number, in a named notion, against a named reference process.
+"""Guarantees: numbers in a named notion, against a named reference process, and the evidence they follow from.
 
-`Evidence` is everything those numbers depend on for one person and one model version. The certificate carries it, so
-the holder of a certificate recomputes the same numbers with the same function.
+`Evidence` contains everything that the guarantees of one person and one model version depend on. A certificate carries
+it, so the holder of the certificate recomputes the same numbers with the same function.
 """
 
 import math
@@ -18,7 +18,7 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 
 
 class Notion(StrEnum):
-    """Guarantees of different notions answer different questions; they are never added."""
+    """Notion of a guarantee. Guarantees of different notions answer different questions and never compose."""
 
     UNLEARNING = "unlearning"
     DELETION = "deletion"
@@ -27,11 +27,14 @@ class Notion(StrEnum):
     RESET = "reset"
 
 
+_INDEPENDENT = (
+    "for requests and runs (which models, when, how many steps, learning again) that do not depend on published models"
+)
 REFERENCE_PROCESS: dict[Notion, str] = {
-    Notion.UNLEARNING: "learning from scratch on the data as they are now: same number of steps, same initial law;"
-    " for requests that do not depend on published models",
+    Notion.UNLEARNING: "learning from scratch on the data as they are now: same schedule of steps, same initial law;"
+    f" {_INDEPENDENT}",
     Notion.DELETION: "the same history in which the records of this request had been null from the start;"
-    " for requests that do not depend on published models",
+    f" {_INDEPENDENT}",
     Notion.ADAPTIVE: "the same history in which the records of this request had been null from the start;"
     " also against people who read every version published so far, of every model that these records fed, and chose by"
     " it whom to delete, in a schedule of runs that was not chosen by it; the sum was taken afterwards",
@@ -46,12 +49,15 @@ ADAPTIVE_IN_BUDGET = (
     " also against people who read every version published so far, of every model that these records fed, and chose by"
     " it whom to delete and what to run: no version was published that exceeds the budget set in advance"
 )
-"""The process of `adaptive` where a budget bounds it."""
+"""Reference process of `adaptive` if a budget bounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """mu-GDP in both directions, and the (epsilon, delta) it implies exactly; epsilon is rounded up."""
+    """A mu-GDP guarantee in both directions and the (epsilon, delta) it implies.
+
+    epsilon, in nats, is the exact conversion of mu at delta, rounded up.
+    """
 
     notion: Notion
     adjacency: Adjacency
@@ -62,40 +68,52 @@ class Guarantee:
 
     @property
     def best_attacker_accuracy(self) -> float:
-        """An upper bound on how often an attacker is right about which of the two worlds they see."""
+        """Upper bound on the balanced accuracy of an attacker who guesses which of the two processes ran."""
         return conversion.gdp_balanced_accuracy(mu=self.mu)
 
     def to_json(self) -> dict[str, Any]:
-        """As the ledger has it."""
+        """Return the fields as the ledger stores them."""
         return asdict(self)
 
     def stated(self) -> dict[str, Any]:
-        """As certificates and their readers have it."""
+        """Return the fields as certificates state them, with `best_attacker_accuracy`."""
         return self.to_json() | {"best_attacker_accuracy": self.best_attacker_accuracy}
 
 
 TOLERANCE = 1e-9
-"""Relative difference allowed between a stated and a recomputed number (another machine's libm rounds differently)."""
+"""Relative difference allowed between a stated and a recomputed number, because math libraries round differently."""
 
 
 def confirm(part: str, *, stated: dict[str, Any], recomputed: dict[str, Any]) -> None:
-    """Raises `PreconditionError` naming the number of `part` that is stated otherwise than recomputed."""
+    """Check that the stated fields of `part` equal the recomputed ones, in value and type; floats may differ by
+    `TOLERANCE`.
+
+    Raises:
+        PreconditionError: if the fields differ, or a value does; the message names the field.
+    """
     if not isinstance(stated, dict) or stated.keys() != recomputed.keys():
         raise PreconditionError("numbers_recompute", f"Expected the fields of {part} to be {sorted(recomputed)}")
     for name, value in recomputed.items():
-        if type(stated[name]) is type(value) and stated[name] == value:
-            continue  # on the machine that stated it
-        numbers = isinstance(value, float) and type(stated[name]) in (float, int)
-        same = math.isclose(stated[name], value, rel_tol=TOLERANCE) if numbers else stated[name] == value
-        if isinstance(stated[name], bool) or not same:
+        if not _equal(stated[name], value):
             raise PreconditionError("numbers_recompute", f"Expected {part}.{name}={stated[name]!r} to be {value!r}")
 
 
-@lru_cache(
-    maxsize=4096, typed=True
-)  # a model that forgets one person after the other comes to the same numbers again and again
+def _equal(stated: Any, recomputed: Any) -> bool:
+    if type(stated) is float and type(recomputed) is float:
+        return math.isclose(stated, recomputed, rel_tol=TOLERANCE)
+    if isinstance(stated, int | float) or isinstance(recomputed, int | float):
+        return type(stated) is type(recomputed) and stated == recomputed
+    return bool(stated == recomputed)
+
+
+# Cached because a model that forgets one person after the other repeats the same numbers.
+@lru_cache(maxsize=4096, typed=True)
 def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = None) -> Guarantee:
-    """The guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1 (Dong, Roth and Su 2022, Corollary 2.13)."""
+    """Return the guarantee of `mu` >= 0 in `notion`, converted at 0 < delta < 1.
+
+    `process` replaces the default reference process of the notion. The conversion is Corollary 2.13 of Dong, Roth and
+    Su (2022).
+    """
     return Guarantee(
         notion=notion,
         adjacency=Adjacency.REPLACE if notion is Notion.RELEASE else Adjacency.ZERO_OUT,
@@ -106,31 +124,39 @@ def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = 
     )
 
 
-def adaptive(found: Adaptive, *, delta: float) -> Guarantee:
-    """The guarantee against people who read every version."""
-    process = ADAPTIVE_IN_BUDGET if found.bounded else None
-    return guarantee(Notion.ADAPTIVE, mu=found.mu, delta=delta, process=process)
+def adaptive(bound: Adaptive, *, delta: float) -> Guarantee:
+    """Return the guarantee against observers who read every version."""
+    process = ADAPTIVE_IN_BUDGET if bound.bounded else None
+    return guarantee(Notion.ADAPTIVE, mu=bound.mu, delta=delta, process=process)
 
 
 def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
-    """The guarantees of everybody at the version that `last_run` made: `unlearning` and `release`."""
-    released = accountant.release_mu(chain.mechanism, steps=last_run.steps, adjacency=Adjacency.REPLACE)
+    """Return the guarantees that hold for all records at the version of `last_run`: `unlearning` and `release`."""
+    release_mu = accountant.release_mu(chain.mechanism, steps=last_run.steps, adjacency=Adjacency.REPLACE)
     return [
         guarantee(Notion.UNLEARNING, mu=accountant.unlearning_mu(chain), delta=delta),
-        guarantee(Notion.RELEASE, mu=released, delta=delta),
+        guarantee(Notion.RELEASE, mu=release_mu, delta=delta),
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One person's deletion from one model version.
+    """Evidence of one person's deletion from one model version.
 
-    `history`: the runs of the chain so far, learning first, or those after its first `steps_before` steps, where these
-    are left out (`accountant.compact`). `records` of this person became null after `steps_present` steps of the chain
-    (0: they were null before it began). `exposures`: for every model the records fed, keyed by model id, the versions
-    published while they were present; `budgets`: of their datasets, of those that have one, keyed by dataset id.
+    Attributes:
+        mechanism: Mechanism of the model.
+        history: Runs of the chain so far, oldest first: from the learning run, or after `steps_before` steps if
+            `accountant.compact` dropped older runs.
+        records: Number of the person's records, >= 1.
+        steps_present: Number of steps of the chain before the records became null; 0 if they were null from the start.
+        exposures: Versions published while the records were present, for every model that they fed, by model id.
+        budgets: Budgets of the person's datasets, by dataset id; datasets without a budget are absent.
+        steps_before: Number of steps dropped from the history.
+        delta: Delta at which guarantees are converted.
 
-    Raises `PreconditionError` where the parts contradict each other.
+    Raises:
+        PreconditionError: if the history is empty or contains no run that forgot the records.
+        DomainError: if a count is out of range.
     """
 
     mechanism: Mechanism
@@ -161,24 +187,26 @@ class Evidence:
 
     @cached_property
     def chain(self) -> Chain:
+        """State of the chain after `history`."""
         return accountant.replay(self.mechanism, self.history, steps_before=self.steps_before)
 
     def guarantees(self) -> list[Guarantee]:
-        """All notions, at `delta`."""
+        """Return the guarantees at `delta`: `unlearning`, `deletion`, `adaptive` and `release`, in this order."""
         return self._guarantees
 
     @cached_property
     def _guarantees(self) -> list[Guarantee]:
-        deleted = accountant.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
-        unlearned, released = of_chain(self.chain, last_run=self.history[-1], delta=self.delta)
+        deletion_mu = accountant.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
+        unlearning, release = of_chain(self.chain, last_run=self.history[-1], delta=self.delta)
         return [
-            unlearned,
-            guarantee(Notion.DELETION, mu=deleted, delta=self.delta),
+            unlearning,
+            guarantee(Notion.DELETION, mu=deletion_mu, delta=self.delta),
             adaptive(budget.adaptive(self.exposures, self.budgets), delta=self.delta),
-            released,
+            release,
         ]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the evidence as certificates state it."""
         return {
             "mechanism": self.mechanism.to_json(),
             "steps_before": self.steps_before,
@@ -201,7 +229,13 @@ class Evidence:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """Inverse of `to_json`. Raises `LookupError`, `TypeError`, `ValueError` or `PrivacyError` on anything else."""
+        """Parse the result of `to_json`.
+
+        Raises:
+            LookupError: if a field is missing.
+            TypeError, ValueError: if a field has the wrong type or form.
+            PrivacyError: if a value is out of range or the parts contradict each other.
+        """
         return cls(
             mechanism=Mechanism.from_json(document["mechanism"]),
             steps_before=document["steps_before"],
@@ -217,6 +251,6 @@ class Evidence:
                 )
                 for model_id, exposure in document["exposures"].items()
             },
-            budgets={dataset_id: Budgeted.from_json(one) for dataset_id, one in document["budgets"].items()},
+            budgets={dataset_id: Budgeted.from_json(budgeted) for dataset_id, budgeted in document["budgets"].items()},
             delta=document["delta"],
         )

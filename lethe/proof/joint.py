@@ -1,9 +1,9 @@
-"""The joint guarantee of one person over all models that carried them.
+"""Joint guarantee of one person over all models that their records fed.
 
-A certificate is about one model. Models draw their noise independently and read nothing of each other, so what is
-published of several is, in either world, a product of laws, and guarantees of one notion compose: mu^2 is the sum of
-mu^2 (Dong, Roth and Su 2022, Corollary 3.3; `docs/mathematics/joint.md` has the conditions). `adaptive` is about every
-version of every model already, so it is one sum over all of them and no composition of certificates.
+A certificate covers one model. Models draw independent noise and do not read each other, so the joint law of their
+published versions is a product, and guarantees of one notion compose: mu^2 is the sum of the models' mu^2 (Dong, Roth
+and Su 2022, Corollary 3.3; the conditions are in `docs/mathematics/joint.md`). `adaptive` already covers every version
+of every model, so it is a single sum and not a composition of certificates.
 """
 
 import math
@@ -17,81 +17,101 @@ from lethe.proof.budget import Budgeted
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.guarantees import Evidence, Guarantee, Notion
 
-_OF_ALL = "of all these models together: "
+_PROCESS_PREFIX = "of all these models together: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joint:
-    """`models`: whose noise is composed. `deletion` is the number of the person; `guarantees` has it beside the other
-    notions, at one delta."""
+    """Joint guarantees of one person over `models`, given by id; all at the same delta."""
 
     models: tuple[str, ...]
     guarantees: tuple[Guarantee, ...]
 
     @property
     def deletion(self) -> Guarantee:
-        return next(one for one in self.guarantees if one.notion is Notion.DELETION)
+        """Joint `deletion` guarantee, which is the number reported for the person."""
+        return next(guarantee for guarantee in self.guarantees if guarantee.notion is Notion.DELETION)
 
     def to_json(self) -> dict[str, Any]:
-        person = self.deletion.stated()
-        return {name: person[name] for name in ("mu", "epsilon", "delta", "best_attacker_accuracy")} | {
+        """Return the numbers of the `deletion` guarantee, the models, and all guarantees."""
+        deletion = self.deletion.stated()
+        return {name: deletion[name] for name in ("mu", "epsilon", "delta", "best_attacker_accuracy")} | {
             "models": list(self.models),
             "guarantees": [guarantee.stated() for guarantee in self.guarantees],
         }
 
 
 def of(evidences: Mapping[str, Evidence]) -> Joint:
-    """Compose the guarantees of one person over these models, by id, at the least of their deltas.
+    """Compose the guarantees of one person over models, at the minimum of their deltas.
 
-    Raises `DomainError` for no model.
+    `evidences` are keyed by model id.
+
+    Raises:
+        DomainError: if there is no model.
+        PreconditionError: if the evidences state different budgets of one dataset, or a budget is exceeded.
 
     >>> from lethe.proof.losses import Objective
     >>> from lethe.proof.mechanism import Mechanism
     >>> from lethe.proof.accountant import Run
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=1000, num_classes=2, l2=0.05, step_size=2.0,
     ...               noise_scale=0.1, radius=20.0, learn_steps=50)
-    >>> one = Evidence(mechanism=m, history=(Run(steps=50), Run(steps=7, records=1)), records=1, steps_present=50,
-    ...                exposures={}, delta=1e-5)
-    >>> round(of({"a": one, "b": one}).deletion.mu / of({"a": one}).deletion.mu, 6)
+    >>> evidence = Evidence(mechanism=m, history=(Run(steps=50), Run(steps=7, records=1)), records=1, steps_present=50,
+    ...                     exposures={}, delta=1e-5)
+    >>> round(of({"a": evidence, "b": evidence}).deletion.mu / of({"a": evidence}).deletion.mu, 6)
     1.414214
     """
     if not evidences:
         raise DomainError("Expected evidence of at least one model")
     delta = min(evidence.delta for evidence in evidences.values())
-    mus = {notion: _composed(evidences, notion) for notion in (Notion.UNLEARNING, Notion.DELETION)}
-    found = [guarantees.guarantee(notion, mu=mu, delta=delta) for notion, mu in mus.items()]
-    found.append(guarantees.adaptive(budget.adaptive(_exposures(evidences), _budgets(evidences)), delta=delta))
+    mus = {notion: _composed_mu(evidences, notion) for notion in (Notion.UNLEARNING, Notion.DELETION)}
+    composed = [guarantees.guarantee(notion, mu=mu, delta=delta) for notion, mu in mus.items()]
+    composed.append(guarantees.adaptive(budget.adaptive(_exposures(evidences), _budgets(evidences)), delta=delta))
     return Joint(
         models=tuple(sorted(evidences)),
-        guarantees=tuple(replace(one, reference_process=_OF_ALL + one.reference_process) for one in found),
+        guarantees=tuple(
+            replace(guarantee, reference_process=_PROCESS_PREFIX + guarantee.reference_process)
+            for guarantee in composed
+        ),
     )
 
 
-def _composed(evidences: Mapping[str, Evidence], notion: Notion) -> float:
-    found = [one.mu for evidence in evidences.values() for one in evidence.guarantees() if one.notion is notion]
-    return math.sqrt(math.fsum(mu * mu for mu in found))
+def _composed_mu(evidences: Mapping[str, Evidence], notion: Notion) -> float:
+    """Return the root of the sum of the models' mu^2 in `notion`."""
+    mus = [
+        guarantee.mu
+        for evidence in evidences.values()
+        for guarantee in evidence.guarantees()
+        if guarantee.notion is notion
+    ]
+    return math.sqrt(math.fsum(mu * mu for mu in mus))
 
 
 def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
-    """The exposure, for every model that the person's records fed, of somebody who read most of it: statements that
-    were made at different times may have counted differently."""
+    """Return the largest exposure stated for each model that the person's records fed, by model id.
+
+    Evidences issued at different times may state different exposures of the same model.
+    """
     largest: dict[str, Exposure] = {}
     for evidence in evidences.values():
         for model_id, exposure in evidence.exposures.items():
-            known = largest.get(model_id)
-            if known is None or accountant.adaptive_mu([exposure]) > accountant.adaptive_mu([known]):
+            previous = largest.get(model_id)
+            if previous is None or accountant.adaptive_mu([exposure]) > accountant.adaptive_mu([previous]):
                 largest[model_id] = exposure
     return largest
 
 
 def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, Budgeted]:
-    """The budget of every dataset, with the models that any of the statements names."""
-    found: dict[str, Budgeted] = {}
+    """Return the budget of every dataset with the union of the models that the evidences name.
+
+    Raises:
+        PreconditionError: if the evidences state different budgets of one dataset.
+    """
+    budgets: dict[str, Budgeted] = {}
     for evidence in evidences.values():
         for dataset_id, budgeted in evidence.budgets.items():
-            known = found.get(dataset_id, budgeted)
-            if known.budget != budgeted.budget:
+            merged = budgets.get(dataset_id, budgeted)
+            if merged.budget != budgeted.budget:
                 raise PreconditionError("budget_kept", f"Expected one budget of {dataset_id}")
-            models = dict.fromkeys((*known.models, *budgeted.models))
-            found[dataset_id] = replace(known, models=tuple(models))
-    return found
+            models = dict.fromkeys((*merged.models, *budgeted.models))
+            budgets[dataset_id] = replace(merged, models=tuple(models))
+    return budgets

@@ -1,14 +1,14 @@
-"""Looking back from a chain's end: the most that any one record can have moved it since, against the noise since.
+"""Lookback from the end of a chain: the maximum influence of any record since a step, against the noise added since.
 
-In step t two chains contract by c_t, are moved at most s_t apart by a record whose slot is read in that step, and get
-noise of variance nu_t^2. Seen from the end, where whatever entered earlier has been contracted since, let G(v) be the
-most influence that one record, wherever its slot stands, had on the steps during which the last v of the noise was
-added. Then the ends are mu-GDP with
+In step t two chains contract by c_t, are moved at most s_t apart by a record whose slot is read in that step, and
+receive noise of variance nu_t^2. Influence and noise are measured at the end of the chain, after all later
+contractions. Let G(v) be the maximum influence that one record, at any position, had during the steps that added the
+last v of the noise. Then the last iterates are mu-GDP with
 
     mu^2 = integral of H'(v)^2 dv,        H the least concave function >= G with H(0) = 0
 
-This is the pulled string of `taut_string.py` read from its end, for the worst place in the order. Influences of several
-records add, and so do their G. Statement and proof: `docs/mathematics/shift.md`.
+This is the taut string of `taut_string.py` read from its end, at the worst position in the order of the batches. The
+influences of several records add, and so do their G. Statement and proof: `docs/mathematics/shift.md`.
 """
 
 import math
@@ -25,23 +25,24 @@ from lethe.proof.mechanism import Adjacency, Mechanism
 Array = npt.NDArray[np.floating]
 
 _NEGLIGIBLE = 2.0**-56
-"""Contraction below which an upper bound is enough for what was there before."""
+"""Contraction below which an upper bound on the earlier influence is sufficient."""
 _DISTANT = 2.0**-20
-"""Contraction below which the noise before it need not be counted: that adds the square of it to all noise."""
+"""Contraction below which earlier noise is ignored, which would add at most its square as a share of all noise."""
 _EXPLICIT = 64
-"""Equal steps up to so many are followed one by one, which costs no more than a closed form."""
+"""Maximum number of equal steps processed one by one, which costs no more than a closed form."""
 _TOGETHER = 64
-"""Runs that are followed at once, if each is followed one step after the other."""
+"""Number of short runs processed in one batch of array operations."""
 _RANGES = 128
 _ROUNDED = 2.0**-40
-"""Relative, above what is lost: a few roundings for each run and for each step of a cool-down."""
+"""Relative margin above the rounding error: a few roundings per run and per step of a cool-down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookback:
-    """H as its corners, nearest first: `noise` v >= 0, rising, and `influence` H(v) > 0, rising ever less steeply.
+    """Concave function H as its corners, nearest first; empty if nothing differs.
 
-    It begins at the origin, and is level after its last corner. Nothing differs: no corner.
+    `noise` holds v >= 0, increasing, and `influence` holds H(v) > 0, increasing with decreasing slope. H starts at the
+    origin and is constant after its last corner.
     """
 
     noise: tuple[float, ...] = ()
@@ -49,39 +50,39 @@ class Lookback:
 
     @property
     def total(self) -> float:
-        """All influence there is, whatever the noise."""
+        """Total influence, irrespective of the noise."""
         return self.influence[-1] if self.influence else 0.0
 
     @property
     def mu(self) -> float:
-        """Infinite where something differs that no noise has followed. Rounded up."""
-        found = before = noise = 0.0
+        """Value of mu, rounded up; infinite if a difference was followed by no noise."""
+        mu = previous = noise = 0.0
         for v, g in zip(self.noise, self.influence, strict=True):
             if v <= noise:
                 return math.inf
-            found = math.hypot(found, max((g - before) / math.sqrt(v - noise), math.ulp(0.0)))
-            before, noise = g, v
-        return found * (1 + _ROUNDED)
+            mu = math.hypot(mu, max((g - previous) / math.sqrt(v - noise), math.ulp(0.0)))
+            previous, noise = g, v
+        return mu * (1 + _ROUNDED)
 
     def followed(self, *, decay: float, variance: float) -> "Lookback":
-        """After steps in which nothing differs, which contract by `decay` in all and end with noise of `variance`."""
-        kept: list[tuple[float, float]] = []
+        """Return the lookback after steps that add no difference, contract by `decay` and end with noise `variance`."""
+        corners: list[tuple[float, float]] = []
         for v, g in zip(self.noise, self.influence, strict=True):
-            _extend(kept, decay * decay * v + variance, _faded(decay, g))
-        return _of(kept)
+            _extend(corners, decay * decay * v + variance, _faded(decay, g))
+        return _of(corners)
 
     def times(self, records: int) -> "Lookback":
-        """The lookback of so many records, each at the worst place."""
+        """Return the lookback of `records` records, each at the worst position."""
         return Lookback(self.noise, tuple(records * g for g in self.influence)) if records else NOTHING
 
     def plus(self, other: "Lookback") -> "Lookback":
-        """The lookback of these edits and of others, together."""
+        """Return the joint lookback of these edits and those of `other`."""
         if not self.noise or not other.noise:
             return self if self.noise else other
-        kept: list[tuple[float, float]] = []
+        corners: list[tuple[float, float]] = []
         for v in sorted({*self.noise, *other.noise}):
-            _extend(kept, v, self._at(v) + other._at(v))
-        return _of(kept)
+            _extend(corners, v, self._at(v) + other._at(v))
+        return _of(corners)
 
     def _at(self, v: float) -> float:
         index = bisect_left(self.noise, v)
@@ -98,16 +99,16 @@ NOTHING = Lookback()
 
 
 def apart(distance: float) -> Lookback:
-    """Two starts at most `distance` >= 0 apart, before any step."""
+    """Return the lookback of two starts at most `distance` >= 0 apart, before any step."""
     return Lookback((0.0,), (distance,)) if distance else NOTHING
 
 
 Runs = tuple[tuple[Mechanism, int], ...]
-"""Mechanism and steps >= 1 of each, in their order. They read the same batches in turn."""
+"""Pairs (mechanism, steps >= 1) in chronological order. All runs read the same batches in turn."""
 
 
 def present(runs: Runs) -> Lookback:
-    """The lookback of one record (`zero_out`) present during all of these runs, which are compared alone."""
+    """Return the lookback of one record (`zero_out`) present in all of `runs`, which are compared on their own."""
     if not runs:
         return NOTHING
     last = runs[-1][0]
@@ -116,17 +117,18 @@ def present(runs: Runs) -> Lookback:
     return _walked(runs, ranges=1).lookbacks()[0]
 
 
-@lru_cache(maxsize=4096)  # a replay of a history asks after each of its runs again
+# Cached because replaying a history repeats the query after each run.
+@lru_cache(maxsize=4096)
 def _present(mechanism: Mechanism, steps: tuple[int, ...]) -> Lookback:
-    return _walked(tuple([(mechanism, one) for one in steps]), ranges=1).lookbacks()[0]
+    return _walked(tuple([(mechanism, count) for count in steps]), ranges=1).lookbacks()[0]
 
 
 def worst_mu(mechanism: Mechanism, steps: int) -> float:
-    """The mu of one record (`zero_out`) that is present during one run of `steps` >= 1, which is compared alone.
+    """Return the mu of one record (`zero_out`) present in one run of `steps` >= 1, which is compared on its own.
 
-    The places are looked at in some ranges of neighbours, each for itself, which is tighter than all at once.
+    The positions are divided into ranges of neighbours with a lookback each, which is tighter than a joint lookback.
     """
-    return max(one.mu for one in _walked(((mechanism, steps),), ranges=_RANGES).lookbacks())
+    return max(worst.mu for worst in _walked(((mechanism, steps),), ranges=_RANGES).lookbacks())
 
 
 def _walked(runs: Runs, *, ranges: int) -> "_Walk":
@@ -140,21 +142,21 @@ def _walked(runs: Runs, *, ranges: int) -> "_Walk":
 
 
 def _different(runs: Runs) -> list[Mechanism]:
-    """The mechanisms, once for each stretch of runs."""
-    found: list[Mechanism] = []
+    """Return the mechanism of each maximal sequence of runs that share one."""
+    mechanisms: list[Mechanism] = []
     for mechanism, _ in runs:
-        if not found or mechanism is not found[-1]:
-            found.append(mechanism)
-    return found
+        if not mechanisms or mechanism is not mechanisms[-1]:
+            mechanisms.append(mechanism)
+    return mechanisms
 
 
 @lru_cache(maxsize=256)
 def _farthest(mechanism: Mechanism) -> float:
-    """No record that is present moves an iterate further, however long: s / (1 - c), twice that where the rounding of
-    the smallest c could be felt, and never more than the ball is wide.
+    """Return the maximum distance by which a record that is present moves an iterate after any number of steps.
 
-    A step of a share of the step size moves by that share of s, and contracts by that share of 1 - c or more, since c
-    is convex in the step size: what is no further apart than s / (1 - c) before a step is no further apart after it.
+    This is s / (1 - c), doubled for the rounding of the smallest c, and at most the diameter of the ball. A step of a
+    share of the step size moves by that share of s and contracts by at least that share of 1 - c, because c is convex
+    in the step size. A distance of at most s / (1 - c) therefore never exceeds it after the step.
     """
     gap = 1 - mechanism.contraction
     wide = 2 * mechanism.radius
@@ -163,7 +165,7 @@ def _farthest(mechanism: Mechanism) -> float:
 
 @lru_cache(maxsize=4096)
 def alike(mechanism: Mechanism, steps: int) -> tuple[float, float]:
-    """The decay and the variance of a run of `steps` >= 0."""
+    """Return the decay and the noise variance of a run of `steps` >= 0."""
     decay, variance = 1.0, 0.0
     for equal, fraction in _from_the_end(mechanism, steps):
         c, rate, nu2 = _constants(mechanism, fraction)
@@ -173,20 +175,24 @@ def alike(mechanism: Mechanism, steps: int) -> tuple[float, float]:
 
 
 class _Walk:
-    """From the end of the last run towards its beginning, and on."""
+    """Walk from the end of the last run back through all runs."""
 
     def __init__(self, num_batches: int, ranges: int) -> None:
         self._batches = num_batches
-        self._ranges = np.arange(num_batches) * min(ranges, num_batches) // num_batches  # of each place, from the end
-        self._later: Array = np.zeros(num_batches)  # of each place, by when it is read next: what it does from then on
+        # Range of each position, counted from the end.
+        self._ranges = np.arange(num_batches) * min(ranges, num_batches) // num_batches
+        # Influence of each position from its next read on, ordered by the step of that read.
+        self._later: Array = np.zeros(num_batches)
         self.decay, self._decay, self._variance, self._steps = 1.0, 1.0, 0.0, 0
-        self._waiting: list[_Steps] = []  # of short runs, which `decay` has and all else has not
-        self._most = np.zeros(int(self._ranges[-1]) + 1)  # of each range
+        # Short runs not yet processed: `decay` includes them, the other fields do not.
+        self._waiting: list[_Steps] = []
+        self._most = np.zeros(int(self._ranges[-1]) + 1)  # (ranges,)
         self._corners: list[list[tuple[float, float]]] = [[] for _ in self._most]
-        self._horizon: float | None = None  # the noise up to which corners are known
+        # Noise up to which corners are recorded.
+        self._horizon: float | None = None
 
     def go_on(self, mechanism: Mechanism, steps: int) -> None:
-        """Through one run more."""
+        """Process the preceding run."""
         if self._horizon is None and self.decay <= _DISTANT:
             self._follow()
             self._horizon = self._variance
@@ -207,12 +213,12 @@ class _Walk:
         self.decay = self._decay
 
     def end_with(self, distance: float) -> None:
-        """Add a distance at the end, whatever was before: no two points are further apart."""
+        """Add `distance`, an upper bound on every earlier difference, at the end of the walk."""
         self._follow()
         self._most += _faded(self.decay, distance)
 
     def lookbacks(self) -> list[Lookback]:
-        """The lookback of the worst place of each range."""
+        """Return the lookback of the worst position of each range."""
         self._follow()
         edge = self._variance if self._horizon is None else self._horizon
         for corners, most in zip(self._corners, self._most, strict=True):
@@ -220,7 +226,7 @@ class _Walk:
         return [_of(corners) for corners in self._corners]
 
     def _follow(self) -> None:
-        """Go through the runs that wait."""
+        """Process the waiting short runs."""
         if self._waiting:
             self._one_by_one(_joined(self._waiting))
             self._waiting, self.decay = [], self._decay
@@ -234,19 +240,19 @@ class _Walk:
         noise = self._variance + self._decay**2 * steps.noise
         within = self._ranges[(self._steps + np.arange(num_steps)) % batches] if len(self._corners) > 1 else None
         for number, corners in enumerate(self._corners):
-            here = np.arange(num_steps) if within is None else np.flatnonzero(within == number)
-            rising = np.maximum.accumulate(np.concatenate((self._most[number : number + 1], since[here])))
+            indices = np.arange(num_steps) if within is None else np.flatnonzero(within == number)
+            rising = np.maximum.accumulate(np.concatenate((self._most[number : number + 1], since[indices])))
             self._most[number] = rising[-1]
             if self._horizon is None:
-                for index in here[rising[1:] > rising[:-1]]:
+                for index in indices[rising[1:] > rising[:-1]]:
                     _extend(corners, float(noise[index]), float(since[index]))
         self._variance = float(noise[-1])
         self._decay *= steps.decay
         self._steps += num_steps
 
     def _passes(self, mechanism: Mechanism, count: int) -> None:
-        """Whole passes at the full step size. No place has a corner between the first and the last of them: going back,
-        each visit does more for its noise than the one after it."""
+        """Process whole passes at the full step size. Within them every position has its corners at the first and last
+        pass only: going backwards, each read adds more influence per noise than the read after it."""
         batches, (c, rate, nu2) = self._batches, _constants(mechanism, 1.0)
         moved = self._decay * _sensitivity(mechanism) * c ** np.arange(batches)
         self._later = self._later + moved * _geometric(batches * rate, count)
@@ -258,8 +264,8 @@ class _Walk:
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Steps, the last first: what a record read in it moves each, the noise since each began, both as they arrive at
-    the last of them, and how they contract in all."""
+    """Steps, last first, measured at the last step: `moved` by a record read in the step, `noise` since the step began,
+    and their total contraction `decay`."""
 
     moved: Array
     noise: Array
@@ -267,7 +273,7 @@ class _Steps:
 
 
 def _joined(runs: Sequence[_Steps]) -> _Steps:
-    """The steps of several runs, the last run first."""
+    """Concatenate the steps of several runs, the last run first."""
     if len(runs) == 1:
         return runs[0]
     decays = np.concatenate(([1.0], np.cumprod([run.decay for run in runs])))
@@ -279,13 +285,13 @@ def _joined(runs: Sequence[_Steps]) -> _Steps:
 
 
 def _whole_passes(mechanism: Mechanism, steps: int) -> int:
-    """Number of whole passes of a run that need not be followed step by step; none or less where that is no cheaper."""
+    """Return the number of whole passes to process in closed form; <= 0 if single steps are cheaper."""
     return (mechanism.steady(steps) - max(_EXPLICIT, 3 * mechanism.num_batches)) // mechanism.num_batches
 
 
 @lru_cache(maxsize=1024)
 def _short(mechanism: Mechanism, steps: int) -> _Steps | None:
-    """All of a run, unless it has whole passes that need not be followed."""
+    """Return the steps of a run, or None if it has whole passes to process in closed form."""
     if _whole_passes(mechanism, steps) > 0:
         return None
     cooling, steady = mechanism.cooling(steps), mechanism.steady(steps)
@@ -295,7 +301,7 @@ def _short(mechanism: Mechanism, steps: int) -> _Steps | None:
 
 @lru_cache(maxsize=256)
 def _cooling(mechanism: Mechanism, steps: int) -> _Steps:
-    """The last of a run."""
+    """Return the last steps of a run, its cool-down."""
     fractions = np.arange(1.0, steps + 1) / mechanism.cool_down
     decays = np.concatenate(([1.0], np.cumprod(_contractions(mechanism, fractions))))
     return _Steps(
@@ -307,7 +313,7 @@ def _cooling(mechanism: Mechanism, steps: int) -> _Steps:
 
 @lru_cache(maxsize=256)
 def _steady(mechanism: Mechanism, steps: int) -> _Steps:
-    """The first steps of a run, which are of the full step size."""
+    """Return the first steps of a run, which have the full step size."""
     (c, rate, nu2), ages = _constants(mechanism, 1.0), np.arange(steps)
     return _Steps(
         moved=_sensitivity(mechanism) * c**ages,
@@ -328,7 +334,7 @@ def _from_the_end(mechanism: Mechanism, steps: int) -> Iterator[tuple[int, float
 
 
 def _constants(mechanism: Mechanism, fraction: float) -> tuple[float, float, float]:
-    """c, its logarithm, and nu^2 of a step of this fraction of the step size."""
+    """Return c, log c and nu^2 of a step with this fraction of the step size."""
     c = float(_contractions(mechanism, np.array([fraction]))[0])
     return c, math.log(c) if c else -math.inf, mechanism.step_variance * fraction
 
@@ -340,17 +346,17 @@ def _contractions(mechanism: Mechanism, fractions: Array) -> Array:
 
 
 def _geometric(rate: float, terms: int) -> float:
-    """1 + e^rate + ... + e^(rate (terms - 1)), for rate < 0, without cancellation."""
+    """Return 1 + e^rate + ... + e^(rate (terms - 1)) without cancellation, for rate < 0."""
     return math.expm1(terms * rate) / math.expm1(rate)
 
 
 def _faded(decay: float, value: float) -> float:
-    """decay * value, and never 0 where something is left."""
+    """Return decay * value, rounded up to the smallest positive float if `value` is not 0."""
     return decay * value or (math.ulp(0.0) if value else 0.0)
 
 
 def _extend(corners: list[tuple[float, float]], v: float, g: float) -> None:
-    """One corner more, not nearer than those there are; whatever lies below the line to it is none."""
+    """Append a corner that is no nearer than the existing corners, and remove corners below the line to it."""
     if corners and g <= corners[-1][1]:
         return
     while corners:

@@ -1,7 +1,7 @@
-"""The mechanism: everything about a model's training that its guarantee depends on, frozen at creation.
+"""Mechanism of a model: every setting of its training on which the guarantee depends, frozen at creation.
 
-One `Mechanism` feeds the engine (which runs it) and the accountant (which proves it); neither recomputes the other's
-numbers. Only public facts go in: the objective, sizes, and settings; never a statistic of the data.
+The engine runs a `Mechanism` and the accountant proves its guarantee; both read the same constants and neither
+recomputes them. A mechanism holds public facts only: objective, sizes and settings, never a statistic of the data.
 """
 
 import math
@@ -30,46 +30,51 @@ from lethe.proof.network import PublicNetwork
 
 
 class Adjacency(StrEnum):
-    """The meaning of "without this record"."""
+    """Meaning of "without this record"."""
 
     ZERO_OUT = "zero_out"
-    """The record against the null record (all-zero features: it contributes no gradient)."""
+    """Compare the record with the null record, whose features are zero and which contributes no gradient."""
     REPLACE = "replace"
-    """The record against any other admissible record."""
+    """Compare the record with any other admissible record."""
 
 
 MIN_RELATIVE_NOISE = 1e-12
-"""Least noise per step relative to the radius: below it float64 parameters cannot carry the noise that is certified."""
-_LEAST_NOISE = 1e-150  # below it the variance underflows
-LONGEST_COOL_DOWN = 1024
-_FINEST_GRID = 2.0**-51  # relative to the radius: float64 holds every multiple of it in a ball of 4 R
+"""Minimum noise per step relative to the radius. Below it float64 parameters cannot carry the certified noise."""
+# Below this the variance underflows.
+_MIN_NOISE = 1e-150
+MAX_COOL_DOWN = 1024
+# Relative to the radius: float64 holds every multiple of it in a ball of radius 4 R.
+_FINEST_GRID = 2.0**-51
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: what follows from the settings is computed once
+# Mechanism has no slots because its cached properties need an instance dictionary.
+@dataclass(frozen=True, kw_only=True)
 class Mechanism:
     """Projected noisy gradient descent in cyclic batches, x <- Proj_R(x - eta grad f_t(x) + N(0, 2 eta sigma^2 I)).
 
-    Step t of a chain, counted over all its runs, reads batch t mod B of the B = floor(num_slots / batch_size) batches,
-    each a range of slots of as equal a size as can be, and never smaller than `batch_size` b. Over the last `cool_down`
-    q steps of each run eta falls evenly to eta/q; a shorter run takes as many of them, the last.
+    Step t, counted over all runs of a chain, reads batch t mod B of B = floor(num_slots / batch_size) batches. Batches
+    are ranges of slots of nearly equal size, never smaller than `batch_size`. In the last `cool_down` steps of each run
+    eta decreases linearly to eta / cool_down; a shorter run takes only the last of these steps.
 
-    Symbols: 1 <= `batch_size` <= `num_slots` (0 for all of them, which makes B = 1), 1 <= `cool_down` <= `learn_steps`,
-    `step_size` eta > 0, `noise_scale` sigma > 0, `radius` R > 0 of the ball about the origin, `l2` > 0, `num_slots` n0
-    >= 1 (public and fixed when the dataset is created: deleting writes the null record into a slot), `num_classes` C >=
-    2 (2 for the hinge, 1 for a regression; of labels `MOST_LABELS` at most), `loss_width` > 0 of the Huber loss, of the
-    hinge and of Poisson's, None of any other, `learn_steps` T >= 1. `network`: the public one whose features the rows
-    are, or whose tangent the model is; None where rows are records as they came. `grid` g: any step, the last of a run
-    among them, may round its mean and its noisy result, before the projection, to multiples of g in each of
-    `num_parameters` d >= 1 coordinates; a power of two, or 0 for no rounding at all. `second_moment` Lambda, 0 < Lambda
-    <= 1: a public bound on the largest eigenvalue of (1/b) sum x x^T over the rows of each batch, None for the 1 that
-    rows of norm <= 1 have anyway. `class_weights` v, 0 < v_c <= 1 and the largest 1: public factors of the losses of
-    rows by their class; None for 1. `weight_bound` W > 0: each row's loss counts its own weight over W, from 0 to 1,
-    and the weight is stored and erased with the row; None where all count 1.
+    Attributes:
+        num_slots: Number of slots n0 >= 1, public and fixed with the dataset. Deleting writes a null record to a slot.
+        num_classes: C >= 2 (2 for the hinge, 1 for a regression); at most `MAX_LABELS` labels.
+        l2: Regularisation > 0. Every parameter is regularised.
+        step_size, noise_scale, radius: eta > 0, sigma > 0 and R > 0 of the ball about the origin.
+        learn_steps, cool_down: Steps T of the learning run and q of the cool-down, 1 <= q <= T.
+        grid: Power of two g to whose multiples any step may round its mean and its noisy result, before the projection,
+            in each of `num_parameters` d >= 1 coordinates; 0 for no rounding.
+        batch_size: b, at least 1 and at most num_slots; 0 for all slots.
+        loss_width: Width > 0 of the Huber, hinge or Poisson loss; None for other losses.
+        network: Public network that encodes the rows or whose tangent is learned; None for rows as they came.
+        second_moment: Public bound Lambda in (0, 1] on the largest eigenvalue of (1/b) sum x x^T over each batch,
+            checked when the batch is learned (`second-moment.md`); None for 1, which rows of norm <= 1 always meet.
+        class_weights: Public loss factors v_c in (0, 1] by class, the largest 1; None for 1.
+        weight_bound: W > 0. A row's loss is scaled by its own weight / W, in [0, 1], stored and erased with the row;
+            None if all rows count 1.
 
-    Assumptions: rows have norm <= 1 (checked at ingestion and again before each run), every parameter is regularised,
-    the contraction is below 1, and each batch keeps to Lambda (checked when it is learned, `second-moment.md`).
-
-    Raises `DomainError` for a number out of range, `PreconditionError` when no contraction or no usable noise is left.
+    Rows have norm <= 1, checked at ingestion and before each run. Raises `DomainError` for a number out of range, and
+    `PreconditionError` if no contraction below 1 or no usable noise is left.
     """
 
     objective: Objective
@@ -102,9 +107,9 @@ class Mechanism:
         require_count(1, batch_size=self.batch_size, cool_down=self.cool_down)
         if self.batch_size > self.num_slots:
             raise DomainError(f"Expected batch_size={self.batch_size} <= num_slots={self.num_slots}")
-        if self.cool_down > min(self.learn_steps, LONGEST_COOL_DOWN):
+        if self.cool_down > min(self.learn_steps, MAX_COOL_DOWN):
             raise DomainError(
-                f"Expected cool_down={self.cool_down} <= learn_steps={self.learn_steps} and <= {LONGEST_COOL_DOWN}"
+                f"Expected cool_down={self.cool_down} <= learn_steps={self.learn_steps} and <= {MAX_COOL_DOWN}"
             )
         if self.second_moment is not None:
             require_second_moment(self.second_moment)
@@ -124,7 +129,7 @@ class Mechanism:
                 f" choose step_size < 2/L = {2 / self.smoothness:.6g}",
             )
         require_finite(step_variance=self.step_variance)
-        if not self.least_noise_std >= max(MIN_RELATIVE_NOISE * self.radius, _LEAST_NOISE):
+        if not self.least_noise_std >= max(MIN_RELATIVE_NOISE * self.radius, _MIN_NOISE):
             raise PreconditionError(
                 "noise_resolvable",
                 f"Expected noise per step sqrt(2 step_size / cool_down) noise_scale = {self.least_noise_std:.3g}"
@@ -141,27 +146,27 @@ class Mechanism:
 
     @cached_property
     def _hash(self) -> int:
-        """Computed once: an accountant finds numbers by mechanism all the time."""
+        """Hash of the settings, computed once because the accountant caches by mechanism."""
         return hash(tuple(getattr(self, name) for name in _SETTINGS))
 
     @cached_property
     def gradient_bound(self) -> float:
-        """M: no record's loss gradient is longer, anywhere in the ball."""
+        """Bound M on the norm of any record's loss gradient anywhere in the ball."""
         return gradient_bound(self.objective, self.num_classes, radius=self.radius, loss_width=self.loss_width)
 
     @property
     def is_tangent(self) -> bool:
-        """It moves weights of its network, around those that it has."""
+        """Whether the model learns changes to weights of its network."""
         return self.network is not None and self.network.linearisation is not None
 
     @property
     def strong_convexity(self) -> float:
-        """m of the objective: the regulariser alone, whatever the data."""
+        """Strong convexity m of the objective, which comes from the regulariser alone."""
         return self.l2
 
     @cached_property
     def smoothness(self) -> float:
-        """L of the objective, which is attained."""
+        """Smoothness L of the objective; the bound is attained."""
         return smoothness(
             self.objective,
             self.num_classes,
@@ -172,52 +177,52 @@ class Mechanism:
 
     @cached_property
     def contraction(self) -> float:
-        """c: the noiseless step is c-Lipschitz, c = max(|1 - eta m|, |1 - eta L|), rounded up.
+        """Lipschitz constant c = max(|1 - eta m|, |1 - eta L|) of the noiseless step, rounded up.
 
-        For c < 1 the products are below 2 and each carries the rounding of at most two operations: 2^-51 in all.
+        For c < 1 the products are below 2 and each carries at most two roundings: 2^-51 in total.
         """
         exact = max(abs(1 - self.step_size * self.strong_convexity), abs(1 - self.step_size * self.smoothness))
         return exact + 2.0**-50
 
     @cached_property
     def slowest_contraction(self) -> float:
-        """The largest c of any step: of the smallest, where the step size is not too large."""
+        """Largest c of any step. If eta is not too large, the smallest step has it."""
         return max(self.contraction, 1 - self.step_size * self.strong_convexity / self.cool_down + 2.0**-50)
 
     @cached_property
     def step_variance(self) -> float:
-        """nu^2 = 2 eta sigma^2: the noise added to each coordinate at each step."""
+        """Variance nu^2 = 2 eta sigma^2 of the noise added to each coordinate per step."""
         return 2 * self.step_size * self.noise_scale * self.noise_scale
 
     @property
     def least_noise_std(self) -> float:
-        """nu / sqrt(q): of the last step of a run, which has the least noise."""
+        """Smallest standard deviation of the noise of a step: nu / sqrt(q), in the last step of a run."""
         return math.sqrt(self.step_variance / self.cool_down)
 
     @property
     def num_batches(self) -> int:
-        """B"""
+        """Number of batches B."""
         return self.num_slots // self.batch_size
 
     def steady(self, steps: int) -> int:
-        """Number of steps at the full step size in a run of `steps` K >= 0: its first."""
+        """Return the number of initial steps at the full step size in a run of `steps` K >= 0."""
         return max(steps - self.cool_down + 1, 0)
 
     def cooling(self, steps: int) -> int:
-        """Number of steps of the cool-down; with r of them left, the next has r/q of the step size."""
+        """Return the number of cool-down steps. With r of them left, the next has r/q of the step size."""
         return steps - self.steady(steps)
 
     @cached_property
     def rounding_mu(self) -> float:
-        """2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)), the largest c and the least nu of any step: what rounding adds to
-        every mu (`docs/mathematics/grid.md`)."""
+        """Increase of every mu by rounding, 2 (g sqrt(d) / nu) sqrt((1 + c) / (1 - c)) with the largest c and the
+        smallest nu of any step (`docs/mathematics/grid.md`)."""
         push = self.grid * math.sqrt(self.num_parameters)
         c = self.slowest_contraction
         return 2 * push / self.least_noise_std * math.sqrt((1 + c) / (1 - c))
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """s: how far one record can move one noiseless step at the full step size, in which its batch is read:
-        eta M / b' (`zero_out`) or twice that (`replace`), b' >= b the slots of the smallest batch."""
+        """Return the maximum distance s by which a record moves a noiseless full-size step that reads its batch:
+        eta M / b' for `zero_out` and twice that for `replace`, with b' >= b the size of the smallest batch."""
         unit = self.step_size * self.gradient_bound / (self.num_slots // self.num_batches)
         match adjacency:
             case Adjacency.ZERO_OUT:
@@ -226,25 +231,30 @@ class Mechanism:
                 return 2 * unit
 
     def to_json(self) -> dict[str, Any]:
-        """The settings, and the constants that follow from them (which `from_json` recomputes and compares). A
-        setting that is none is not stated."""
+        """Return the settings that are not None and the derived constants, which `from_json` recomputes and checks."""
         settings = {name: getattr(self, name) for name in _SETTINGS if getattr(self, name) is not None}
+        settings |= {name: float(settings[name]) for name in _FLOATS if name in settings}
         if self.network is not None:
             settings["network"] = self.network.to_json()
         if self.class_weights is not None:
-            settings["class_weights"] = list(self.class_weights)
-        return settings | {name: getattr(self, name) for name in _DERIVED}
+            settings["class_weights"] = [float(weight) for weight in self.class_weights]
+        derived = {name: float(getattr(self, name)) for name in _DERIVED_FLOATS}
+        return settings | derived | {"num_batches": self.num_batches}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Mechanism":
-        """The mechanism of a stored document.
+        """Parse a stored document.
 
-        Raises `PreconditionError` if it has other fields, as those of other releases have, or if a stated constant is
-        not the one that follows from the settings.
+        Raises `PreconditionError` if its fields differ, as in documents of other releases, if a real number is stated
+        as an integer, or if a stated constant does not follow from the settings.
         """
-        stated = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
-        if document.keys() != set(stated):
-            raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(stated)}")
+        names = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
+        if document.keys() != set(names):
+            raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(names)}")
+        for name in (*_FLOATS, *_DERIVED_FLOATS, "class_weights"):
+            stated = document.get(name, 0.0)
+            if not all(type(real) is float for real in (stated if isinstance(stated, list) else [stated])):
+                raise PreconditionError("mechanism_of_format", f"Expected {name}={stated!r} to be a float")
         read: dict[str, Any] = {}
         if "network" in document:
             read["network"] = PublicNetwork.from_json(document["network"])
@@ -255,16 +265,21 @@ class Mechanism:
 
 _SETTINGS = tuple(field.name for field in fields(Mechanism))
 _OF_SOME = ("loss_width", "network", "second_moment", "class_weights", "weight_bound")
-"""Settings that some mechanisms have, and documents of others do not state."""
-_DERIVED = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance", "num_batches")
+"""Optional settings, which a document omits if they are None."""
+_FLOATS = ("l2", "step_size", "noise_scale", "radius", "grid", "loss_width", "second_moment", "weight_bound")
+_DERIVED_FLOATS = ("gradient_bound", "strong_convexity", "smoothness", "contraction", "step_variance")
+_DERIVED = (*_DERIVED_FLOATS, "num_batches")
 
 
-@lru_cache(maxsize=256, typed=True)  # a ledger states the same mechanism in every entry
+# Cached because a ledger repeats the same mechanism in every entry.
+@lru_cache(maxsize=256, typed=True)
 def _stated(**document: Any) -> Mechanism:
     settings = {name: document[name] for name in _SETTINGS if name in document}
     mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
-    for name in (*_DERIVED, "batch_size"):  # of which 0 says nothing where it is stored
-        if document[name] != getattr(mechanism, name):  # sums, products and a square root: the same everywhere
+    # A stored batch_size of 0 is refused: it does not name the batches.
+    for name in (*_DERIVED, "batch_size"):
+        # Sums, products and a square root have the same result on every machine.
+        if document[name] != getattr(mechanism, name):
             raise PreconditionError(
                 "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
             )
@@ -272,7 +287,7 @@ def _stated(**document: Any) -> Mechanism:
 
 
 def finest_grid(*, noise_std: float, radius: float) -> float:
-    """The grid for noise of so much per step: 2^-32 of it, or as fine as float64 can be in the ball.
+    """Return the grid for noise of `noise_std` per step: 2^-32 of it, or the resolution of float64 in the ball.
 
     >>> finest_grid(noise_std=1.0, radius=1.0) == 2.0**-32
     True

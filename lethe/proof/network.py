@@ -1,8 +1,8 @@
-"""The public network that a model stands on: frozen before the first row came, named by the SHA-256 of its file.
+"""Public networks: pretrained, frozen before the first row arrives, and identified by the SHA-256 of their file.
 
-What a person's record does to a network that learned from it is bounded by nothing here. So a mechanism names the
-network, and every certificate says that it rests on the network never having learned from the person, or which other
-ledger accounts for what it learned.
+No guarantee bounds the influence of a record on a network that was trained on it. Therefore a mechanism names its
+network, and every certificate states the assumption that the network never learned from the person, or names the
+separate ledger that accounts for its training.
 """
 
 import math
@@ -13,23 +13,30 @@ from typing import Any
 
 from lethe.proof.errors import DomainError, PreconditionError, require_count, require_positive
 
-LONGEST_LICENCE = 200
-LONGEST_DP_LEDGER = 500
-MOST_LAYERS = 10_000
-LONGEST_LAYER = 500
+MAX_LICENCE_LENGTH = 200
+MAX_DP_LEDGER_LENGTH = 500
+MAX_LAYERS = 10_000
+MAX_LAYER_NAME_LENGTH = 500
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linearisation:
-    """The weights in which a tangent model is linear, and how each row's Jacobian in them is scaled
-    (`docs/mathematics/tangents.md`).
+    """Linearisation of a network: the weights in which a tangent model is linear, and the scaling of its Jacobians.
 
-    `layers`: their names in the file. `rank` r >= 1: each weight (out, in) of them moves by U A alone, with U (out, r)
-    learned and A (r, in) drawn by numpy's Philox of `seed`, standard normal over sqrt(in); 0: each as a whole.
-    `least_norm` rho_0 > 0: no Jacobian is divided by less. `offset`: the scores of the network itself are added.
+    Reference: `docs/mathematics/tangents.md`.
 
-    Raises `DomainError`.
+    Attributes:
+        layers: Names of the weights in the network's file.
+        rank: Rank r of the update. If r >= 1, a weight of shape (out, in) changes by U A, with U of shape (out, r)
+            learned and A of shape (r, in) fixed: standard normal over sqrt(in), from numpy's Philox with `seed`. If 0,
+            the full weight is learned.
+        seed: Seed of A.
+        least_norm: Minimum rho_0 > 0 of the norm by which a Jacobian is divided.
+        offset: Whether the scores of the network itself are added.
+
+    Raises:
+        DomainError: if a value is out of range or a layer is named twice.
     """
 
     layers: tuple[str, ...]
@@ -39,10 +46,10 @@ class Linearisation:
     offset: bool = True
 
     def __post_init__(self) -> None:
-        if type(self.layers) is not tuple or not 0 < len(self.layers) <= MOST_LAYERS:
-            raise DomainError(f"Expected linearisation.layers to be a tuple of 1 to {MOST_LAYERS} names")
+        if type(self.layers) is not tuple or not 0 < len(self.layers) <= MAX_LAYERS:
+            raise DomainError(f"Expected linearisation.layers to be a tuple of 1 to {MAX_LAYERS} names")
         for name in self.layers:
-            _require_line(LONGEST_LAYER, layer=name)
+            _require_line(MAX_LAYER_NAME_LENGTH, layer=name)
         if len(set(self.layers)) != len(self.layers):
             raise DomainError("Expected each of linearisation.layers once")
         require_count(0, rank=self.rank, seed=self.seed)
@@ -51,36 +58,46 @@ class Linearisation:
             raise DomainError("Expected linearisation.offset to be true or false")
 
     def shape(self, weight: Sequence[int]) -> tuple[int, ...]:
-        """The shape of what is learned of a weight of this shape: its own, or (out, rank) where that is less."""
+        """Return the shape of the learned part of a weight: (out, rank) if that is smaller, otherwise its own shape."""
         if self.rank and len(weight) > 1 and self.rank < math.prod(weight[1:]):
             return (weight[0], self.rank)
         return tuple(weight)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as a mechanism states them."""
         return asdict(self) | {"layers": list(self.layers)}
 
     @classmethod
     def from_json(cls, document: Any) -> "Linearisation":
-        """The inverse of `to_json`. Raises `PreconditionError` for other fields, `DomainError` for what they cannot
-        be."""
-        _require_fields(document, _OF_LINEARISATION, "a linearisation")
+        """Parse the result of `to_json`.
+
+        Raises:
+            PreconditionError: if the fields differ or have the wrong type.
+            DomainError: if a value is out of range.
+        """
+        _require_fields(document, _LINEARISATION_FIELDS, "a linearisation")
         if not isinstance(document["layers"], list) or type(document["least_norm"]) is not float:
             raise PreconditionError("network_of_format", "Expected a list of layers, and a float as least_norm")
         return cls(**document | {"layers": tuple(document["layers"])})
 
 
-_OF_LINEARISATION = ("layers", "rank", "seed", "least_norm", "offset")
+_LINEARISATION_FIELDS = ("layers", "rank", "seed", "least_norm", "offset")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicNetwork:
-    """A frozen network, as a mechanism and hence a certificate names it.
+    """Frozen public network as named by a mechanism and its certificates.
 
-    `sha256` of the ONNX file; `licence`, an SPDX expression or the name of a text; `opset` >= 1 of the ONNX operators;
-    `dp_ledger`: where the network's own account of differential privacy is, None for a network that never learned from
-    the people concerned. `linearisation`: of a tangent model; None where the network only encodes rows.
+    Attributes:
+        sha256: Hexadecimal SHA-256 of the ONNX file.
+        licence: SPDX expression or name of a licence text.
+        opset: Version >= 1 of the ONNX operator set.
+        dp_ledger: Location of the network's own differential-privacy ledger; None if the network never learned from
+            the people concerned.
+        linearisation: Linearisation of a tangent model; None if the network only encodes rows.
 
-    Raises `DomainError`.
+    Raises:
+        DomainError: if a value is out of range.
     """
 
     sha256: str
@@ -92,14 +109,14 @@ class PublicNetwork:
     def __post_init__(self) -> None:
         if type(self.sha256) is not str or not _SHA256.fullmatch(self.sha256):
             raise DomainError("Expected network.sha256 of 64 hexadecimal digits")
-        _require_line(LONGEST_LICENCE, licence=self.licence)
+        _require_line(MAX_LICENCE_LENGTH, licence=self.licence)
         require_count(1, opset=self.opset)
         if self.dp_ledger is not None:
-            _require_line(LONGEST_DP_LEDGER, dp_ledger=self.dp_ledger)
+            _require_line(MAX_DP_LEDGER_LENGTH, dp_ledger=self.dp_ledger)
 
     @property
     def rests_on(self) -> str:
-        """The sentence that every certificate about a model on this network has among its limits."""
+        """Sentence about this network among the limits of every certificate of a model that uses it."""
         if self.dp_ledger is None:
             return (
                 f"It rests on the public network of SHA-256 {self.sha256} (licence {self.licence}) never having learned"
@@ -112,6 +129,7 @@ class PublicNetwork:
         )
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields as a mechanism states them."""
         return {
             "sha256": self.sha256,
             "licence": self.licence,
@@ -122,27 +140,33 @@ class PublicNetwork:
 
     @classmethod
     def from_json(cls, document: Any) -> "PublicNetwork":
-        """The network of a stored document. Raises `PreconditionError` if it has other fields, `DomainError` for what
-        they cannot be."""
-        _require_fields(document, _FIELDS, "a network")
-        moved = document["linearisation"]
-        return cls(**document | {"linearisation": None if moved is None else Linearisation.from_json(moved)})
+        """Parse the result of `to_json`.
+
+        Raises:
+            PreconditionError: if the fields differ or have the wrong type.
+            DomainError: if a value is out of range.
+        """
+        _require_fields(document, _NETWORK_FIELDS, "a network")
+        stated = document["linearisation"]
+        return cls(**document | {"linearisation": None if stated is None else Linearisation.from_json(stated)})
 
 
-_FIELDS = ("sha256", "licence", "opset", "dp_ledger", "linearisation")
+_NETWORK_FIELDS = ("sha256", "licence", "opset", "dp_ledger", "linearisation")
 
 
 def rests_on(networks: Iterable[PublicNetwork | None]) -> list[str]:
-    """The sentences about these networks, each once, in their order."""
+    """Return the distinct sentences about `networks`, in order; None stands for a model without a network."""
     return list(dict.fromkeys(network.rests_on for network in networks if network is not None))
 
 
-def _require_fields(document: Any, names: Sequence[str], of: str) -> None:
+def _require_fields(document: Any, names: Sequence[str], label: str) -> None:
+    """Check that `document`, called `label` in messages, is an object with exactly these fields."""
     if not isinstance(document, dict) or document.keys() != set(names):
-        raise PreconditionError("network_of_format", f"Expected {of} to state {', '.join(names)}")
+        raise PreconditionError("network_of_format", f"Expected {label} to state {', '.join(names)}")
 
 
-def _require_line(longest: int, **values: Any) -> None:
+def _require_line(max_length: int, **values: Any) -> None:
+    """Check that each value is a printable, non-blank line of at most `max_length` characters."""
     for name, value in values.items():
-        if type(value) is not str or not 0 < len(value) <= longest or not value.isprintable() or not value.strip():
-            raise DomainError(f"Expected {name} of a network to be a line of {longest} printable characters at most")
+        if type(value) is not str or not 0 < len(value) <= max_length or not value.isprintable() or not value.strip():
+            raise DomainError(f"Expected {name} of a network to be a line of {max_length} printable characters at most")

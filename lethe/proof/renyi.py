@@ -1,12 +1,12 @@
-"""From Renyi divergence to (epsilon, delta), rounded up.
+"""Conversion of Renyi divergence to (epsilon, delta), rounded up.
 
-Common to the conversions below. Symbols: order > 1; divergence in [0, inf] and epsilon >= 0, in nats; 0 < delta < 1;
-mu >= 0. An infinite divergence means that no bound is known: it gives epsilon = inf or delta = 1.
+Conventions of all conversions. Symbols: order > 1; divergence in [0, inf] and epsilon >= 0, in nats; 0 < delta < 1;
+mu >= 0. An infinite divergence stands for an unknown bound and gives epsilon = inf or delta = 1.
 
 Assumptions: D_order(P || Q) <= divergence; for the Gaussian ones D_alpha(P || Q) <= alpha mu^2/2 for every alpha > 1.
 
-Formal Guarantee: P(O) <= e^epsilon Q(O) + delta for every event O. A conversion acts on one direction; from a two-sided
-hypothesis it gives a two-sided result.
+Formal Guarantee: P(O) <= e^epsilon Q(O) + delta for every event O. A conversion acts on one direction; a
+two-sided hypothesis yields a two-sided result.
 
 References: C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020,
 Proposition 12. I. Mironov, "Renyi differential privacy", CSF 2017, Proposition 3.
@@ -39,13 +39,15 @@ class AtOrder:
 
 
 class Conversion(Protocol):
-    """From the divergence of one order to epsilon: `renyi_to_epsilon_cks` or `renyi_to_epsilon_mironov`."""
+    """Conversion of the divergence at one order to epsilon: `renyi_to_epsilon_cks` or `renyi_to_epsilon_mironov`."""
 
     def __call__(self, *, order: float, divergence: float, delta: float) -> float: ...
 
 
 def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -> float:
-    """epsilon = divergence + log(1/delta) / (order - 1). For comparison: `renyi_to_epsilon_cks` is never larger.
+    """Return epsilon = divergence + log(1/delta) / (order - 1).
+
+    `renyi_to_epsilon_cks` is never larger; this conversion serves for comparison.
 
     Edge cases: divergence = 0 means P = Q and gives 0.
 
@@ -61,7 +63,7 @@ def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -
 
 
 def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> float:
-    """epsilon = divergence + log((order - 1)/order) - (log delta + log order) / (order - 1), or 0 if that is negative.
+    """Return divergence + log((order - 1)/order) - (log delta + log order) / (order - 1), or 0 if that is negative.
 
     Edge cases: divergence = 0 means P = Q and gives 0.
 
@@ -79,9 +81,10 @@ def renyi_to_epsilon_cks(*, order: float, divergence: float, delta: float) -> fl
 
 
 def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> float:
-    """delta = e^((order - 1)(divergence - epsilon)) / (order - 1) * (1 - 1/order)^order, or 1 if that is larger.
+    """Return e^((order - 1)(divergence - epsilon)) / (order - 1) * (1 - 1/order)^order, or 1 if that is larger.
 
-    Edge cases: divergence = 0 means P = Q and gives 0. A value too small for a float becomes the least positive one.
+    Edge cases: divergence = 0 means P = Q and gives 0. A value too small for a float
+    is returned as the smallest positive float.
 
     Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
 
@@ -98,7 +101,7 @@ def renyi_to_delta_cks(*, order: float, divergence: float, epsilon: float) -> fl
 
 
 def gaussian_epsilon_mironov(*, mu: float, delta: float) -> AtOrder:
-    """The least `renyi_to_epsilon_mironov` on the curve alpha mu^2/2: mu^2/2 + mu sqrt(2 log(1/delta)).
+    """Return the minimum of `renyi_to_epsilon_mironov` on the curve alpha mu^2/2: mu^2/2 + mu sqrt(2 log(1/delta)).
 
     Edge cases: mu = 0 gives 0 at the order infinity.
 
@@ -116,12 +119,12 @@ def gaussian_epsilon_mironov(*, mu: float, delta: float) -> AtOrder:
 
 
 def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
-    """The least `renyi_to_epsilon_cks` on the curve alpha mu^2/2.
+    """Return the minimum of `renyi_to_epsilon_cks` on the curve alpha mu^2/2.
 
     Its derivative in alpha, mu^2/2 + (log delta + log alpha) / (alpha - 1)^2, has one root. With l = log(1/delta) and
     a = alpha - 1 it is the root of (mu a)^2/2 + log(1 + a) = l, between min(sqrt(l)/mu, l)/2 and 2 sqrt(l)/mu.
 
-    Edge cases: mu = 0 gives 0 at the order infinity; any other mu below 1e-100 gives what 1e-100 gives.
+    Edge cases: mu = 0 gives 0 at the order infinity; a smaller positive mu than 1e-100 counts as 1e-100.
 
     Reference: Canonne, Kamath, Steinke 2020, Proposition 12.
 
@@ -143,12 +146,12 @@ def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
 def epsilon_over_orders(
     curve: Callable[[float], float], *, delta: float, conversion: Conversion = renyi_to_epsilon_cks
 ) -> AtOrder:
-    """The least epsilon over all orders alpha of a Renyi curve, D_alpha(P || Q) <= curve(alpha).
+    """Return the minimum epsilon over all orders alpha of a Renyi curve, D_alpha(P || Q) <= curve(alpha).
 
-    Every order gives a valid epsilon, so the search can cost tightness only. It scans log(alpha - 1) over [-14, 28] in
-    steps of 1/4, then halves the step around the best order; that is the minimum if epsilon has one valley there.
+    Every order gives a valid epsilon, so an imperfect search only loses tightness. The search scans log(alpha - 1) over
+    [-14, 28] in steps of 1/4, then halves the step around the best order. It finds the minimum if epsilon is unimodal.
 
-    Edge cases: the curve may be inf where no bound is known; if it is so everywhere, InfeasibleError.
+    Edge cases: the curve may be inf where no bound is known. Raises `InfeasibleError` if it is inf at every order.
 
     Reference: that of `conversion`.
 
@@ -159,7 +162,8 @@ def epsilon_over_orders(
 
     def epsilon_at(log_excess: float) -> float:
         order = 1 + math.exp(log_excess)
-        divergence = curve(order) or sys.float_info.min  # a curve that underflows is not zero
+        # A curve that underflows to 0 is not 0, which would mean P = Q.
+        divergence = curve(order) or sys.float_info.min
         return conversion(order=order, divergence=divergence, delta=delta)
 
     best = min((quarters / 4 for quarters in range(-56, 113)), key=epsilon_at)

@@ -1,4 +1,4 @@
-"""A signed text of either form, a certificate or a statement of absence: what it says, read strictly and checked."""
+"""Parsing and checking of signed statements: certificates and statements of absence."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +12,18 @@ HEADER = {"alg", "kid", "typ"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """`guarantees`: recomputed; of a statement of absence there are none."""
+    """A checked statement and its recomputed guarantees; a statement of absence has none."""
 
     statement: dict[str, Any]
     guarantees: list[Guarantee]
 
 
 def read(payload: str | bytes, *, header: dict[str, Any]) -> Signed:
-    """Read and check what was signed, under a protected header whose signature holds.
+    """Parse and check a signed payload. The caller has already verified the signature over `header` and `payload`.
 
-    Raises `PreconditionError` naming what does not hold, `ValueError` where it is no JSON.
+    Raises:
+        PreconditionError: if the header or the statement violates its format; `name` is the violated condition.
+        ValueError: if the payload is not JSON.
     """
     if header.keys() != HEADER:
         raise PreconditionError("header_of_format", f"Expected a protected header of {sorted(HEADER)}")

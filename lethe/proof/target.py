@@ -1,10 +1,10 @@
-"""The target of a model, and the bounds beyond which what reaches it should not be called forgotten.
+"""Target (epsilon, delta) of a model and the largest values that count as forgetting.
 
-A target of epsilon = 100 or delta = 0.99 is met by a model from which nothing was ever taken away. So targets have
-bounds: `LARGEST_EPSILON`, and 1/n, above which a guarantee allows that one person of n is simply published. n is the
-number of the dataset's slots, n0 in docs/mathematics: the most records that the dataset can ever hold, which is public,
-never changes, and is in every certificate. A tenant's policy may narrow the bounds, or widen them, which anybody who
-verifies a certificate is then told.
+A model that never forgot anything meets a target of epsilon = 100 or delta = 0.99, so targets are bounded: epsilon by
+`LARGEST_EPSILON` and delta by 1/n, above which a guarantee permits publishing the record of one person in n. n is the
+number of slots of the dataset (n0 in docs/mathematics), the maximum number of records it can ever hold. It is public,
+constant, and part of every certificate. The policy of a tenant can narrow or widen the bounds; certificates disclose a
+target beyond them.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,10 +13,11 @@ from typing import Any
 from lethe.proof.errors import require_count
 
 LARGEST_EPSILON = 8.0
+"""Largest epsilon, in nats, that counts as forgetting unless a policy widens it."""
 
 
 def largest_delta(num_slots: int) -> float:
-    """1 / n.
+    """Return the largest delta that counts as forgetting unless a policy widens it: 1 / `num_slots`.
 
     >>> largest_delta(1000)
     0.001
@@ -26,13 +27,13 @@ def largest_delta(num_slots: int) -> float:
 
 
 def is_widened(*, epsilon: float, delta: float, num_slots: int) -> bool:
-    """Return True if a target lies outside the bounds that hold where no policy says otherwise."""
+    """Return True if a target exceeds the default bounds."""
     return epsilon > LARGEST_EPSILON or delta > largest_delta(num_slots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The target of a model, beside the bounds that hold where no policy says otherwise."""
+    """Target of a model with the default bounds; `widened` is True if it exceeds them."""
 
     epsilon: float
     delta: float
@@ -41,11 +42,12 @@ class Target:
     widened: bool
 
     def to_json(self) -> dict[str, Any]:
+        """Return the fields of the target as they are signed."""
         return asdict(self)
 
 
 def target(*, epsilon: float, delta: float, num_slots: int) -> Target:
-    """A target as statements have it."""
+    """Return the target (epsilon, delta) of a model on a dataset of `num_slots` slots, with its default bounds."""
     return Target(
         epsilon=epsilon,
         delta=delta,

@@ -1,10 +1,12 @@
-"""Certificates and ledgers, verified here: with the issuer's public keys and nothing else, so no service is believed.
+"""Offline verification of certificates and ledgers with the issuer's public keys alone, without trust in a service.
 
-`verify(jws, jwks)` checks the signature of a certificate and recomputes every number of its statement;
-`verify_ledger(file, jwks)` does so with every entry of an exported ledger, and holds it against its signed head.
+`verify(jws, jwks)` checks the signature of a certificate and recomputes every number of its statement.
+`verify_file(text, jwks)` does this for all certificates of a deletion request, and recomputes their joint guarantee.
+`verify_ledger(file, jwks)` does this for every entry of an exported ledger, and compares it with its signed head.
 """
 
 from lethe.verification.certificates import verify
 from lethe.verification.exports import verify_ledger
+from lethe.verification.proof_files import VerifiedFile, verify_file
 
-__all__ = ["verify", "verify_ledger"]
+__all__ = ["VerifiedFile", "verify", "verify_file", "verify_ledger"]

@@ -1,4 +1,4 @@
-"""Certificates: the signature is checked, and every number of the statement recomputed from the statement alone."""
+"""Verification of certificates: the signature is checked, and every number recomputed from the statement alone."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from lethe.contract.certificates import CertificateVerdictOut
-from lethe.contract.guarantees import GuaranteeOut
+from lethe.contract.certificates import CertificateVerdictOut, GuaranteeOut
 from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
 from lethe.proof import certificate
 from lethe.proof import signed as signed_texts
@@ -15,14 +14,14 @@ from lethe.proof.errors import PrivacyError
 from lethe.verification.signatures import ALGORITHM
 
 TYPE = "lethe-certificate+jws"
-"""The media type of a certificate, in the header that is signed with it."""
+"""Media type of a certificate, in its signed header."""
 
 
 def verify(
     compact_jws: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
 ) -> CertificateVerdictOut:
-    """Verify a certificate, and return what it states and guarantees. Raises `CertificateInvalid`, naming what does not
-    hold, and `CertificateBeyondLimits` if less is guaranteed of forgetting than `max_epsilon` and `max_delta`."""
+    """Verify a certificate and return its statement and guarantees. Raises `CertificateInvalid`, naming the failed
+    check, and `CertificateBeyondLimits` if the guarantee of forgetting exceeds `max_epsilon` or `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
         signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[ALGORITHM])
@@ -44,6 +43,6 @@ def verify(
     return CertificateVerdictOut(
         valid=True,
         key_id=str(header.get("kid")),
-        guarantees=[GuaranteeOut(**found.stated()) for found in read.guarantees],
+        guarantees=[GuaranteeOut(**guarantee.stated()) for guarantee in read.guarantees],
         statement=read.statement,
     )

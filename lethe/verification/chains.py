@@ -1,7 +1,6 @@
-"""Chains: rows that are numbered without gaps, each hashing its predecessor, and whose heads are signed.
+"""Hash chains: rows numbered without gaps, each hashing its predecessor, with signed heads.
 
-A tenant has two: the one over the ledgers of its models, and its audit log. What is signed and verified about the head
-of one is signed and verified about the other by the same code.
+A tenant has two: the chain over the ledgers of its models, and its audit log. The same code signs and verifies both.
 """
 
 import datetime
@@ -20,22 +19,22 @@ from lethe.proof import wellformed
 from lethe.verification.signatures import signed_payload
 
 GENESIS = "0" * 64
-"""The predecessor that the first row of a chain hashes."""
+"""Predecessor hash of the first row of a chain."""
 _PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 
 
 def canonical(document: dict[str, Any]) -> str:
-    """JSON with sorted keys and no spaces, NaN refused: the same bytes for the same facts."""
+    """Return JSON with sorted keys and no spaces, refusing NaN, so that equal facts have equal bytes."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def link_hash(previous_hash: str, body: str) -> str:
-    """SHA-256 (hex) over the predecessor's hash and the body as it is stored."""
+    """Return the SHA-256 (hex) of the predecessor's hash and the body as it is stored."""
     return hashlib.sha256(f"{previous_hash}\n{body}".encode()).hexdigest()
 
 
 class SignedHead(Protocol):
-    """The statement that a chain had a row with this hash, and the compact JWS by which it was signed."""
+    """Statement that a chain had a row with this hash, and the compact JWS that signs it."""
 
     @property
     def tenant_id(self) -> str: ...
@@ -51,7 +50,7 @@ class SignedHead(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptHead:
-    """A signed head that somebody kept elsewhere."""
+    """Signed head that was kept elsewhere."""
 
     tenant_id: str
     sequence: int
@@ -62,7 +61,7 @@ class KeptHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """The result of verifying a chain: its rows, the heads that were signed, and up to which row they vouch for it."""
+    """Result of verifying a chain: its rows, the number of signed heads, and the last row that a head signs."""
 
     entries: int
     checkpoints: int
@@ -72,8 +71,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashChain:
-    """`item`, `head`: what a row of it is called, and what is signed of it; `media_type`, `format`: of that. `corrupt`:
-    what one that does not hold raises."""
+    """Kind of hash chain. `item` is the name of a row and `head` that of its signed statement, which has `media_type`
+    and `format`. `corrupt` is the error raised for an invalid chain."""
 
     name: str
     item: str
@@ -87,7 +86,7 @@ class HashChain:
         return self.corrupt(f"Tenant {tenant_id}, {place}: {what}.")
 
     def statement(self, head: SignedHead) -> dict[str, Any]:
-        """The statement that is signed of a head."""
+        """Return the statement that is signed for a head."""
         return {
             "format": self.format,
             "tenant_id": head.tenant_id,
@@ -97,7 +96,7 @@ class HashChain:
         }
 
     def is_signed(self, head: SignedHead, public_keys: KeySet) -> bool:
-        """Return True if one of these keys signed exactly this head, as one of this chain."""
+        """Return True if one of these keys signed exactly this head, as a head of this chain."""
         payload = signed_payload(head.jws, public_keys, kind=self.media_type)
         try:
             return payload is not None and wellformed.read(payload) == self.statement(head)
@@ -105,23 +104,23 @@ class HashChain:
             return False
 
     def kept(self, text: str) -> KeptHead:
-        """A head from its JWS or from JSON with a `jws`; the signature is not verified. Raises `corrupt`."""
+        """Parse a head from its JWS or from JSON with a `jws`, without verifying the signature. Raises `corrupt`."""
         try:
             compact = text.strip()
             if compact.startswith("{"):
                 compact = str(wellformed.read(compact)["jws"])
             extracted = jws.extract_compact(compact.encode())
-            said = wellformed.read(extracted.payload)
-            if extracted.headers().get("typ") != self.media_type or said.keys() != _PARTS:
+            statement = wellformed.read(extracted.payload)
+            if extracted.headers().get("typ") != self.media_type or statement.keys() != _PARTS:
                 raise ValueError("It is something else.")
-            sequence = said["sequence"]
+            sequence = statement["sequence"]
             if type(sequence) is not int or sequence < 1:
                 raise ValueError("It is of no row.")
             return KeptHead(
-                tenant_id=str(said["tenant_id"]),
+                tenant_id=str(statement["tenant_id"]),
                 sequence=sequence,
-                hash=str(said["hash"]),
-                signed_at=datetime.datetime.fromisoformat(said["signed_at"]),
+                hash=str(statement["hash"]),
+                signed_at=datetime.datetime.fromisoformat(statement["signed_at"]),
                 jws=compact,
             )
         except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -130,9 +129,9 @@ class HashChain:
     def verify(
         self, tenant_id: str, rows: Iterable[Any], signed: Iterable[SignedHead], public_keys: KeySet
     ) -> Verified:
-        """Verify the `rows` of a tenant against what was `signed` about them, both in their order, in flat memory.
+        """Verify the `rows` of a tenant against the `signed` heads, both in order, with constant memory.
 
-        Raises `corrupt`, naming the first row or head at fault and what is wrong with it.
+        Raises `corrupt`, naming the first faulty row or head and its fault.
         """
         sequence, hash_, num_signed, last_signed = 0, GENESIS, 0, 0
         remaining = iter(signed)

@@ -1,10 +1,10 @@
-"""An exported ledger, verified by its reader: lines of JSON, as the gateway writes them.
+"""Verification of an exported ledger by its reader. The file has lines of JSON, as the gateway writes them:
 
 {"format": "lethe-ledger-export/1", "tenant_id": ..., "exported_at": ...}
-{"link": {...}}      the chain over all models, in its order
-{"entry": {...}}     the entries of each model, in their order
-{"version": {...}}   the versions that there are
-{"head": "..."}      what was signed about the last link: a compact JWS; null where there is none
+{"link": {...}}      the chain over all models, in order
+{"entry": {...}}     the entries of each model, in order
+{"version": {...}}   the existing versions
+{"head": "..."}      the signature over the last link, a compact JWS; null if there is no link
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Any
 
 from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import wellformed
-from lethe.verification import ledgers, upgrades
+from lethe.verification import ledgers
 from lethe.verification.chains import LEDGER, KeptHead
 from lethe.verification.ledgers import OfTenant
 from lethe.verification.signatures import key_set
@@ -22,24 +22,24 @@ FORMAT = "lethe-ledger-export/1"
 LINK = ("sequence", "body", "previous_hash", "hash")
 ENTRY = ("model_id", *LINK)
 VERSION = ("model_id", "number", "weights_sha256")
-"""The fields of each kind of line."""
+"""Fields of each kind of line."""
 
 
 def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> OfTenant:
-    """Verify an export by itself and against the signed head that it carries, and one that was `kept` elsewhere: a
+    """Verify an export by itself, against the signed head that it contains, and against a head `kept` elsewhere: a
     compact JWS, or JSON with a `jws`.
 
-    Raises `LedgerCorrupt`, naming what does not hold; `LedgerRestored` where the ledger says that it was restored to
-    before the head that was kept; `CertificateInvalid` where `jwks` holds no keys.
+    Raises `LedgerCorrupt`, naming the failed check; `LedgerRestored` if the ledger states that it was restored to a
+    time before the kept head; `CertificateInvalid` if `jwks` holds no keys.
     """
     public_keys = key_set(jwks)
-    elsewhere = LEDGER.kept(kept) if kept is not None else None
+    kept_head = LEDGER.kept(kept) if kept is not None else None
     content = _read(file)
-    if elsewhere is not None and elsewhere.tenant_id != content.tenant_id:
+    if kept_head is not None and kept_head.tenant_id != content.tenant_id:
         raise LedgerCorrupt(
-            f"The head is about the ledger of tenant {elsewhere.tenant_id}, the export of {content.tenant_id}."
+            f"The head is about the ledger of tenant {kept_head.tenant_id}, the export of {content.tenant_id}."
         )
-    found = ledgers.verify_tenant(
+    report = ledgers.verify_tenant(
         content.tenant_id,
         entries=content.entries,
         versions=content.versions,
@@ -47,13 +47,12 @@ def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) 
         signed=[content.head] if content.head else [],
         certificates=[],
         public_keys=public_keys,
-        vouched=lambda: upgrades.vouched(content.links, public_keys),
     )
-    if found.signed != found.links:
-        raise LedgerCorrupt(f"The export has {found.links} links, of which nothing is signed after {found.signed}.")
-    if elsewhere is not None:
-        ledgers.require_kept(found, elsewhere, public_keys)
-    return found
+    if report.signed != report.links:
+        raise LedgerCorrupt(f"The export has {report.links} links, of which nothing is signed after {report.signed}.")
+    if kept_head is not None:
+        ledgers.require_kept(report, kept_head, public_keys)
+    return report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ class _Version:
 
 
 class _Content:
-    """The content of an export."""
+    """Parsed content of an export."""
 
     def __init__(self, tenant_id: str) -> None:
         self.tenant_id = tenant_id
@@ -91,14 +90,14 @@ class _Content:
         self.versions: list[_Version] = []
         self.head: KeptHead | None = None
 
-    def add(self, kind: str, said: Any) -> None:
+    def add(self, kind: str, fields: Any) -> None:
         match kind:
             case "link":
-                self.links.append(_Link(tenant_id=self.tenant_id, **_typed(said, LINK)))
+                self.links.append(_Link(tenant_id=self.tenant_id, **_typed(fields, LINK)))
             case "entry":
-                self.entries.append(_Entry(**_typed(said, ENTRY)))
+                self.entries.append(_Entry(**_typed(fields, ENTRY)))
             case "version":
-                self.versions.append(_Version(**_typed(said, VERSION)))
+                self.versions.append(_Version(**_typed(fields, VERSION)))
             case _:
                 raise ValueError("There is no such thing in an export.")
 
@@ -116,12 +115,12 @@ def _read(file: Path) -> _Content:
                 number += 1
                 if ended:
                     raise ValueError("Something comes after the head.")
-                ((kind, said),) = wellformed.read(line).items()
+                ((kind, value),) = wellformed.read(line).items()
                 if kind == "head":
                     ended = True
-                    content.head = LEDGER.kept(said) if said is not None else None
+                    content.head = LEDGER.kept(value) if value is not None else None
                 else:
-                    content.add(kind, said)
+                    content.add(kind, value)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise LedgerCorrupt(f"{file}, line {number}: it is none of an export of a ledger.") from error
     if not ended:
@@ -129,10 +128,10 @@ def _read(file: Path) -> _Content:
     return content
 
 
-def _typed(said: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    if said.keys() != set(names):
+def _typed(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    if fields.keys() != set(names):
         raise ValueError("It has other fields.")
-    for name, value in said.items():
+    for name, value in fields.items():
         if type(value) is not (int if name in ("sequence", "number") else str):
             raise ValueError("A field is of another type.")
-    return said
+    return fields

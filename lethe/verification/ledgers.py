@@ -1,12 +1,12 @@
-"""An independent reader of ledgers: recomputes every hash and every number from the entries alone.
+"""Independent reader of ledgers that recomputes every hash and every number from the entries alone.
 
-Each model has a ledger, whose entries are numbered without gaps and hash each other; one chain over all models of a
-tenant, whose head is signed, names each entry in the order in which they came.
+Each model has a ledger, whose entries are numbered without gaps and hash each other. A chain over all models of a
+tenant, whose head is signed, names each entry in chronological order.
 """
 
 import datetime
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Protocol
@@ -16,21 +16,19 @@ from joserfc.jwk import KeySet
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.contract.sets import RunKind
 from lethe.proof import accountant, guarantees, wellformed
-from lethe.proof.accountant import Chain
+from lethe.proof.accountant import Chain, Run
 from lethe.proof.errors import PrivacyError
 from lethe.proof.guarantees import Guarantee
 from lethe.proof.mechanism import Mechanism
-from lethe.verification import upgrades
 from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
 from lethe.verification.signatures import signed_payload
-from lethe.verification.upgrades import Link, Vouched
 
 FORMAT = "lethe-ledger/2"
 LINK_FORMAT = "lethe-ledger-link/1"
 
 
 class Entry(Protocol):
-    """A published version: what ran, and what follows from it."""
+    """Ledger entry of a published version: its run, and the numbers that follow from it."""
 
     @property
     def model_id(self) -> str: ...
@@ -45,7 +43,7 @@ class Entry(Protocol):
 
 
 class Published(Protocol):
-    """A version that there is."""
+    """Published version."""
 
     @property
     def model_id(self) -> str: ...
@@ -55,8 +53,23 @@ class Published(Protocol):
     def weights_sha256(self) -> str: ...
 
 
+class Link(Protocol):
+    """Row of the chain over a tenant's models."""
+
+    @property
+    def tenant_id(self) -> str: ...
+    @property
+    def sequence(self) -> int: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def previous_hash(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+
+
 class Certified(Protocol):
-    """A certificate."""
+    """Certificate."""
 
     @property
     def id(self) -> str: ...
@@ -66,21 +79,18 @@ class Certified(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The result of a verification: nothing is reported of a ledger that is not whole. `entries`: recomputed;
-    `not_recomputed`: those of an earlier format, for which the upgrade vouched. `hashes`: of each entry, by model and
-    sequence."""
+    """Result of verifying an intact ledger. `hashes` maps (model, sequence) to the hash of the entry."""
 
     models: int
     entries: int
-    not_recomputed: int = 0
     heads: dict[str, str]
     hashes: dict[tuple[str, int], str] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTenant:
-    """The result of verifying a tenant's ledger: its models, the chain over them and up to where it is signed, and how
-    many certificates agree with it. `restored`: what it says of restores, each with the place of its link."""
+    """Result of verifying a tenant's ledger: its models, the number of links and of `signed` links, and the number of
+    certificates that agree with it. `restored` holds its statements about restores, each with the place of its link."""
 
     tenant_id: str
     report: Report
@@ -92,33 +102,23 @@ class OfTenant:
     link_hashes: tuple[str, ...] = field(default=(), repr=False)
 
 
-def verify(
-    entries: Iterable[Entry], versions: Iterable[Published], *, vouched: Callable[[], Vouched] = frozenset
-) -> Report:
-    """Verify `entries` (ordered by model, sequence) and that `versions` are exactly the ones they account for.
+def verify(entries: Iterable[Entry], versions: Iterable[Published]) -> Report:
+    """Verify `entries` (ordered by model, sequence) and that they account for exactly the `versions`.
 
-    `vouched`: the entries of an earlier format that there may be, asked for where there is one. Raises `LedgerCorrupt`,
-    naming the model, the entry and the part at fault.
+    Raises `LedgerCorrupt`, naming the model, the entry and the failed part.
     """
     heads: dict[str, str] = {}
     hashes: dict[tuple[str, int], str] = {}
     accounted: dict[tuple[str, int], str] = {}
-    count = not_recomputed = 0
-    known: Vouched | None = None
+    count = 0
     for model_id, of_model in groupby(entries, key=lambda entry: entry.model_id):
-        previous, chain = GENESIS, None
+        previous, history = GENESIS, None
         for expected, entry in enumerate(of_model, start=1):
             body = _check_link(entry, model_id=model_id, sequence=expected, previous=previous)
             accounted[model_id, body["version"]] = body["weights_sha256"]
             hashes[model_id, expected], previous = entry.hash, entry.hash
-            if body["format"] == upgrades.FORMAT:
-                known = vouched() if known is None else known
-                if (model_id, expected, entry.hash) not in known:
-                    raise _corrupt(entry, "its format is an earlier one, and no upgrade vouched for it")
-                chain, not_recomputed = None, not_recomputed + 1
-                continue
             try:
-                chain = _check_numbers(body, chain)
+                history = _check_numbers(body, history)
             except (PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise _corrupt(entry, f"its numbers cannot be recomputed ({type(error).__name__}: {error})") from error
             count += 1
@@ -129,7 +129,7 @@ def verify(
     if accounted:
         model_id, number = next(iter(accounted))
         raise LedgerCorrupt(f"The ledger accounts for version {number} of model {model_id}, which does not exist.")
-    return Report(models=len(heads), entries=count, not_recomputed=not_recomputed, heads=heads, hashes=hashes)
+    return Report(models=len(heads), entries=count, heads=heads, hashes=hashes)
 
 
 def verify_tenant(
@@ -141,15 +141,14 @@ def verify_tenant(
     signed: Iterable[SignedHead],
     certificates: Iterable[Certified],
     public_keys: KeySet,
-    vouched: Callable[[], Vouched],
 ) -> OfTenant:
-    """Verify the ledger of a tenant: each model's as `verify` does, that the chain over all of them has each entry once
-    and in its order, that it is what was `signed`, and that each certificate names an entry as it is.
+    """Verify the ledger of a tenant: each model's as `verify` does, that the chain over all models has each entry once
+    and in order, that it is the chain that was `signed`, and that each certificate names an unchanged entry.
 
-    Raises `LedgerCorrupt`, naming what is at fault.
+    Raises `LedgerCorrupt`, naming the failed part.
     """
-    report = verify(entries, versions, vouched=vouched)
-    linked = _Linked(tenant_id, report.hashes, public_keys)
+    report = verify(entries, versions)
+    linked = _Linked(tenant_id, report.hashes)
     chain = LEDGER.verify(tenant_id, linked.reading(links), signed, public_keys)
     linked.require_all()
     return OfTenant(
@@ -165,9 +164,9 @@ def verify_tenant(
 
 
 def require_kept(found: OfTenant, kept: SignedHead, public_keys: KeySet) -> None:
-    """Require that a ledger which was verified goes on from a head that somebody kept.
+    """Require that a verified ledger continues from a head that was kept elsewhere.
 
-    Raises `LedgerRestored` where it says that it was restored to before that head, `LedgerCorrupt` where it does not.
+    Raises `LedgerRestored` if the ledger states that it was restored to before that head, otherwise `LedgerCorrupt`.
     """
     if not LEDGER.is_signed(kept, public_keys):
         raise LedgerCorrupt(f"The head of link {kept.sequence} was not signed with any of the given keys.")
@@ -176,13 +175,13 @@ def require_kept(found: OfTenant, kept: SignedHead, public_keys: KeySet) -> None
     place = (
         f"Tenant {kept.tenant_id}: the head that was kept is of link {kept.sequence}, signed {kept.signed_at:%F %T} UTC"
     )
-    for said in found.restored:
-        restored_at = datetime.datetime.fromisoformat(said["restored_at"])
-        if said["sequence"] <= kept.sequence and restored_at >= kept.signed_at:
+    for fact in found.restored:
+        restored_at = datetime.datetime.fromisoformat(fact["restored_at"])
+        if fact["sequence"] <= kept.sequence and restored_at >= kept.signed_at:
             raise LedgerRestored(
                 f"{place}, and the ledger does not have it. It says itself that the installation was restored from a "
-                f"backup ({said['backup_id']}) on {restored_at:%F %T} UTC, and that nothing is left of what came after "
-                f"link {said['sequence'] - 1} until then. Whether that is so, ask whoever runs it."
+                f"backup ({fact['backup_id']}) on {restored_at:%F %T} UTC, and that nothing is left of what came after "
+                f"link {fact['sequence'] - 1} until then. Whether that is so, ask whoever runs it."
             )
     if kept.sequence > found.links:
         raise LedgerCorrupt(
@@ -193,18 +192,17 @@ def require_kept(found: OfTenant, kept: SignedHead, public_keys: KeySet) -> None
 
 
 class _Linked:
-    """The entries that the chain over a tenant's models has named so far."""
+    """Entries that the chain over a tenant's models has not named yet, and its statements so far."""
 
-    def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str], public_keys: KeySet) -> None:
+    def __init__(self, tenant_id: str, hashes: dict[tuple[str, int], str]) -> None:
         self._tenant_id = tenant_id
-        self._public_keys = public_keys
         self._left = dict(hashes)
         self._reached: dict[str, int] = {}
         self.restored: list[dict[str, Any]] = []
         self.hashes: list[str] = []
 
     def reading(self, links: Iterable[Link]) -> Iterator[Link]:
-        """The same links, each after the one before was found to follow."""
+        """Yield the links, and check each when the next is requested."""
         for link in links:
             yield link
             self.hashes.append(link.hash)
@@ -216,30 +214,26 @@ class _Linked:
 
     def _read(self, link: Link) -> None:
         try:
-            said = wellformed.read(link.body)
-            place = said["format"], said["tenant_id"], said["sequence"]
+            body = wellformed.read(link.body)
+            place = body["format"], body["tenant_id"], body["sequence"]
             if place != (LINK_FORMAT, self._tenant_id, link.sequence):
                 raise ValueError("It belongs to another place.")
-            match said["kind"]:
+            match body["kind"]:
                 case "entry":
-                    model_id, entry, hash_ = said["model_id"], said["entry"], said["hash"]
-                    found = self._left.pop((model_id, entry), None)
+                    model_id, entry, hash_ = body["model_id"], body["entry"], body["hash"]
+                    entry_hash = self._left.pop((model_id, entry), None)
                 case "restored":
-                    datetime.datetime.fromisoformat(said["restored_at"])
-                    self.restored.append(said)
-                    return
-                case upgrades.KIND:
-                    if not upgrades.is_signed(link, said, self._public_keys):
-                        raise ValueError("It vouches for entries, and was not signed.")
+                    datetime.datetime.fromisoformat(body["restored_at"])
+                    self.restored.append(body)
                     return
                 case kind:
                     raise ValueError(f"Its kind {kind!r} is unknown.")
         except (LookupError, TypeError, ValueError) as error:
             raise LEDGER.fault(self._tenant_id, f"ledger link {link.sequence}", "its body is not one") from error
         place_of = f"Model {model_id}, ledger entry {entry}"
-        if found is None:
+        if entry_hash is None:
             raise LedgerCorrupt(f"{place_of}: it is missing; link {link.sequence} of its tenant's chain names it.")
-        if found != hash_:
+        if entry_hash != hash_:
             raise LedgerCorrupt(f"{place_of}: it is not the one that link {link.sequence} of its tenant's chain names.")
         if entry != self._reached.get(model_id, 0) + 1:
             raise LedgerCorrupt(f"{place_of}: its tenant's chain names it before another one that precedes it.")
@@ -247,7 +241,7 @@ class _Linked:
 
 
 def _agreeing(certificates: Iterable[Certified], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
-    """Number of certificates that name an entry, each of them as it is."""
+    """Return the number of certificates that name an entry. Raises if one names an entry that differs."""
     count = 0
     for certificate in certificates:
         payload = signed_payload(certificate.jws, public_keys)
@@ -256,7 +250,8 @@ def _agreeing(certificates: Iterable[Certified], hashes: dict[tuple[str, int], s
         try:
             statement = wellformed.read(payload)
             if statement.get("ledger") is None:
-                continue  # it is about no version
+                # This certificate is not about a version.
+                continue
             model_id, named = statement["model"]["id"], statement["ledger"]
             agrees = hashes.get((model_id, named["sequence"])) == named["hash"]
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -285,26 +280,47 @@ def _check_link(entry: Entry, *, model_id: str, sequence: int, previous: str) ->
         raise _corrupt(entry, "its body is not a JSON object")
     if (body.get("model_id"), body.get("sequence"), body.get("version")) != (model_id, sequence, sequence):
         raise _corrupt(entry, "its body belongs to another place in the ledger")
-    if body.get("format") not in (FORMAT, upgrades.FORMAT) or body.get("theorem") != accountant.THEOREM:
+    if body.get("format") != FORMAT or body.get("theorem") != accountant.THEOREM:
         raise _corrupt(entry, "its format or theorem is unknown to this reader")
     return body
 
 
-def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
-    """The chain after the entry; raises `ValueError` naming the number that does not follow."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    """Runs of a model's present chain that affect its numbers (`accountant.recent`), each with its version, oldest
+    first; the number of steps before them; and the chain after the last."""
+
+    runs: tuple[tuple[int, Run], ...]
+    steps_before: int
+    chain: Chain
+
+    def followed(self, version: int, run: Run) -> "_History":
+        """Return the history with one more run, without the runs that the writer of the ledger drops from it."""
+        runs, steps_before, mechanism = (*self.runs, (version, run)), self.steps_before, self.chain.mechanism
+        dropped = len(runs) - len(accountant.recent(mechanism, reversed(runs)))
+        if not dropped:
+            return _History(runs=runs, steps_before=steps_before, chain=accountant.advance(self.chain, run))
+        steps_before += sum(run.steps for _, run in runs[:dropped])
+        chain = accountant.replay(mechanism, [run for _, run in runs[dropped:]], steps_before=steps_before)
+        return _History(runs=runs[dropped:], steps_before=steps_before, chain=chain)
+
+
+def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
+    """Return the history after the entry. Raises `ValueError` naming the number that does not follow."""
     mechanism = Mechanism.from_json(body["mechanism"])
-    run = accountant.Run(steps=body["steps"], records=body["records"])
+    run = Run(steps=body["steps"], records=body["records"])
     match body["kind"]:
         case RunKind.LEARN | RunKind.RELEARN:
             if run.steps != mechanism.learn_steps:
                 raise ValueError(f"it learned for {run.steps} steps, not the {mechanism.learn_steps} of its mechanism")
-            chain = accountant.advance(accountant.started(mechanism), run)
+            history = _History(runs=(), steps_before=0, chain=accountant.started(mechanism))
         case RunKind.UNLEARN:
-            if chain is None or chain.mechanism != mechanism:
+            if history is None or history.chain.mechanism != mechanism:
                 raise ValueError("it continues no chain of the same mechanism")
-            chain = accountant.advance(chain, run)
         case kind:
             raise ValueError(f"kind {kind!r} is unknown")
+    history = history.followed(body["version"], run)
+    chain = history.chain
     if body["first_step"] != chain.steps - run.steps:
         raise ValueError("its first step is not the one after the steps of its chain so far")
     guarantees.confirm("chain", stated=body["chain"], recomputed=chain_numbers(chain))
@@ -312,7 +328,7 @@ def _check_numbers(body: dict[str, Any], chain: Chain | None) -> Chain:
     for stated, guarantee in zip(body["guarantees"], recomputed, strict=True):
         numbers = {name: getattr(guarantee, name) for name in Guarantee.__slots__}
         guarantees.confirm("guarantees", stated=stated, recomputed=numbers)
-    return chain
+    return history
 
 
 def _corrupt(entry: Entry, what: str) -> LedgerCorrupt:
@@ -320,7 +336,7 @@ def _corrupt(entry: Entry, what: str) -> LedgerCorrupt:
 
 
 def chain_numbers(chain: Chain) -> dict[str, float]:
-    """The numbers of a chain that an entry states."""
+    """Return the numbers of a chain that an entry states."""
     return {
         "steps": chain.steps,
         "variance": chain.variance,

@@ -1,4 +1,4 @@
-"""Signatures of an installation: compact JWS (RFC 7515) by Ed25519 (RFC 9864)."""
+"""Signatures of an installation: compact JWS (RFC 7515) with Ed25519 (RFC 9864)."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ ALGORITHM = "Ed25519"
 
 
 def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
-    """The payload that one of these keys signed, as a statement of that type (None: of any); None where none did."""
+    """Return the payload if one of these keys signed it as type `kind` (None admits any type); otherwise None."""
     try:
         signed = jws.deserialize_compact(compact, public_keys, algorithms=[ALGORITHM])
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -21,7 +21,7 @@ def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None
 
 
 def key_set(jwks: dict[str, Any]) -> KeySet:
-    """The keys of a JWK set. Raises `CertificateInvalid`."""
+    """Parse a JWK set. Raises `CertificateInvalid`."""
     try:
         return KeySet.import_key_set({"keys": jwks["keys"]})
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -36,7 +36,6 @@ def test_it_says_what_the_gateway_says(
     for path in (
         f"/v1/accounting/models/{model['id']}",
         f"/v1/accounting/models/{model['id']}/trajectory",
-        f"/v1/accounting/models/{model['id']}/rivals?num_records=2",
         f"/v1/accounting/datasets/{model['dataset_id']}",
         f"/v1/accounting/models/{model['id']}/ledger",
         f"/v1/accounting/deletion-requests/{request['id']}",

@@ -77,7 +77,7 @@ def test_settings_that_make_no_sense(
 def test_the_server_adds_its_commands(lethe: Lethe) -> None:
     """Where the server is installed, its commands stand beside those of the client, in groups of the same name too."""
     said = lethe("--help").out
-    assert all(f"\n  {name} " in said for name in ("up", "migrate", "backup", "health", "request", "ledger"))
+    assert all(f"\n  {name} " in said for name in ("up", "migrate", "health", "request", "ledger"))
     for group in ("ledger", "audit"):
         said = lethe(group, "--help").out
         assert all(f"\n  {name} " in said for name in ("verify", "verdict")), said

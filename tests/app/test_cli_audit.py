@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from app.access import tenants
 from app.audit import repository
 from app.audit import service as audit
-from app.audit.chains import AUDIT
+from app.audit.checkpoints import AUDIT
 from app.db import Actor
 from app.installations import Installation
 from app.keys import Keys
 from app.operations import periodic_jobs
 from lethe import cli
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 
 Verify = Callable[..., tuple[int, str]]
 

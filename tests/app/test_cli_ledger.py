@@ -13,9 +13,9 @@ from fastapi.testclient import TestClient
 
 from app.access.service import DEFAULT_TENANT
 from app.accounting import repository
-from app.backup import tombstones
 from app.db.tables import LedgerEntry, LedgerLink
 from app.installations import Installation
+from app.journal import tombstones
 from app.keys import Keys
 from lethe.verification.chains import GENESIS, canonical, link_hash
 from tests.command_line import Lethe, refused

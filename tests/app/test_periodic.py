@@ -112,7 +112,8 @@ def test_the_function_may_stop_it() -> None:
         counted.append(1)
         periodic.stop()
 
-    periodic = Periodic("once", call, seconds=0.01).start()
+    periodic = Periodic("once", call, seconds=0.01)
+    periodic.start()
     wait_until(lambda: named("once") == [])
     assert counted == [1]
 

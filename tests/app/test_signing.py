@@ -11,8 +11,7 @@ from joserfc.jwk import OKPKey
 from app import signing
 from app.accounting import certificates
 from app.audit import checkpoints
-from app.audit.chains import AUDIT
-from app.audit.checkpoints import Head
+from app.audit.checkpoints import AUDIT, Head
 from app.errors import SignatureUnverifiable
 from app.keys import Keys
 

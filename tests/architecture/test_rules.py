@@ -12,6 +12,7 @@ from app import errors
 from app.api import problems
 from app.config import Settings
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored, Problem
+from tests.architecture.ceilings import MAX_FILE_LINES
 from tests.tables import each
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def test_nothing_is_signed_that_was_not_verified() -> None:
 
 def test_only_the_command_line_prints() -> None:
     """Everything else is logged."""
-    assert all(path.startswith(("app/cli/", "lethe/cli/")) for path in callers("print"))
+    assert all(path.startswith(("app/cli/", "lethe/cli/")) or path.endswith("cli.py") for path in callers("print"))
 
 
 @functools.cache
@@ -75,7 +76,7 @@ def test_no_sentence_decides_anything() -> None:
 
 def test_statuses_are_named_by_the_contract() -> None:
     """Nowhere is a status, a kind of a run, an order or a decision a bare text, but for those of MLflow."""
-    ours = [path for path in SOURCES if path != ROOT / "lethe/mlflow.py"]
+    ours = [path for path in SOURCES if path != ROOT / "lethe/features/handover/mlflow.py"]
     named = (".status", "run.kind", "plan.kind", "segment.kind", ".workers", ".order", ".decision", ".danger")
     assert {one for path in ours for one in compared(path) if one[0].endswith(named)} == set()
 
@@ -84,7 +85,7 @@ def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
     """pydantic writes JSON in memory that nothing overwrites, and remembers strings of what it reads: only what says
     otherwise (`protocols.parsing.Message`), or tells of no person, is read by it."""
     assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
-    reads = {"app/protocols/parsing.py", "app/dashboard/settings_in_force.py"}
+    reads = {"app/features/protocols/parsing.py", "app/features/desk/pages/settings_in_force.py"}
     assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
 
 
@@ -107,13 +108,14 @@ def test_every_setting_is_described_and_optional(name: str) -> None:
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
     """Those that a gateway may answer with: the SDK's own are of the way there and back."""
     every = [base, *(found for child in base.__subclasses__() for found in conditions(child))]
-    return [one for one in every if one.__module__ not in ("lethe.errors", "lethe.mlflow")]
+    return [one for one in every if one.__module__ not in ("lethe.errors", "lethe.features.handover.mlflow")]
 
 
 NEVER_A_CALLERS_FAULT = {
     Problem,
     errors.LeaseLost,
     errors.RunDiffersFromPlan,
+    errors.RunKindUnsupported,
     errors.AuditFailed,
     errors.AuditCorrupt,
     LedgerCorrupt,
@@ -169,20 +171,20 @@ def test_every_test_says_what_it_shows() -> None:
                 assert sentence.endswith("."), f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
 
 
-FROZEN = {"migrations/versions/0001_the_first_tables.py"}
 VENDORED = {
-    "app/dashboard/static/vendor/htmx.min.js",
-    "app/dashboard/static/vendor/uPlot.iife.min.js",
-    "app/dashboard/static/vendor/uPlot.min.css",
-    "tests/browser/axe/axe.min.js",
+    "app/features/desk/static/vendor/htmx.min.js",
+    "app/features/desk/static/vendor/uPlot.iife.min.js",
+    "app/features/desk/static/vendor/uPlot.min.css",
+    "tests/features/desk/browser/axe/axe.min.js",
 }
 
 
-def test_no_file_is_two() -> None:
-    """No source, test, page or sheet of ours has more than 400 lines; no exception is kept that is not needed."""
+def test_no_file_passes_the_ceiling() -> None:
+    """No source, test, page or sheet has more than MAX_FILE_LINES lines; migrations are exempt."""
     suffixes = [f"*.{suffix}" for suffix in ("py", "js", "css", "html")]
     tracked = subprocess.run(["git", "ls-files", *suffixes], cwd=ROOT, capture_output=True, text=True, check=False)
     if tracked.returncode != 0:  # a copy without its history
         return
     files = {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()} - VENDORED
-    assert {name for name in files if len((ROOT / name).read_bytes().splitlines()) > 400} == FROZEN
+    written = {name for name in files if not name.startswith("migrations/versions/")}
+    assert [name for name in sorted(written) if len((ROOT / name).read_bytes().splitlines()) > MAX_FILE_LINES] == []

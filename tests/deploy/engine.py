@@ -1,7 +1,7 @@
 """A container engine to run the deployment on: the machine's own, or a throw-away one.
 
 The throw-away engine is Debian's, unpacked into a folder and never installed, with stand-ins (`standins/`) for the
-three base images, made from Debian's packages and from wheels. They are not the official images: what runs on them
+four base images, made from Debian's packages and from wheels. They are not the official images: what runs on them
 shows that our Dockerfile and compose file work, not that they do so on those images. It needs root on Debian 12 and a
 package mirror.
 """
@@ -170,6 +170,7 @@ def _make_stand_ins(folder: Path, environment: Mapping[str, str]) -> dict[str, s
         ("python", "python:3.11-slim-bookworm"),
         ("redis", "redis:7.2-bookworm"),
         ("postgres", "postgres:18-bookworm"),
+        ("caddy", "caddy:2.11-alpine"),
     ):
         _run(["docker", "build", "--network", "host", "--tag", tag, str(context / name)], environment)
     return {"TORCH_INDEX": "https://pypi.org/simple"} if has_torch else {}

@@ -1,5 +1,7 @@
 """The rules that Dockerfile and docker-compose.yml keep, read from the files; their tools where those are installed."""
 
+import ipaddress
+import os
 import re
 import shutil
 import subprocess
@@ -24,7 +26,8 @@ every_service = pytest.mark.parametrize("name", SERVICES)
 
 @every_service
 def test_containers_are_hardened(name: str) -> None:
-    """A fixed user that is not root, no capability, no way to more rights, writes to volumes and memory alone."""
+    """A fixed user that is not root, no capability, no way to more rights, writes to volumes and memory alone. The
+    edge's image names a capability without which its program is not executed; it has it in no way."""
     service = SERVICES[name]
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
     assert service["read_only"] is True
@@ -33,7 +36,8 @@ def test_containers_are_hardened(name: str) -> None:
     assert service["pids_limit"] <= 256
     assert service["ulimits"] == {"core": 0}
     assert service["mem_limit"] or service["deploy"]
-    assert not service.keys() & {"privileged", "cap_add", "devices", "pid", "ipc"}
+    assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == "edge" else [])
+    assert not service.keys() & {"privileged", "devices", "pid", "ipc"}
 
 
 @every_service
@@ -128,13 +132,30 @@ def test_settings_exist(name: str) -> None:
 
 
 def test_only_the_loopback_is_listened_on() -> None:
-    """Gateway and accounting are published on this machine alone; what is behind them has no way out."""
+    """The edge alone is published, on this machine; what is behind gateway and accounting has no way out."""
     published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert published.keys() == {"gateway", "accounting"}
+    assert published.keys() == {"edge"}
     assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
     assert {name for name, network in COMPOSE["networks"].items() if not network.get("internal")} == {"edge"}
-    assert {name for name, service in SERVICES.items() if "edge" in service.get("networks", [])} == published.keys()
+    outside = {name for name, service in SERVICES.items() if "edge" in service.get("networks", [])}
+    assert outside == {"edge", "gateway", "accounting"}
     assert all("networks" in service or service["network_mode"] == "none" for service in SERVICES.values())
+
+
+def test_the_edge_alone_is_believed() -> None:
+    """Gateway and accounting believe what the address of the edge says of its clients, an address of its own."""
+    edge = ipaddress.ip_address(_filled_in(SERVICES["edge"]["networks"]["edge"]["ipv4_address"]))
+    [config] = COMPOSE["networks"]["edge"]["ipam"]["config"]
+    assert edge in ipaddress.ip_network(_filled_in(config["subnet"]))
+    assert edge not in ipaddress.ip_network(_filled_in(config["ip_range"]))
+    for name in ("gateway", "accounting"):
+        believed = Settings(trusted_proxies=_filled_in(SERVICES[name]["environment"]["LETHE_TRUSTED_PROXIES"]))
+        assert believed.proxy_networks() == (ipaddress.ip_network(edge),)
+
+
+def _filled_in(text: str) -> str:
+    """Return the text with the defaults of its variables."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
 @pytest.mark.parametrize("name", LASTING)
@@ -191,14 +212,19 @@ def test_accounting_sees_neither_rows_nor_weights() -> None:
     assert SERVICES["accounting"]["volumes"] == ["keys:/var/lib/lethe/keys:ro", "secrets-accounting:/run/secrets:ro"]
 
 
-@pytest.mark.parametrize("files", [["docker-compose.yml"], ["docker-compose.yml", "deploy/gpu.yml"]])
+@pytest.mark.parametrize(
+    "files",
+    [["docker-compose.yml"], ["docker-compose.yml", "deploy/gpu.yml"], ["docker-compose.yml", "deploy/tls.yml"]],
+)
 def test_compose_understands_the_files(files: list[str]) -> None:
     """`docker compose config` accepts them."""
     compose = ["docker", "compose"] if _runs("docker", "compose", "version") else ["docker-compose"]
     if not _runs(*compose, "version"):
         pytest.skip("Compose is not installed")
     named = [part for file in files for part in ("-f", file)]
-    done = subprocess.run([*compose, *named, "config", "-q"], cwd=ROOT, capture_output=True, text=True, check=False)
+    config = [*compose, *named, "config", "-q"]
+    environment = os.environ | {"DOMAIN": "lethe.example.com"}
+    done = subprocess.run(config, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

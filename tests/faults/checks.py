@@ -10,7 +10,7 @@ from joserfc.jwk import KeySet
 from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.audit import repository as audit_repository
-from app.audit.chains import AUDIT
+from app.audit.checkpoints import AUDIT
 from app.db.tables import (
     Certificate,
     Dataset,
@@ -24,7 +24,7 @@ from app.db.tables import (
     Suppression,
     Version,
 )
-from app.deletion.suppression import ANYWHERE
+from app.deletion.search_repository import ANYWHERE
 from app.installations import Installation
 from lethe import verification
 from lethe.contract.sets import EventKind

@@ -14,15 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from app.backup import journal, verification
 from app.db import Database
+from app.journal import journal, verification
 from app.operations import periodic_jobs
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.vault.sealing import Sealed
-from app.vault.weights import WeightStore
-from worker import isolated, lease, runner
+from app.vault.sealing import SealedStore, WeightStore
+from worker import isolated, learning, lease, runner
 
 Act = Callable[[int], None]
 """Something that happens, given the worker's process id."""
@@ -137,14 +136,13 @@ def _one_writes_at_a_time() -> None:
 
     for owner in (journal, verification):
         owner.locked = _with_writing(owner.locked)
-    for job in ("_settle", "_verify"):
-        setattr(periodic_jobs, job, _holding(getattr(periodic_jobs, job)))
+    periodic_jobs._with_root = _holding(periodic_jobs._with_root)
 
 
 def _holding(work: Callable[..., None]) -> Callable[..., None]:
-    def wrapped(*given: Any) -> None:
+    def wrapped(*given: Any, **named: Any) -> None:
         with _writing:
-            work(*given)
+            work(*given, **named)
 
     return wrapped
 
@@ -162,17 +160,17 @@ INSTALL: dict[str, Callable[[Hop], None]] = {
     "heard": functools.partial(_before, runner, "destroy_unneeded"),
     "claim not committed": functools.partial(_after, queue, "claim"),
     "claimed": functools.partial(_before, lease.Lease, "__enter__"),
-    "key of a new block put": functools.partial(_after, Sealed, "_put_key"),
+    "key of a new block put": functools.partial(_after, SealedStore, "_put_key"),
     "new block put": functools.partial(_after, RowStore, "_put"),
     "rows written beside": functools.partial(_after, RowStore, "edit"),
     "rows not committed": functools.partial(_after, unlearning, "commit_rows"),
     "about to destroy the old rows": functools.partial(_before, RowStore, "destroy_replaced"),
-    "a key of the old rows zeroed": functools.partial(_after, Sealed, "_wipe_key"),
+    "a key of the old rows zeroed": functools.partial(_after, SealedStore, "_wipe_key"),
     "old rows destroyed": functools.partial(_after, RowStore, "destroy_replaced"),
     "confirmation not committed": functools.partial(_after, unlearning, "confirm_edited"),
-    "confirmed": functools.partial(_before, runner, "_run_chain"),
+    "confirmed": functools.partial(_before, learning, "run_chain"),
     "mid-chain": _mid_chain,
-    "key of the weights put": lambda act: _before(WeightStore, "put", lambda: _after(Sealed, "_put_key", act)),
+    "key of the weights put": lambda act: _before(WeightStore, "put", lambda: _after(SealedStore, "_put_key", act)),
     "weights put": functools.partial(_after, WeightStore, "put"),
     "publication not committed": _inside_publish,
     "published": functools.partial(_after, runner, "_work"),

@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +10,13 @@ from fastapi.testclient import TestClient
 
 from app import installations
 from app.access.service import DEFAULT_TENANT
-from app.backup import service as backup
 from app.config import Settings
 from app.db.tables import Dataset, Erasure, Record
+from app.deletion import completion
 from app.deletion import service as deletion
-from app.deletion import settling
 from app.installations import Installation
 from app.operations import periodic_jobs
-from lethe.contract.policy import Policy
-from lethe.contract.problems import DatasetDamaged
+from lethe.contract.tenants import Policy
 from tests.app.deletion import people as persons
 from tests.conftest import people
 from tests.stored import flipped, rows_of, slots_of
@@ -187,7 +184,7 @@ def test_a_request_from_before_the_damage_was_found(
     _verify(installation)
     with installation.database.writing() as session:
         persons.later(session, datetime.timedelta(hours=1))
-        assert settling.settle(session) == 0
+        assert completion.settle(session) == 0
         assert deletion.get(session, request_id).status == "accepted"
     bit.mend()
     assert _recheck(gateway, dataset_id) is None
@@ -295,15 +292,3 @@ def test_a_damaged_record_outranks_other_damage(
     _verify(installation)
     assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"
     assert forget("stranger")["status"] == "accepted"
-
-
-def test_a_backup_has_no_damaged_record(
-    installation: Installation, tmp_path: Path, new_dataset: Make, get: Get
-) -> None:
-    """It is refused, and the dataset says what was found."""
-    dataset_id = new_dataset(rows=30)["id"]
-    Bit(installation, dataset_id, 3, "subject_ref")
-    with pytest.raises(DatasetDamaged):
-        backup.back_up(installation, tmp_path / "b.lethe", key_file=tmp_path / "key", progress=lambda *_: None)
-    assert list(tmp_path.glob("*b.lethe*")) == []
-    assert get(f"/datasets/{dataset_id}")["damage"]["kind"] == "record"

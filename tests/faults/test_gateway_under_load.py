@@ -8,7 +8,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.api import pressure
+from app.api.places import CALLS
 from app.config import Settings
 from app.db.tables import DeletionRequest, Erasure, IdempotentAnswer, RequestEvent
 from app.installations import Installation
@@ -107,15 +107,15 @@ def test_more_calls_than_it_can_take(settings: Settings, installation: Installat
         def ask(number: int) -> httpx.Response:
             return client.post("/v1/deletion-requests", json={"subject_id": f"p{number}"})
 
-        with ThreadPoolExecutor(pressure.CALLS + 40) as callers:
+        with ThreadPoolExecutor(CALLS + 40) as callers:
             with installation.database.writing() as session:  # nobody else writes
                 session.execute(sa.text("SELECT 1"))
-                asking = [callers.submit(ask, number) for number in range(pressure.CALLS + 40)]
+                asking = [callers.submit(ask, number) for number in range(CALLS + 40)]
                 processes.wait_until(lambda: sum(call.done() for call in asking) == 40)
                 refused = [call.result() for call in asking if call.done()]
                 assert client.get("/healthz").status_code == 200
             answers = Counter(call.result().status_code for call in asking)
-    assert answers == {202: pressure.CALLS, 503: 40}
+    assert answers == {202: CALLS, 503: 40}
     assert {answer.headers["retry-after"] for answer in refused} == {"1"}
     assert {answer.headers["content-type"] for answer in refused} == {"application/problem+json"}
     assert {answer.json()["code"] for answer in refused} == {"busy"}

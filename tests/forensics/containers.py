@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_MOST = 64 * 2**20
+_MAX_BYTES = 64 * 2**20
 """Bytes that one container is unpacked to."""
 _DEEPEST = 3
 
@@ -69,8 +69,8 @@ def _inflated(content: bytes, at: int, window: int) -> bytes:
     with contextlib.suppress(zlib.error):
         view = memoryview(content)
         for start in range(at, len(content), 2**12):  # so much at once, that an error loses little
-            parts.append(stream.decompress(view[start : start + 2**12], _MOST))
-            if stream.eof or sum(map(len, parts)) > _MOST:
+            parts.append(stream.decompress(view[start : start + 2**12], _MAX_BYTES))
+            if stream.eof or sum(map(len, parts)) > _MAX_BYTES:
                 break
     return b"".join(parts)
 
@@ -101,7 +101,7 @@ def _lzf_texts(content: bytes) -> Iterator[bytes]:
     for found in re.finditer(rb"\xc3", content):
         packed, after = _length(content, found.end())
         whole, start = _length(content, after)
-        if 4 < packed < whole <= _MOST and start + packed <= len(content):
+        if 4 < packed < whole <= _MAX_BYTES and start + packed <= len(content):
             with contextlib.suppress(ValueError):
                 yield _lzf(content[start : start + packed], whole)
 

@@ -15,7 +15,7 @@ import psutil
 from pydantic import SecretStr
 
 from app.config import Settings
-from tests.app.webhooks import servers as receivers
+from tests import servers as receivers
 from tests.faults import processes
 from tests.faults.processes import CELERY_BEAT, CELERY_WORKER, LETHE, wait_until
 from tests.forensics import captured, opened, search, servers, stores

@@ -27,8 +27,8 @@ class Finder:
         self._anchored: dict[bytes, list[tuple[str, bytes, int]]] = defaultdict(list)
         self._first, self._second = np.zeros(65536, dtype=np.bool_), np.zeros(65536, dtype=np.bool_)
         for name, pattern in patterns.items():
-            if len(pattern) < forms.LEAST:
-                raise ValueError(f"Expected a pattern of {forms.LEAST} bytes or more for {name}")
+            if len(pattern) < forms.MIN_BYTES:
+                raise ValueError(f"Expected a pattern of {forms.MIN_BYTES} bytes or more for {name}")
             at = max(range(len(pattern) - _ANCHOR + 1), key=lambda start: _rarity(pattern[start : start + _ANCHOR]))
             anchor = pattern[at : at + _ANCHOR]
             self._anchored[anchor].append((name, pattern, at))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Patterns = dict[str, bytes]
 
-LEAST = 7
+MIN_BYTES = 7
 """Bytes of a pattern: of fewer, any would be found anywhere."""
 _WINDOW = 24
 
@@ -123,6 +123,6 @@ def _distinct(patterns: Patterns) -> Patterns:
     """The first name of each pattern that is long enough."""
     first: dict[bytes, str] = {}
     for name, pattern in patterns.items():
-        if len(pattern) >= LEAST:
+        if len(pattern) >= MIN_BYTES:
             first.setdefault(pattern, name)
     return {name: pattern for pattern, name in first.items()}

@@ -14,7 +14,7 @@ from tests.forensics.finder import Finder
 from tests.forensics.stores import Said
 
 _NONCE = 12
-_MOST = 2**15
+_MAX_BYTES = 2**15
 """Bytes of a sealed thing that are looked at."""
 
 
@@ -55,7 +55,7 @@ def _opened(folders: Iterable[Path], keys: dict[bytes, bytes]) -> Iterator[Said]
             for found, at in finder.places(content):
                 name = bytes.fromhex(found.removeprefix("hex "))
                 start = at + len(written[found])
-                sealed = content[start : start + _MOST]
+                sealed = content[start : start + _MAX_BYTES]
                 if found.startswith("hex "):
                     sealed = _from_hex(sealed)
                 yield f"opened in {place}", _decrypted(keys[name], sealed)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from lethe.encoding import rows as encoding
-from lethe.encoding import weights
+from lethe.encoding import rows as weights
 from tests.forensics import forms
 from tests.forensics.forms import Patterns
 
@@ -23,13 +23,13 @@ NUM_FEATURES = 5
 NUM_CLASSES = 7
 LABELS = (6, 4, 5, 6, 4, 4, 5, 6)
 """Of the person's rows, one after the other; next to nobody else has these classes."""
-MOST_WEIGHT = 4
+MAX_WEIGHT = 4
 COLUMNS = [f"f{number}" for number in range(NUM_FEATURES)]
 SCHEMA: dict[str, Any] = {
     "columns": {name: {"kind": "numeric", "min": 0, "max": 100} for name in COLUMNS}
     | {
         "group": {"role": "label", "values": [f"group-{number}" for number in range(NUM_CLASSES)]},
-        "importance": {"role": "weight", "max": MOST_WEIGHT},
+        "importance": {"role": "weight", "max": MAX_WEIGHT},
         "person": {"role": "subject"},
         "note": {"role": "ignored"},
     }
@@ -118,7 +118,7 @@ class Person:
 
 
 def stored_weights(numbers: "NDArray[np.float64] | float") -> NDArray[np.int32]:
-    return weights.Weight(column="importance", most=MOST_WEIGHT).stored(np.asarray(numbers))
+    return weights.Weight(column="importance", bound=MAX_WEIGHT).stored(np.asarray(numbers))
 
 
 def patterns_of_encoded(name: str, vectors: NDArray[np.float64]) -> Patterns:

@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.jwk import OKPKey
 
 from lethe import Client
-from lethe.contract.choices import RequestOrder
 from lethe.contract.problems import AttachmentInvalid, AttachmentUnknown
-from lethe.contract.sets import AttachmentKind, RequestStatus
+from lethe.contract.sets import AttachmentKind
 from lethe.errors import Conflict, NotAllowed, NotFound
 
 
@@ -164,7 +163,7 @@ def test_api_keys(client: Client) -> None:
         100,
     )
     assert made.key not in repr(made)
-    url = str(client._http._httpx.base_url)
+    url = str(client._http.calls.httpx.base_url)
     with Client(url, made.key) as app:
         request = app.deletion_requests.create(subject_id="p1")
         assert (request.outcome, request.models) == (None, [])
@@ -203,7 +202,7 @@ def test_tenants(client: Client) -> None:
     assert made.admin_key not in repr(made)
     assert client.tenants.get(made.id).name == "other"
     assert {one.name for one in client.tenants.list()} == {"default", "other"}
-    with Client(str(client._http._httpx.base_url), made.admin_key) as admin:
+    with Client(str(client._http.calls.httpx.base_url), made.admin_key) as admin:
         assert admin.tenants.own().id == made.id
         changed = admin.tenants.set_policy(
             policy={"auto_accept": False, "regulations": {"lgpd": {"days": 15, "may_pause": True}}}
@@ -250,17 +249,6 @@ def test_agents(client: Client) -> None:
     assert list(client.agents.list()) == [made]
     client.agents.remove(made.id)
     assert list(client.agents.list()) == []
-
-
-def test_saved_views(client: Client) -> None:
-    """A view of the list of requests is saved, listed and deleted."""
-    made = client.saved_views.create(
-        name="Mine", status=RequestStatus.IN_REVIEW, order=RequestOrder.DEADLINE, page_size=25
-    )
-    assert (made.status, made.order, made.page_size, made.columns) == ("in_review", "deadline", 25, [])
-    assert list(client.saved_views.list()) == [made]
-    client.saved_views.delete(made.id)
-    assert list(client.saved_views.list()) == []
 
 
 def test_webhooks(client: Client) -> None:

@@ -38,6 +38,7 @@ def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_the_recipes_print_what_is_printed_under_them(address: str, tmp_path: Path) -> None:
     """Copied from the first line to the last into one plain shell, every command ends well and prints the words that
     the page has; numbers and ids are of the day."""

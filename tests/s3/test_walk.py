@@ -147,7 +147,7 @@ def test_an_outage_loses_nothing(
     assert runner.run_next(installation, worker="w")
     request = forget("p3")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
-    monkeypatch.setattr("app.vault.s3._RETRIES", 0)
+    monkeypatch.setattr("app.vault.store._RETRIES", 0)
     with installations.opened(settings) as cut_off, contextlib.suppress(OSError):
         runner.run_next(cut_off, worker="w")
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"

@@ -14,7 +14,7 @@ from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run
 from app.installations import Installation
-from app.rows.manifest import BLOCK_ROWS
+from app.rows.blocks import BLOCK_ROWS
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from tests.faults.checks import assert_all_done_once

@@ -20,12 +20,13 @@ from pydantic import ValidationError
 from app.config import Settings
 from app.db.tables import Run
 from app.installations import Installation
-from app.rows.opened import OpenedRows, held_in_memory
+from app.rows.row_store import OpenedRows
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
+from tests.stored import held_in_memory
 from worker import isolated, runner
 from worker.isolated import DIED, ChainFailed
 from worker.langevin.gradient import BLOCK_ROWS

@@ -15,7 +15,7 @@ from app.db.tables import Dataset, Model, Run
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from app.vault import weights
+from app.vault import sealing
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of, slots_of
@@ -47,7 +47,7 @@ def test_weights_are_what_was_published(
     model = new_model(new_dataset()["id"])
     assert runner.run_next(installation, worker="w") is True
     content = gateway.get(f"/v1/models/{model['id']}/versions/1/weights").content
-    assert weights.from_safetensors(content).shape == (1, 4)
+    assert sealing.from_safetensors(content).shape == (1, 4)
     run = _newest_run(get)
     assert (run["status"], run["steps_done"], run["worker"]) == ("published", run["steps_total"], "w")
     assert_all_done_once(installation)
@@ -198,7 +198,7 @@ def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
     assert claimed
-    installation.weights.put(claimed.version_id, weights.to_safetensors(np.zeros((1, 4))))
+    installation.weights.put(claimed.version_id, sealing.to_safetensors(np.zeros((1, 4))))
     installation.weights.put("ver_of_a_dead_run", b"left over")
     for _ in range(2):
         runner.destroy_unneeded(installation)

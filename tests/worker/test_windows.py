@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from app.errors import DatasetTooLarge, RunDiffersFromPlan
-from app.rows.manifest import BLOCK_ROWS, Shape
-from app.rows.opened import OpenedRows, held_in_memory
+from app.rows.blocks import BLOCK_ROWS, Shape
+from app.rows.row_store import OpenedRows
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
+from tests.stored import held_in_memory
 from tests.tables import each
 from tests.worker.langevin.conftest import ReplayableNoise
 from worker import isolated, windows
@@ -133,7 +134,7 @@ def test_a_run_through_windows_is_the_run(data: tuple[Any, Any]) -> None:
     assert ran.records == sum(counts[number] for number in opened)
 
 
-def _run(rows: OpenedRows, **told: Any) -> isolated.Ran:
+def _run(rows: OpenedRows, **told: Any) -> isolated.IsolatedResult:
     settings = {"initial": np.zeros((1, NUM_COLUMNS)), "on_progress": lambda done: None}
     return isolated.run(mechanism(), rows=rows, **settings, **told)
 

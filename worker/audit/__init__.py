@@ -1,2 +1,2 @@
-"""Evidence that every run gives about itself, so that nobody has to believe it: lanes, counted rows, a second
+"""Evidence that every run gives about itself, so that it need not be trusted: lanes, counted rows, and a second
 gradient."""

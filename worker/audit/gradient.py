@@ -1,4 +1,4 @@
-"""A second gradient, by other code than the one that ran: the rows that were used are the rows that are there."""
+"""Second gradient, by code other than the engine's, to check that the engine used the rows that are stored."""
 
 import math
 
@@ -9,31 +9,31 @@ from lethe.encoding.targets import UNIT
 from lethe.proof.losses import Objective
 
 TOLERANCE = 0.05
-"""Share of the most that one record may contribute: a missing or an extra one shows unless it hardly contributes at
-all."""
+"""Tolerance as a share of one record's maximum contribution: a missing or extra record is detected unless it hardly
+contributes."""
 ROUNDING = 2.0**-18
-"""Share of the sum of all records' gradient lengths: the engine's products are in single precision (2^-24), and where
-many rows are alike their rounding does not cancel. So among some hundred thousand records one is no longer missed."""
+"""Tolerance as a share of the sum of all gradient norms. Products are in single precision (2^-24), and the rounding of
+many similar rows does not cancel, so that one of several hundred thousand records can go undetected."""
 SCORE_ROUNDING = 2.0**-23
-"""The same of a score, as a share of the length of the weights: where a fit is close gradients are short, and where
-rows are alike the rounding of their scores does not cancel."""
+"""Tolerance of a score as a share of the norm of the weights. In a close fit gradients are short, and the rounding of
+the scores of similar rows does not cancel."""
 _BLOCK_ROWS = 4096
 
 
 def differs(
     ours: NDArray[np.float64],  # (1, d) or (C, d)
-    parameters: NDArray[np.float64],  # as `ours`
+    parameters: NDArray[np.float64],  # (1, d) or (C, d)
     *,
     features: NDArray[np.float32],  # (n, d), rows of norm <= 1
     labels: NDArray[np.int32],  # (n,)
-    weights: NDArray[np.int32] | None = None,  # (n,), where rows have them
+    weights: NDArray[np.int32] | None = None,  # (n,)
     bound: float,
     objective: Objective = Objective.LOGISTIC_REGRESSION,
     loss_width: float | None = None,
     class_weights: tuple[float, ...] | None = None,
 ) -> bool:
-    """Return True if `ours` is not the sum of the records' gradients at `parameters`, computed here in double
-    precision throughout. `bound`: on one record's gradient. What it needed on the way is overwritten."""
+    """Return True if `ours` is not the sum of the records' gradients at `parameters`, recomputed in double precision.
+    `bound` limits one record's gradient. Intermediate values are overwritten."""
     theirs, lengths, records = np.zeros_like(parameters), 0.0, 0
     rows = np.empty((min(_BLOCK_ROWS, len(features)), features.shape[1]))
     for start in range(0, len(features), _BLOCK_ROWS):
@@ -50,15 +50,15 @@ def differs(
         lengths, records = lengths + float(np.linalg.norm(residuals, axis=1) @ present), records + int(present.sum())
         residuals.fill(0)
     apart = float(np.linalg.norm(theirs - ours))
-    for used in (theirs, rows):
-        used.fill(0)
+    for buffer in (theirs, rows):
+        buffer.fill(0)
     moved = SCORE_ROUNDING * float(np.linalg.norm(parameters)) * _curvature(objective, loss_width) * records
     return not apart <= TOLERANCE * bound + ROUNDING * lengths + moved
 
 
 def _curvature(objective: Objective, loss_width: float | None) -> float:
-    """The most by which a slope changes with its score; of a logistic loss, whose slopes are not small where it bends,
-    nothing is added."""
+    """Return the maximum change of a slope with its score; 0 for logistic losses, whose slopes are not small where
+    they bend."""
     match objective:
         case Objective.HUBER_REGRESSION | Objective.LEAST_SQUARES | Objective.POISSON_REGRESSION:
             return 1.0
@@ -71,7 +71,7 @@ def _curvature(objective: Objective, loss_width: float | None) -> float:
 def _residuals(
     scores: NDArray[np.float64], labels: NDArray[np.int32], objective: Objective, loss_width: float | None
 ) -> NDArray[np.float64]:
-    """The slope of each row's loss by its scores  # (b, 1) or (b, C)"""
+    """Return the slope of each row's loss by its scores  # (b, 1) or (b, C)"""
     if objective is Objective.POISSON_REGRESSION and loss_width is not None:
         return np.asarray(np.exp(np.minimum(scores - loss_width, 0)) - (labels[:, None] / UNIT + 1) / 2)
     if objective.is_regression:

@@ -1,7 +1,7 @@
 """Lanes: extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
 driven by the run's own steps.
 
-What their law is, and what follows from how they end, says `lethe/proof/audit.py`. Nothing of a person is in them.
+`lethe/proof/audit.py` states their law and what follows from their end. They hold nothing about a person.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class Draws(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """The move of each lane by a step of the full size: by the witnesses in the batch that it reads, and by the lane's
-    canary, as long as it is there, if it reads the batch in which that is."""
+    """Displacement of each lane by a full-size step: by the witnesses in the batch that the step reads, and by the
+    lane's canary, while present, if the step reads the canary's batch."""
 
     witnesses: Tensor  # (batches that differ, groups) float64
     groups: Tensor  # (p,) int64
@@ -33,7 +33,7 @@ class Push:
     places: Tensor  # (p,) int64
 
     def of(self, batch: int) -> Tensor:
-        """# (p,)"""
+        """Return the displacement of each lane by a full-size step that reads `batch`  # (p,)"""
         push = self.witnesses[batch % len(self.witnesses)].index_select(0, self.groups)
         return push if self.canaries is None else push.add_(torch.where(self.places == batch, self.canaries, 0.0))
 
@@ -47,7 +47,7 @@ class Push:
 
 
 class Lanes:
-    """The lanes of one run, the first half of them with a canary. `start`, (lanes,): where they are, if it is known."""
+    """Lanes of one run, the first half with a canary. `start`, (lanes,), is their position if it is known."""
 
     def __init__(self, law: Law, plan: AuditPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start
@@ -56,7 +56,7 @@ class Lanes:
         self._groups = (torch.arange(plan.lanes // 2) % plan.groups).repeat(2)
 
     def start(self, noise: Draws) -> Tensor:
-        """Place the lanes before the run: at the origin, or as the steps before it have left them  # (lanes,)"""
+        """Return the lanes before the run: at the origin, or as the steps before it left them  # (lanes,)"""
         if self._start is not None:
             return self._start.clone()
         start = self._each(self._law.start) * self._canaries
@@ -66,7 +66,7 @@ class Lanes:
 
     @property
     def push(self) -> Push:
-        """The push of a step of the full size to the lanes whose batches it reads."""
+        """Displacement of the lanes by a full-size step, for every batch."""
         return Push(
             witnesses=torch.from_numpy(self._law.witnesses),
             groups=self._groups,
@@ -75,30 +75,31 @@ class Lanes:
         )
 
     def without_witnesses(self, end: Tensor) -> Tensor:
-        """Take the witnesses away: where the lanes that ended at `end` would have ended without them  # (lanes,)"""
+        """Return where lanes that ended at `end` would have ended without witnesses  # (lanes,)"""
         return end - torch.from_numpy(self._law.witnessed)[self._groups]
 
     def observed(self, start: Tensor, end: Tensor) -> Observed:
-        """Compute the statistics of the lanes that went from `start` to `end`  # (lanes,) each"""
+        """Return the statistics of lanes that went from `start` to `end`  # (lanes,) each"""
         law, mean = self._law, self._each(self._law.mean)
         if not bool(end.isfinite().all()):
             raise AuditFailed("A lane did not end as a finite number.")
         end = self.without_witnesses(end)
         if self._plan.steps_before:
-            foreseen, along = start * law.decay, start  # which has not faded, however long the run
+            # The start has not faded, however long the run is.
+            foreseen, along = start * law.decay, start
         else:
             foreseen = along = mean * self._canaries
         residuals, means = self._apart((end - foreseen) / law.unforeseen**0.5)
         along, _ = self._apart(along)
-        said = torch.where(mean >= 0, end, -end) > mean.abs() / 2
+        guessed = torch.where(mean >= 0, end, -end) > mean.abs() / 2
         had = self._canaries > 0
         return Observed(
             plan=self._plan,
             records=law.records,
             guesses=Guesses(
-                true_positives=int((said & had).sum()),
+                true_positives=int((guessed & had).sum()),
                 members=int(had.sum()),
-                false_positives=int((said & ~had).sum()),
+                false_positives=int((guessed & ~had).sum()),
                 nonmembers=int((~had).sum()),
             ),
             squares=float(residuals.square().sum()),
@@ -107,7 +108,7 @@ class Lanes:
         )
 
     def _apart(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Numbers of lanes, each less the mean of its group, and that mean for each of them  # (lanes,) each"""
+        """Return lanes' numbers less the mean of their group, and this mean for each lane  # (lanes,) each"""
         sums = numbers.new_zeros(2, self._plan.groups)
         sums.index_add_(1, self._groups, torch.stack((numbers, torch.ones_like(numbers))))
         means = (sums[0] / sums[1])[self._groups]

@@ -1,4 +1,4 @@
-"""A run: many steps on the same rows, of which only the last iterate leaves."""
+"""Run of a chain: many steps on the same rows, of which only the last iterate is released."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,76 +15,85 @@ from lethe.proof.audit import Observed
 from lethe.proof.mechanism import Mechanism
 from worker.audit.gradient import TOLERANCE, differs
 from worker.audit.lanes import Lanes
-from worker.langevin import gradient, init
-from worker.langevin.device import DeviceRows, choose
+from worker.langevin import engines, init
+from worker.langevin.engines import CPU, Backend, OpenRows, ResidentRows, SelfCheckedRows
 from worker.langevin.losses import Loss
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
 from worker.langevin.second_moment import Kept
 from worker.langevin.step import State, no_lanes, projected_noisy_step
-from worker.langevin.tangent import TangentRows
 from worker.langevin.window import Show, Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """The run as it was counted, not as it was planned."""
+    """Result of a run as executed, not as planned. `records` counts the non-null rows loaded into memory, `lanes` are
+    the final positions of the lanes and `observed` their statistics."""
 
     parameters: NDArray[np.float64]  # (1, d) or (C, d)
     mechanism: Mechanism
     first_step: int
     steps: int
-    records: int  # rows that are not null, of those that came into memory
-    lanes: Tensor | None  # (p,) where they ended
-    observed: Observed | None  # what they showed
+    records: int
+    lanes: Tensor | None  # (p,)
+    observed: Observed | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """Ascending counts of `steps`, after each of which `reached(steps_done, parameters)` receives a copy of the noisy
+    iterate."""
+
+    steps: Sequence[int]
+    reached: Callable[[int, NDArray[np.float64]], None]
 
 
 def run(
     *,
     mechanism: Mechanism,
-    features: NDArray[np.float32],  # (n, d), a row for each of its slots
-    labels: NDArray[np.int32],  # (n,), or (n, 2) with a weight beside each
-    initial: NDArray[np.float64],  # (1, d) for one score, (C, d) for more classes than two
+    features: NDArray[np.float32],  # (n, d), one row per slot
+    labels: NDArray[np.int32],  # (n,), or (n, 2) with weights
+    initial: NDArray[np.float64],  # (1, d) for a single score, (C, d) for more than two classes
     first_step: int = 0,
     steps: int,
     noise: Noise,
     on_progress: Callable[[int], None],
-    device: str = "cpu",
-    threads: int | None = None,
+    backend: Backend = CPU,
     lanes: Lanes | None = None,
     show: Show | None = None,
-    network: bytes | None = None,
-    checkpoints: Sequence[int] = (),
-    on_checkpoint: Callable[[int, NDArray[np.float64]], None] = lambda steps_done, parameters: None,
+    checkpoints: Checkpoints | None = None,
 ) -> Ran:
-    """Take `steps` noisy steps of the `mechanism` from `initial`. Learning starts at the origin, unlearning at the live
-    version. `first_step`: how many steps the chain has taken before, which says what batch is next.
+    """Take `steps` noisy steps of the `mechanism` from `initial`: from the origin to learn, from the live version to
+    unlearn. `first_step` is the number of earlier steps of the chain, which determines the next batch.
 
-    The last step's noise is exact on the mechanism's grid. On a GPU (`device`: auto, cpu or cuda:i) all steps but
-    the last are taken there, with noise of its own.
+    The noise of the last step is exact on the mechanism's grid. On a GPU all other steps run there, with its own noise.
 
-    `on_progress(steps_done)` is called after every step, on a GPU every few, and stops the run by raising; it is told
-    the count only. Iterates are overwritten as soon as the next one exists, the last when it is handed over or the run
-    fails. The `lanes` take the same steps, for the run's audit. Of the rows nothing is read but what the steps read;
-    with `show` they come into memory as they are needed. A tangent model needs its `network`, the bytes of the file
-    that its mechanism names; all its steps are the host's, whatever the device of the network. After so many steps as
-    `checkpoints` says, ascending, `on_checkpoint` is given a copy of the iterate, its noise in it. Raises ValueError,
-    naming the condition, if the input is not what the guarantee assumes, `SecondMomentExceeded` if a batch exceeds that
-    of the mechanism, and `AuditFailed` if the gradient is not that of the rows.
+    `on_progress(steps_done)` is called after each step, on a GPU after several, and may raise to stop the run; it
+    receives the count only. Each iterate is overwritten once the next exists, the last when it is returned or the run
+    fails. `lanes` take the same steps and audit the run. Only the rows that the steps read are read; with `show` they
+    are loaded into memory as needed. A tangent model needs the `network` of `backend`, and all its steps run on the
+    host, whatever the network's device.
+
+    Raises ValueError, naming the condition, if the input violates an assumption of the guarantee,
+    `SecondMomentExceeded` if a batch exceeds the mechanism's bound, and `AuditFailed` if the gradient is not the rows'.
     """
     num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
     loss = Loss.of(mechanism)
     schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
-    features, labels = np.asarray(features), np.asarray(labels)  # a view: slices of a memmap are slow to make
+    # A view, because slices of a memmap are slow to create.
+    features, labels = np.asarray(features), np.asarray(labels)
     if (labels.ndim == 2) != (mechanism.weight_bound is not None):
         raise ValueError("Expected weights of rows where the mechanism states their bound, and nowhere else")
     seen = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
     window = seen.look(0)
     assert window is not None
-    kept = Kept(mechanism, schedule, features)
+    moments = Kept(mechanism, schedule, features)
     _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
-    with _opened(mechanism, features, seen.labels, seen.weights, device, threads, window.slots, network) as rows:
+    stops = checkpoints.steps if checkpoints else ()
+
+    with engines.open_rows(mechanism, features, seen.labels, seen.weights, backend, window.slots) as rows:
+        resident = rows if isinstance(rows, ResidentRows) else None
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
@@ -93,14 +102,15 @@ def run(
                 if moved := seen.look(state.steps_done):
                     window = moved
                     rows.look(window.slots)
-                kept.require(until=window.until)
+                moments.require(until=window.until)
                 before, step = state, schedule.step(state.steps_done)
-                stop = next((one for one in checkpoints if one > before.steps_done), steps)
-                there = min(window.until, steps - 1, stop) - before.steps_done  # the last step is the host's
-                if isinstance(rows, DeviceRows) and there > 0:
-                    state = rows.advance(
+                stop = next((count for count in stops if count > before.steps_done), steps)
+                # The last step runs on the host.
+                resident_steps = min(window.until, steps - 1, stop) - before.steps_done
+                if resident is not None and resident_steps > 0:
+                    state = resident.advance(
                         before,
-                        steps=there,
+                        steps=resident_steps,
                         schedule=schedule,
                         step_size=step_size,
                         push=push,
@@ -108,8 +118,8 @@ def run(
                         **settings,
                     )
                     before.parameters.zero_()
-                    if state.steps_done in checkpoints:
-                        on_checkpoint(state.steps_done, state.parameters.numpy().copy())
+                    if checkpoints and state.steps_done in stops:
+                        checkpoints.reached(state.steps_done, state.parameters.numpy().copy())
                     continue
                 state = projected_noisy_step(
                     noise,
@@ -124,8 +134,8 @@ def run(
                 )
                 before.parameters.zero_()
                 on_progress(state.steps_done)
-                if state.steps_done in checkpoints:
-                    on_checkpoint(state.steps_done, state.parameters.numpy().copy())
+                if checkpoints and state.steps_done in stops:
+                    checkpoints.reached(state.steps_done, state.parameters.numpy().copy())
             parameters = state.parameters.numpy().copy()
             _require_gradient(rows, parameters, seen, mechanism, schedule.step(steps - 1).rows)
             return Ran(
@@ -141,37 +151,19 @@ def run(
             state.parameters.zero_()
 
 
-def _opened(
-    mechanism: Mechanism,
-    features: NDArray[np.float32],
-    labels: NDArray[np.int32],
-    weights: NDArray[np.int32] | None,
-    device: str,
-    threads: int | None,
-    slots: Sequence[slice],
-    network: bytes | None,
-) -> gradient.HostRows | DeviceRows | TangentRows:
-    """The rows where the device can read them fastest."""
-    chosen, loss, num_classes = choose(device), Loss.of(mechanism), mechanism.num_classes
-    if mechanism.is_tangent:
-        return TangentRows(features, labels, weights, mechanism=mechanism, network=network or b"", device=chosen)
-    if chosen.type == "cpu":
-        return gradient.HostRows(features, labels, weights, num_classes=num_classes, loss=loss, threads=threads)
-    return DeviceRows(features, labels, weights, num_classes=num_classes, loss=loss, device=chosen, slots=slots)
-
-
 def _require_gradient(
-    rows: gradient.HostRows | DeviceRows | TangentRows,
+    rows: OpenRows,
     parameters: NDArray[np.float64],
     seen: Shown,
     mechanism: Mechanism,
     here: slice,
 ) -> None:
-    """Raises `AuditFailed` if what the run took for the gradient of its last batch is not that of these rows."""
+    """Raise `AuditFailed` if the gradient used for the run's last batch is not the gradient of these rows."""
     at = torch.from_numpy(parameters)
     ours = rows.gradient(at, here)
-    bound = min(mechanism.gradient_bound, math.sqrt(2))  # no record of a fit by least squares comes near to theirs
-    if isinstance(rows, TangentRows):
+    # Least squares has a large bound that no record of a fit comes near.
+    bound = min(mechanism.gradient_bound, math.sqrt(2))
+    if isinstance(rows, SelfCheckedRows):
         other = rows.differs(ours, at, here, bound=TOLERANCE * bound)
     else:
         other = differs(

@@ -1,40 +1,41 @@
-"""Metrics of a model on the rows that are still there."""
+"""Metrics of a model on the rows that remain."""
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.catalogue.prediction import MOST_RANKED, scores
-from lethe.encoding.targets import UNIT, Target, y_of_rates
+from app.catalogue.prediction import MAX_RANKED_CLASSES, scores
+from lethe.encoding.targets import UNIT, TargetColumn, y_of_rates
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from worker.langevin.gradient import blocks
 
-MOST_LOG_ODDS = 16.0
+MAX_LOG_ODDS = 16.0
 GRID = 2**14
-"""Intervals of the public grid, from -`MOST_LOG_ODDS` to `MOST_LOG_ODDS`, on which rows are ranked."""
+"""Number of intervals of the public grid from -`MAX_LOG_ODDS` to `MAX_LOG_ODDS` by which rows are ranked."""
 CALIBRATION_BINS = 15
 
-Rows = tuple[NDArray[np.float32], NDArray[np.int32]]  # (n, d) and (n,); null rows belong to nobody and do not count
+LabelledRows: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int32]]
+"""Rows (n, d) and their labels (n,). Null rows are not counted."""
 
 
 def of_classes(
-    parameters: NDArray[np.float64], found: Iterable[Rows], num_classes: int, *, is_probable: bool = True
+    parameters: NDArray[np.float64], batches: Iterable[LabelledRows], num_classes: int, *, is_probable: bool = True
 ) -> dict[str, Any]:
-    """`accuracy`: the share of rows whose most probable class is their label; `evaluated_on`: how many there are.
+    """Return `accuracy`, the share of rows whose most probable class is their label, and `evaluated_on`, their number.
 
-    `auc` (`Ranking`) of class 1 of two, or of each of more against the others, and their mean. With `is_probable`,
-    scores being log-odds: `log_loss`, the mean of -log(probability of the label), in nats; `calibration_error`
-    (`Calibration`) of the probability of the class that is guessed.
+    `auc` (`Ranking`) is that of class 1 of two, or the mean over more classes, each against the others. If
+    `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the label) in
+    nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
     """
     right = counted = 0
     lost = 0.0
     ranking = Ranking.of(1 if num_classes == 2 else num_classes)
     calibration = Calibration()
-    for features, labels in _present(found):
+    for features, labels in _present(batches):
         logs = _log_probabilities(parameters, features, num_classes)  # (b, C)
         guesses = logs.argmax(axis=1)
         right += int((guesses == labels).sum())
@@ -50,14 +51,14 @@ def of_classes(
     return {"accuracy": right / counted} | (ranking.auc() if ranking else {}) | probable | {"evaluated_on": counted}
 
 
-def of_labels(parameters: NDArray[np.float64], found: Iterable[Rows]) -> dict[str, Any]:
-    """`label_accuracy`: the share of all labels of all rows of which it is said rightly that the row has or has not
-    got them; `exact_match`: of rows of which that is said rightly of every label. As `of_classes`, of each label by
-    itself: the mean `auc`, and over all of them `log_loss` and `calibration_error` of the probability to have it."""
+def of_labels(parameters: NDArray[np.float64], batches: Iterable[LabelledRows]) -> dict[str, Any]:
+    """Return `label_accuracy`, the share of all (row, label) pairs predicted correctly, and `exact_match`, the share of
+    rows with every label correct. As in `of_classes`, each label counts on its own: the mean `auc`, and over all labels
+    `log_loss` and `calibration_error` of the probability of having the label."""
     right = exact = counted = 0
     lost = 0.0
     ranking, calibration = Ranking.of(len(parameters)), Calibration()
-    for features, labels in _present(found):
+    for features, labels in _present(batches):
         has = (labels[:, None] >> np.arange(len(parameters)) & 1).astype(bool)  # (b, C)
         log_odds = scores(parameters, features)
         is_right = (log_odds > 0) == has
@@ -75,18 +76,21 @@ def of_labels(parameters: NDArray[np.float64], found: Iterable[Rows]) -> dict[st
 
 
 def of_target(
-    parameters: NDArray[np.float64], found: Iterable[Rows], target: Target, mechanism: Mechanism | None = None
+    parameters: NDArray[np.float64],
+    batches: Iterable[LabelledRows],
+    target: TargetColumn,
+    mechanism: Mechanism | None = None,
 ) -> dict[str, Any]:
-    """`r_squared`: 1 less the squared errors over the squared distances from the mean (none where all are the mean);
-    `mean_absolute_error` in the units of the target; of Poisson regression the `mean_poisson_deviance`; `evaluated_on`:
-    how many rows there are. `mechanism`: None for one whose scores are the target itself."""
+    """Return `r_squared`, 1 less squared errors over squared distances from the mean (omitted if all targets are
+    equal), `mean_absolute_error` in units of the target, for Poisson regression `mean_poisson_deviance`, and the number
+    of rows `evaluated_on`. `mechanism` is None if the scores are the target itself."""
     counted, total, squares, missed, absolute, deviance = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     bend = mechanism.loss_width if mechanism and mechanism.objective is Objective.POISSON_REGRESSION else None
-    for features, labels in _present(found):
+    for features, labels in _present(batches):
         values = target.values(labels / UNIT) - target.low  # (b,)
         of_rows = scores(parameters, features)[:, 0]
-        said = of_rows if bend is None else y_of_rates(of_rows, bend)
-        errors = target.values(said) - target.low - values
+        predictions = of_rows if bend is None else y_of_rates(of_rows, bend)
+        errors = target.values(predictions) - target.low - values
         if bend is not None:
             deviance += _deviance(np.rint(values), math.log(target.high) + np.minimum(of_rows - bend, 0))
         counted += len(labels)
@@ -102,7 +106,7 @@ def of_target(
 
 
 def _deviance(counts: NDArray[np.float64], logs: NDArray[np.float64]) -> float:
-    """The sum of 2 (y log(y / rate) - y + rate), of rates by their logarithms."""
+    """Return the sum of 2 (y log(y / rate) - y + rate), with rates given by their logarithms."""
     own = counts * np.log(np.maximum(counts, 1))
     return float(2 * (own - counts * logs - counts + np.exp(logs)).sum())
 
@@ -110,21 +114,22 @@ def _deviance(counts: NDArray[np.float64], logs: NDArray[np.float64]) -> float:
 class Ranking:
     """Area under the ROC curve of each of several classes, in memory that does not grow with the rows.
 
-    Rows are counted by the interval of a fixed public grid that their log-odds are in. Two rows of one interval count
-    as a tie, so an area is off by at most half the share of pairs, one of the class and one not, that share an
-    interval, which is measured too: `auc_error`.
+    Rows are counted by the interval of a fixed public grid that contains their log-odds. Two rows of one interval count
+    as a tie. `auc_error` measures the resulting error: at most half the share of pairs, one row of the class and one
+    not, that share an interval.
     """
 
     def __init__(self, num_classes: int) -> None:
-        self._counts = np.zeros((2, num_classes, GRID), np.int64)  # without the class, and with it
+        # Counts without the class, and with it.
+        self._counts = np.zeros((2, num_classes, GRID), np.int64)
 
     @classmethod
     def of(cls, num_classes: int) -> "Ranking | None":
-        """None for more classes than are ranked."""
-        return cls(num_classes) if num_classes <= MOST_RANKED else None
+        """Return a ranking of `num_classes` classes, or None above MAX_RANKED_CLASSES."""
+        return cls(num_classes) if num_classes <= MAX_RANKED_CLASSES else None
 
-    def add(self, log_odds: NDArray[np.float64], has: NDArray[np.bool_]) -> None:  # (b, C) and (b, C)
-        place = (np.clip(log_odds, -MOST_LOG_ODDS, MOST_LOG_ODDS) + MOST_LOG_ODDS) * (GRID / (2 * MOST_LOG_ODDS))
+    def add(self, log_odds: NDArray[np.float64], has: NDArray[np.bool_]) -> None:  # (b, C) each
+        place = (np.clip(log_odds, -MAX_LOG_ODDS, MAX_LOG_ODDS) + MAX_LOG_ODDS) * (GRID / (2 * MAX_LOG_ODDS))
         cells = np.minimum(place.astype(np.int64), GRID - 1)
         for number in range(cells.shape[1]):
             for present in (0, 1):
@@ -132,26 +137,28 @@ class Ranking:
                 self._counts[present, number] += np.bincount(mine, minlength=GRID)
 
     def auc(self) -> dict[str, float]:
-        """`auc` and `auc_error`, means over the classes that some rows have and some have not; nothing if none is."""
+        """Return `auc` and `auc_error`, means over the classes that some rows have and others have not; empty if there
+        is no such class."""
         without, having = self._counts.astype(np.float64)  # (C, GRID) each
         pairs = without.sum(axis=1) * having.sum(axis=1)  # (C,)
-        told = pairs > 0
-        if not told.any():
+        ranked = pairs > 0
+        if not ranked.any():
             return {}
         below = np.cumsum(without, axis=1) - without
         tied = (having * without).sum(axis=1) / 2
-        areas = ((having * below).sum(axis=1) + tied)[told] / pairs[told]
-        return {"auc": float(areas.mean()), "auc_error": float((tied[told] / pairs[told]).mean())}
+        areas = ((having * below).sum(axis=1) + tied)[ranked] / pairs[ranked]
+        return {"auc": float(areas.mean()), "auc_error": float((tied[ranked] / pairs[ranked]).mean())}
 
 
 class Calibration:
-    """Expected calibration error (Guo et al. 2017): probabilities in `CALIBRATION_BINS` equal bins, and the mean over
-    rows of how far the share of a bin that came true is from the mean probability there."""
+    """Expected calibration error (Guo et al. 2017): the mean over rows of the distance between mean probability and
+    observed frequency of their bin, for probabilities in `CALIBRATION_BINS` equal bins."""
 
     def __init__(self) -> None:
-        self._sums = np.zeros((3, CALIBRATION_BINS))  # how many, how much was expected, how many came true
+        # Per bin: number of rows, sum of probabilities, number of true events.
+        self._sums = np.zeros((3, CALIBRATION_BINS))
 
-    def add(self, chances: NDArray[np.float64], is_true: NDArray[np.bool_]) -> None:  # of equal shape
+    def add(self, chances: NDArray[np.float64], is_true: NDArray[np.bool_]) -> None:  # (n,) or (b, C) each
         chances, is_true = chances.ravel(), is_true.ravel()
         bins = np.minimum((chances * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
         for row, weights in enumerate((None, chances, is_true)):
@@ -165,21 +172,21 @@ class Calibration:
 def _log_probabilities(
     parameters: NDArray[np.float64], features: NDArray[np.floating[Any]], num_classes: int
 ) -> NDArray[np.float64]:
-    """The logarithms of `probabilities`, none of which is too small  # (n, C)"""
-    found = scores(parameters, features)
+    """Return the logarithms of `probabilities`, without underflow  # (n, C)"""
+    logits = scores(parameters, features)
     if num_classes == 2:
-        found = np.hstack((np.zeros_like(found), found))
-    return np.asarray(found - np.logaddexp.reduce(found, axis=1, keepdims=True))
+        logits = np.hstack((np.zeros_like(logits), logits))
+    return np.asarray(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
 
 
 def _log_odds(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log(p / (1 - p)) of log p; infinite where p is 1."""
+    """Return log(p / (1 - p)) for log p; infinite if p = 1."""
     with np.errstate(divide="ignore"):
         return logs - np.log(-np.expm1(logs))
 
 
-def _present(found: Iterable[Rows]) -> Iterator[Rows]:
-    for features, labels in found:
+def _present(batches: Iterable[LabelledRows]) -> Iterator[LabelledRows]:
+    for features, labels in batches:
         for block in blocks(len(features)):
             present = features[block].any(axis=1)  # (b,)
             yield features[block][present], labels[block][present]

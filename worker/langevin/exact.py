@@ -1,9 +1,9 @@
-"""Normal numbers rounded to whole numbers, without any rounding error: the noise of a run's last step.
+"""Normal numbers rounded to integers without rounding error, for the noise of a run's last step.
 
-Floating-point normals fill their range unevenly, and the low bits of a sum then tell what was summed (Mironov, "On
+Floating-point normals fill their range unevenly, so that the low bits of a sum reveal its summands (Mironov, "On
 significance of the least significant bits for differential privacy", CCS 2012). Here a uniform number has as many
-digits as the question at hand needs, and only integers are compared (Karney, "Sampling exactly from the normal
-distribution", ACM TOMS 42, 2016, Algorithm N). The result is the integer nearest to an exact normal number.
+digits as a comparison needs, and only integers are compared (Karney, "Sampling exactly from the normal distribution",
+ACM TOMS 42, 2016, Algorithm N). The result is the integer nearest to an exact normal number.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,16 +11,16 @@ from fractions import Fraction
 from itertools import count
 
 Words = Callable[[], int]
-"""A source of independent uniform integers, 0 <= word < 2^64."""
+"""Source of independent uniform integers, 0 <= word < 2^64."""
 
 _BITS = 64
 _ONE = 1 << _BITS
 
 
 def rounded_normals(words: Words, spread: float, size: int) -> Iterator[int]:
-    """`size` independent integers, each the one nearest to its own draw of N(0, spread^2); 0 < spread < inf.
+    """Yield `size` independent integers, each nearest to its own draw of N(0, spread^2), for 0 < spread < inf.
 
-    How long a draw takes depends on it (`docs/sharp-edges.md`).
+    The time of a draw depends on its value (`docs/sharp-edges.md`).
     """
     exact = Fraction(spread)
     for _ in range(size):
@@ -30,7 +30,7 @@ def rounded_normals(words: Words, spread: float, size: int) -> Iterator[int]:
 
 
 class _Uniform:
-    """A uniform number in (0, 1) of which no more digits, in base 2^64, are drawn than somebody asked for."""
+    """Uniform number in (0, 1) whose digits, in base 2^64, are drawn when they are first needed."""
 
     __slots__ = ("_digits", "_words")
 
@@ -52,7 +52,7 @@ class _Uniform:
 
 
 def _half_normal(words: Words) -> tuple[int, _Uniform]:
-    """(k, x), k = 0, 1, ... and 0 < x < 1, with k + x distributed as |N(0, 1)|.
+    """Return (k, x), k = 0, 1, ... and 0 < x < 1, with k + x distributed as |N(0, 1)|.
 
     Its density exp(-(k + x)^2 / 2) is the product of exp(-k/2), exp(-k(k-1)/2) and exp(-x(2k+x)/2).
     """
@@ -65,7 +65,7 @@ def _half_normal(words: Words) -> tuple[int, _Uniform]:
 
 
 def _true_at_root_of_e(words: Words) -> bool:
-    """True with probability exp(-1/2): uniforms fall n times in a row, the first below 1/2, with an even n.
+    """Return True with probability exp(-1/2): if uniforms fall n times in a row, the first below 1/2, with n even.
 
     P(n >= m) = (1/2)^m / m! (von Neumann).
     """
@@ -79,9 +79,9 @@ def _true_at_root_of_e(words: Words) -> bool:
 
 
 def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
-    """True with probability exp(-p), p = x (2k + x) / (2k + 2).
+    """Return True with probability exp(-p), p = x (2k + x) / (2k + 2).
 
-    As above with P(n >= m) = p^m / m!: each further fall, from x on, counts with probability (2k + x) / (2k + 2) only.
+    As above with P(n >= m) = p^m / m!: each further fall, starting at x, counts with probability (2k + x) / (2k + 2).
     """
     last, even = x, True
     while (following := _Uniform(words)) < last:
@@ -93,18 +93,19 @@ def _true_at_fraction(words: Words, k: int, x: _Uniform) -> bool:
 
 
 def _below(words: Words, bound: int) -> int:
-    """A uniform integer, 0 <= integer < bound."""
+    """Return a uniform integer, 0 <= integer < bound."""
     usable = _ONE - _ONE % bound
     return next(word for _ in count() if (word := words()) < usable) % bound
 
 
 def _nearest(spread: Fraction, k: int, x: _Uniform) -> int:
-    """The integer nearest to spread * (k + x), read off as many digits of x as it takes."""
+    """Return the integer nearest to spread * (k + x), drawing as many digits of x as needed."""
     known, scale, place = k, 1, 0
     while True:
         known, scale, place = known * _ONE + x.digit(place), scale * _ONE, place + 1
         unit = 2 * spread.denominator * scale
         low = (2 * spread.numerator * known + unit // 2) // unit
-        high = (2 * spread.numerator * (known + 1) + unit // 2 - 1) // unit  # x is below its digits plus one
+        # x is smaller than its known digits plus one unit in the last place.
+        high = (2 * spread.numerator * (known + 1) + unit // 2 - 1) // unit
         if low == high:
             return low

@@ -1,19 +1,18 @@
-"""The sum of the records' gradients, over all rows of a batch, in one pass.
+"""Sum of the gradients of all records of a batch, in one pass over its rows.
 
-Logistic loss for two classes (one weight vector), softmax cross-entropy for more. With probabilities p and the one-hot
-label y, the gradient of one record x is (p - y) x: its norm is at most ||x|| for two classes, sqrt(2) ||x|| for more.
-Of labels each has its own logistic loss. Any other loss is one of a single score, and its gradient is the loss's slope
-there, times x. Where classes have weights, a record's is that of its class times as much, and where rows
-have weights, that of the record. The null row's is exactly 0,
-whatever its label. Nothing is ever clipped.
+Two classes have a logistic loss (one weight vector), more classes softmax cross-entropy. With probabilities p and the
+one-hot label y, the gradient of a record x is (p - y) x, of norm at most ||x|| for two classes and sqrt(2) ||x|| for
+more. Each of several labels has its own logistic loss. Every other loss depends on a single score, and its gradient is
+the slope of the loss at the score times x. Class weights and row weights scale a record's gradient. The gradient of the
+null row is exactly 0, whatever its label. No gradient is ever clipped.
 
-The rows are read where they lie, once, eight at a time, by compiled loops (`kernels.py`), in as many threads as pay.
-They are cut into shares, whose number depends on their size alone; each share has a sum of its own, and these are added
-in the order of the rows. So the result is the same, to the bit, with any number of threads.
+Compiled loops (`kernels.py`) read the rows in place, once, eight at a time, in as many threads as pay off. Rows are
+divided into shares whose number depends on sizes alone. Each share has its own sum, and the sums are added in the order
+of the rows, so that the result is bitwise the same for any number of threads.
 
-Products are in single precision, and so are the sums of 256 rows; from there sums are in double. The guarantee is one
-of exact arithmetic, so rounding is outside it: it moves the gradient of 32,561 rows of 105 columns by 0.00004 of what
-one record may contribute, of a million rows by 0.001.
+Products and sums of 256 rows are in single precision, further sums in double precision. The guarantee is stated for
+exact arithmetic and does not cover rounding, which moves the gradient of 32,561 rows of 105 columns by 0.00004 of the
+maximum contribution of one record, and that of a million rows by 0.001.
 """
 
 import math
@@ -29,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lethe.encoding.weights import as_factors
+from lethe.encoding.rows import as_factors
 from lethe.proof.losses import Objective
 from worker.langevin import kernels
 from worker.langevin.kernels import LANES, ROWS
@@ -37,48 +36,52 @@ from worker.langevin.losses import LOGISTIC, Loss
 
 BLOCK_ROWS = 4096
 
-_MOST_PARTS = 1024  # batches whose labels and last rows are kept, for when they are read again
-_MOST_SHARES = 64
-_SHARE_BYTES = 2**20  # times weight rows: 20 microseconds of work, below which another thread does not pay
-_CACHE_BYTES = 2**24  # of rows that stay in the last cache between two passes, where prefetching only costs
-_AHEAD_BYTES = 12 * 2**10  # of rows prefetched: with the block in work they fit in the first cache
+# Maximum number of batches whose labels and last rows are retained until they are read again.
+_MAX_PARTS = 1024
+_MAX_SHARES = 64
+# Bytes times weight rows: 20 microseconds of work, below which another thread does not pay off.
+_SHARE_BYTES = 2**20
+# Rows of this size stay in the last-level cache between two passes, where prefetching only costs time.
+_CACHE_BYTES = 2**24
+# Rows to prefetch: together with the current block they fit in the first-level cache.
+_AHEAD_BYTES = 12 * 2**10
 
 
 def blocks(num_rows: int) -> Iterator[slice]:
-    """Consecutive slices that cover the rows, each small enough for the cache."""
+    """Return consecutive slices that cover the rows, each small enough for the cache."""
     return (slice(start, min(start + BLOCK_ROWS, num_rows)) for start in range(0, num_rows, BLOCK_ROWS))
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows for the kernels: whole blocks, cut into shares, and what lies behind them, which they may touch."""
+    """Rows for the kernels: whole blocks divided into shares, followed by numbers that the kernels may read."""
 
     features: NDArray[np.float32]  # (rows * d + LANES - 1 or more,)
     labels: NDArray[np.int32]  # (rows,)
-    factors: NDArray[np.float32]  # (rows,) of their losses, or (0,) where all are 1
+    factors: NDArray[np.float32]  # (rows,), or (0,) if all losses have factor 1
     bounds: NDArray[np.int64]  # (shares + 1,)
     ahead: int
     totals: NDArray[np.float64]  # (shares, weight rows * d)
 
 
 class HostRows:
-    """The rows of a run, as the passes over them need them.
+    """Rows of a run, prepared for passes over them.
 
-    A context: on leaving it, every buffer is overwritten and the threads end. The caller's rows are only read, and must
-    stay as they are until then.
+    A context: on exit every buffer is overwritten and the threads end. The caller's rows are only read, and must not
+    change before then.
     """
 
     def __init__(
         self,
         features: NDArray[np.float32],  # (n, d), each row of norm at most 1
-        labels: NDArray[np.int32],  # (n,), those that the loss takes
-        weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23, where rows have them
+        labels: NDArray[np.int32],  # (n,)
+        weights: NDArray[np.int32] | None = None,  # (n,), in units of 2^-23
         *,
         num_classes: int,
         loss: Loss = LOGISTIC,
         threads: int | None = None,
     ) -> None:
-        """`threads` is an upper limit: None for as many as this process may use.
+        """Prepare the rows for at most `threads` threads; None allows as many as this process may use.
 
         Raises ValueError if the rows cannot be read in place.
         """
@@ -88,7 +91,7 @@ class HostRows:
         self._factors = np.array(loss.class_weights or (), dtype=np.float32)
         self._num_classes, self._shape = num_classes, (loss.weight_rows(num_classes), features.shape[1])
         self._features, self._labels, self._row_weights = features, labels, weights
-        self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}  # of batches that were read
+        self._parts: dict[tuple[int | None, int | None], tuple[_Part, _Part]] = {}
         self._threads = threads = max(1, min(threads or num_cpus(), _num_shares(len(labels), *self._shape)))
 
         weight_rows, width = self._shape
@@ -103,10 +106,9 @@ class HostRows:
         return self._threads
 
     def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
-        """Sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64, as they
-        are
+        """Return the sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64
 
-        Raises ValueError for labels of these rows that are none.
+        Raises ValueError if the loss does not admit a label of these rows.
         """
         if parameters.shape != self._shape:
             raise ValueError(f"Expected parameters of shape {self._shape}")
@@ -122,39 +124,41 @@ class HostRows:
             total = body.totals.sum(axis=0) + tail.totals.sum(axis=0)
             return torch.from_numpy(total.reshape(self._shape))
         finally:
-            _overwrite(self._weights, body.totals, tail.totals)  # an iterate, and how the rows pull at it
+            # These buffers hold an iterate and the gradients of rows.
+            _overwrite(self._weights, body.totals, tail.totals)
 
     def look(self, slots: Sequence[slice]) -> None:
-        """Keep nothing of rows that were there before: from now on those of `slots` are."""
+        """Overwrite everything copied from rows and forget it, because rows outside `slots` leave memory."""
         for body, tail in self._parts.values():
             _overwrite(body.labels, body.factors, body.totals, tail.totals, tail.features, tail.labels, tail.factors)
         self._parts.clear()
 
     def close(self) -> None:
-        """Overwrite every buffer and end the threads. The object is of no use afterwards."""
+        """Overwrite every buffer and end the threads. The object cannot be used afterwards."""
         self._pool.shutdown()
         _overwrite(self._weights, *self._sums, *self._scores)
         self.look(())
 
     def _of(self, here: slice) -> tuple[_Part, _Part]:
-        """All rows of a batch but the last few, and these."""
-        found = self._parts.get((here.start, here.stop))
-        if found is None:
-            if len(self._parts) >= _MOST_PARTS:
+        """Return the rows of a batch without the last few, and a copy of the last few."""
+        parts = self._parts.get((here.start, here.stop))
+        if parts is None:
+            if len(self._parts) >= _MAX_PARTS:
                 self.look(())
-            labels = np.array(self._labels[here])  # kernels trust the labels, by which they find their place
+            # A private copy, because the kernels use labels as indices without checking them.
+            labels = np.array(self._labels[here])
             self._loss.require_labels(labels, self._num_classes)
             factors = np.zeros(0, np.float32) if self._row_weights is None else as_factors(self._row_weights[here])
             rows = self._features[here], labels, factors, self._shape[0]
-            found = self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
-        return found
+            parts = self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
+        return parts
 
     def _add(self, part: _Part, number: int, threads: int) -> None:
         shares = len(part.totals)
         self._run(part, number, shares * number // threads, shares * (number + 1) // threads)
 
     def _run(self, part: _Part, number: int, first: int, last: int) -> None:
-        """Add the shares `first` to before `last` to their totals, in the buffers of thread `number`."""
+        """Add the shares from `first` up to but excluding `last` to their totals, in the buffers of thread `number`."""
         rows = part.features, part.labels, part.factors, part.bounds, first, last, self._shape[1], part.ahead
         scores, sums = self._scores[number], self._sums[number]
         if self._shape[0] == 1:
@@ -174,7 +178,7 @@ class HostRows:
 
 
 def _kernel(loss: Loss) -> tuple[int, float]:
-    """The kernel's name for the loss, and its width."""
+    """Return the kernel's code of the loss, and the width of the loss."""
     width = math.inf if loss.width is None else loss.width
     match loss.objective:
         case Objective.LOGISTIC_REGRESSION:
@@ -201,7 +205,7 @@ def _require(features: NDArray[np.float32], labels: NDArray[np.int32], threads: 
 def _body(
     features: NDArray[np.float32], labels: NDArray[np.int32], factors: NDArray[np.float32], weight_rows: int
 ) -> _Part:
-    """All rows but the last few, where they are."""
+    """Return all rows but the last few, in place."""
     num_rows, width = _num_in_body(len(features)), features.shape[1]
     shares = _num_shares(len(features), weight_rows, width)
     return _Part(
@@ -215,16 +219,16 @@ def _body(
 
 
 def _num_shares(num_rows: int, weight_rows: int, width: int) -> int:
-    """Into how many shares so many rows are cut."""
+    """Return the number of shares for `num_rows` rows."""
     num_rows = _num_in_body(num_rows)
-    shares = min(_MOST_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
+    shares = min(_MAX_SHARES, num_rows * width * 4 * weight_rows // _SHARE_BYTES, num_rows // (ROWS * weight_rows))
     return max(shares, min(num_rows, 1))
 
 
 def _tail(
     features: NDArray[np.float32], labels: NDArray[np.int32], factors: NDArray[np.float32], weight_rows: int
 ) -> _Part:
-    """A copy of the last few rows, filled up by null rows to whole blocks."""
+    """Return a copy of the last few rows, padded with null rows to whole blocks."""
     rest, width = slice(_num_in_body(len(features)), None), features.shape[1]
     num_rows = ROWS * -(-len(labels[rest]) // ROWS)
     tail = _Part(
@@ -242,7 +246,8 @@ def _tail(
 
 
 def _num_in_body(num_rows: int) -> int:
-    """Rows in whole blocks such that LANES - 1 numbers follow, however short a row is."""
+    """Return the number of rows in whole blocks after which at least LANES - 1 numbers follow, for rows of any
+    width."""
     return max(0, num_rows - LANES + 1) // ROWS * ROWS
 
 
@@ -251,7 +256,7 @@ def _padded(size: int) -> int:
 
 
 def _zeros(size: int) -> NDArray[np.float32]:
-    """A buffer that starts where a cache line does: vectors that cross lines take twice as long to load."""
+    """Return a buffer aligned to a cache line: vectors that cross lines take twice as long to load."""
     line = 4 * LANES
     memory = np.zeros(4 * size + line, np.uint8)
     start = -memory.ctypes.data % line
@@ -264,7 +269,7 @@ def _overwrite(*buffers: NDArray[Any]) -> None:
 
 
 def num_cpus() -> int:
-    """CPUs that this process may use."""
+    """Return the number of CPUs that this process may use."""
     if hasattr(os, "process_cpu_count"):
         return os.process_cpu_count() or 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,14 +1,14 @@
-"""The loops of the gradient pass, compiled when this module is imported, or loaded from numba's cache.
+"""Loops of the gradient pass, compiled when this module is imported or loaded from numba's cache.
 
-Eight rows at a time: their scores (the rows come from memory, one after the other), how hard each pulls, and the sum of
-the rows, each times its pull, while they are still in the first cache. Sums are in single precision over 256 rows, and
-in double precision from there.
+Eight rows at a time: their scores (the rows come from memory in sequence), the slope of each row's loss, and the sum of
+rows times slopes while the rows are still in the first-level cache. Sums are in single precision over 256 rows, and in
+double precision beyond.
 
-Compilers may reorder sums here, as BLAS does; they may not assume that a number is finite, so NaN stays NaN. `_exp` is
-exempt, because reordering would undo its reduction of the argument.
+Compilers may reorder sums here, as BLAS does, but may not assume finite numbers, so that NaN stays NaN. `_exp` is
+exempt because reordering would undo its argument reduction.
 
-Rows are read up to `LANES` - 1 numbers past their end, where the next row begins, so that loops end with whole vectors.
-What is computed there is dropped. The caller sees to it that these numbers exist and are finite.
+Up to `LANES` - 1 numbers are read past the end of a row, where the next row begins, so that loops end with whole
+vectors. Results from these numbers are discarded. The caller ensures that the numbers exist and are finite.
 """
 
 import functools
@@ -21,18 +21,22 @@ from numba import njit, types
 from worker.langevin.prefetching import prefetch
 
 LOGISTIC, HINGE, RESIDUAL, LABELS, RATE = range(5)
-"""The losses: the first, of many scores, is that of their softmax; `LABELS` is of many scores alone."""
+"""Codes of losses. LOGISTIC with many scores is softmax cross-entropy; `LABELS` always has many scores."""
 ROWS = 8
-"""Rows of a block. The bounds of shares are multiples of it."""
+"""Number of rows in a block. Bounds of shares are multiples of it."""
 LANES = 16
-"""Numbers to a cache line, and to the longest vector."""
+"""Number of floats in a cache line and in the longest vector."""
 
 _FLUSH = 256
-_FAST = {"contract", "reassoc", "nsz", "arcp"}  # never nnan or ninf
+# Without nnan and ninf, which would let NaN disappear.
+_FAST = {"contract", "reassoc", "nsz", "arcp"}
 _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
-_TARGET = np.float32(2.0**-23)  # the y of a label of 1
-_LOW, _HIGH = np.float32(-87), np.float32(88)  # between them exp is a normal number
-_ROUNDER = np.float32(1.5 * 2**23)  # added and taken away it rounds, and leaves the integer in the low bits
+# Target y of label 1.
+_TARGET = np.float32(2.0**-23)
+# Between these bounds exp is a normal number.
+_LOW, _HIGH = np.float32(-87), np.float32(88)
+# Adding and subtracting this number rounds, and leaves the integer in the low bits of the sum.
+_ROUNDER = np.float32(1.5 * 2**23)
 _LOG2_E = np.float32(1.44269504)
 _LN2_HEAD, _LN2_TAIL = np.float32(0.693145751953125), np.float32(1.42860677e-6)
 
@@ -48,13 +52,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _compiled(signature: Any) -> Callable[[_Function], _Function]:
-    """Compile for this CPU, to run without the GIL, and keep the result where numba finds a place, if it finds one."""
+    """Compile for this CPU, releasing the GIL, and cache the result on disk if numba finds a writable place."""
     compiling = functools.partial(njit, signature, nogil=True, fastmath=_FAST, error_model="numpy")
 
     def compiled(function: _Function) -> _Function:
         try:
             return cast(_Function, compiling(cache=True)(function))
-        except Exception:  # noqa: BLE001  no folder that may be written, no room in it, or a file cut short by a crash
+        # The cache folder is not writable or full, or a crash truncated a file in it.
+        except Exception:  # noqa: BLE001
             return cast(_Function, compiling()(function))
 
     return compiled
@@ -66,8 +71,10 @@ _inlined_in_order = njit(fastmath={"contract"}, error_model="numpy")
 
 @_inlined_in_order
 def _exp(x: Any) -> Any:
-    """exp(x) to 1e-7 of itself, for x beyond the range of normal numbers that of the nearest bound (Cephes, expf)."""
-    x = _LOW if x < _LOW else x  # so written, NaN passes
+    """Return exp(x) with relative error 1e-7; beyond the range of normal numbers use the nearest bound (Cephes,
+    expf)."""
+    # In this form the comparisons pass NaN on.
+    x = _LOW if x < _LOW else x
     x = _HIGH if x > _HIGH else x
     shifted = x * _LOG2_E + _ROUNDER
     k = shifted - _ROUNDER
@@ -79,7 +86,8 @@ def _exp(x: Any) -> Any:
     p = p * r + np.float32(1.6666665459e-1)
     p = p * r + np.float32(5.0000001201e-1)
     p = p * r * r + r + _ONE
-    power = np.int32((np.float32(shifted).view(np.int32) + np.int32(127)) << np.int32(23))  # 2^k
+    # 2^k
+    power = np.int32((np.float32(shifted).view(np.int32) + np.int32(127)) << np.int32(23))
     return p * np.int32(power).view(np.float32)
 
 
@@ -93,7 +101,7 @@ def _dot(rows: Any, start: Any, weights: Any, width: Any) -> Any:
 
 @_inlined
 def _add_rows(rows: Any, start: Any, width: Any, pulls: Any, sums: Any, padded: Any) -> None:
-    """sums += eight rows, each times its pull  # (padded,)"""
+    """Add eight rows, each times its slope, to `sums`  # (padded,)"""
     p0, p1, p2, p3 = pulls[0], pulls[1], pulls[2], pulls[3]
     p4, p5, p6, p7 = pulls[4], pulls[5], pulls[6], pulls[7]
     for j in range(padded):
@@ -112,7 +120,7 @@ def _add_rows(rows: Any, start: Any, width: Any, pulls: Any, sums: Any, padded: 
 
 @_inlined
 def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> None:
-    """Scores of eight rows become the slopes of their losses. So compared, NaN passes."""
+    """Replace the scores of eight rows by the slopes of their losses. The comparisons pass NaN on."""
     if loss == LOGISTIC:
         for row in range(np.uintp(ROWS)):
             sign = np.float32(np.int32(1) - np.int32(2) * labels[block + row])
@@ -171,13 +179,14 @@ def one_score(
     sums: Any,
     totals: Any,
 ) -> None:
-    """Add to each of `totals`, from the first share to before the last, the sum of rows, each times the slope of its
-    loss at its score: sigmoid(score) - label; that of the hinge; score - target, no farther than `loss_width` from 0,
-    which may be infinite; exp(score - `loss_width`), 1 at most, less the target from 0 to 1; times the factor of its
-    label, where there are `factors`  # (2,) or (0,), and by its own `of_rows`  # (m,) or (0,)
+    """Add to `totals` of the shares from `first` up to but excluding `last` the sum of rows times slopes.
+
+    Slope of the loss at the score: sigmoid(score) - label; that of the hinge; score - target, clipped to `loss_width`,
+    which may be infinite; or min(exp(score - `loss_width`), 1) - target in [0, 1]. It is multiplied by the label's
+    entry in `factors`  # (2,) or (0,) and by the row's in `of_rows`  # (m,) or (0,)
 
     rows (m * width + LANES - 1 or more,), labels (m,), bounds (shares + 1,), weights (width,), scores (ROWS,),
-    sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows before their turn, 0: never.
+    sums (width, padded to LANES), totals (shares, width). Rows are prefetched `ahead` rows in advance; 0: never.
     """
     padded = np.uintp(sums.shape[0])
     for share in range(first, last):
@@ -208,7 +217,7 @@ def one_score(
 
 @_inlined
 def _score_pair(rows: Any, start: Any, width: Any, weights: Any, offset: Any, one: Any, scores: Any) -> None:
-    """scores[one] and scores[one + 1] of eight rows  # (ROWS,) each"""
+    """Compute scores[one] and scores[one + 1] of eight rows  # (ROWS,) each"""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = _ZERO
     t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = _ZERO
     for j in range(width):
@@ -248,7 +257,7 @@ def _score_pair(rows: Any, start: Any, width: Any, weights: Any, offset: Any, on
 def _add_rows_to_pair(
     rows: Any, start: Any, width: Any, pulls: Any, one: Any, sums: Any, offset: Any, padded: Any
 ) -> None:
-    """sums of classes `one` and `one` + 1, from `offset` on += eight rows, each times its pulls  # (padded,) each"""
+    """Add eight rows times their slopes to the sums of classes `one` and `one` + 1 at `offset`  # (padded,) each"""
     two = one + np.uintp(1)
     p0, p1, p2, p3 = pulls[0, one], pulls[1, one], pulls[2, one], pulls[3, one]
     p4, p5, p6, p7 = pulls[4, one], pulls[5, one], pulls[6, one], pulls[7, one]
@@ -277,7 +286,8 @@ def _add_rows_to_pair(
 
 @_inlined
 def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
-    """Scores of eight rows become probabilities less the one-hot label; beyond `classes` nothing in particular."""
+    """Replace the scores of eight rows by probabilities less the one-hot label; entries beyond `classes` are
+    undefined."""
     for row in range(np.uintp(ROWS)):
         most = scores[row, 0]
         for c in range(np.uintp(1), classes):
@@ -285,7 +295,8 @@ def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
         for c in range(classes):
             scores[row, c] -= most
     every = scores.reshape(scores.size)
-    for k in range(np.uintp(scores.size)):  # one long loop: a row by itself would be too short for vectors
+    # A single long loop, because one row is too short for vectors.
+    for k in range(np.uintp(scores.size)):
         every[k] = _exp(every[k])
     for row in range(np.uintp(ROWS)):
         total = _ZERO
@@ -298,7 +309,7 @@ def _softmax(scores: Any, classes: Any, labels: Any, block: Any) -> None:
 
 @_inlined
 def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
-    """Scores of eight rows become probabilities less 1 for the labels that a row has: one bit each."""
+    """Replace the scores of eight rows by probabilities, less 1 for each label of the row: one bit each."""
     for row in range(np.uintp(ROWS)):
         for c in range(classes):
             scores[row, c] *= np.float32(
@@ -350,17 +361,17 @@ def many_scores(
     sums: Any,
     totals: Any,
 ) -> None:
-    """Add to each of `totals`, from the first share to before the last, the sums of (probability - one-hot label) row;
-    of `LABELS`, (probability - has the label) row.
+    """Add to `totals` of the shares from `first` up to but excluding `last` the sums of (probability - one-hot label)
+    times row; for `LABELS`, of (probability - 1 if the row has the label) times row.
 
-    As `one_score`, but for an even number of classes, the last of which may be there to make it even: weights
-    (even * width,), scores (ROWS, even padded to LANES), sums (even * padded,), totals (shares, classes * width); each
-    label is at least 0 and below `classes`, or 2^`classes`; factors (classes,) or (0,). Rows are prefetched a block
-    ahead.
+    As `one_score`, but for an even number of classes, padded with an unused class if needed: weights (even * width,),
+    scores (ROWS, even padded to LANES), sums (even * padded,), totals (shares, classes * width). Labels are in
+    [0, `classes`), or [0, 2^`classes`) for `LABELS`; factors (classes,) or (0,). Rows are prefetched a block ahead.
     """
     even = classes + classes % np.uintp(2)
     padded = np.uintp(sums.shape[0]) // even
-    portion = np.uintp(ROWS) * width // even * np.uintp(2) + np.uintp(LANES)  # of a block, for each pair of classes
+    # Numbers of the next block to prefetch for each pair of classes.
+    portion = np.uintp(ROWS) * width // even * np.uintp(2) + np.uintp(LANES)
     for share in range(first, last):
         begin, end = np.uintp(bounds[share]), np.uintp(bounds[share + np.uintp(1)])
         while begin < end:

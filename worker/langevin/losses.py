@@ -1,4 +1,4 @@
-"""The loss of a row, as the passes over rows need it: the labels that it takes, and its kind."""
+"""Loss of a row, as the passes over rows use it: its kind, and the labels it admits."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`width`: where the loss has one. `class_weights`: factors of a row's loss by its class, where there are any."""
+    """Loss with its `width`, None if it has none, and `class_weights`, factors by class, None if all are 1."""
 
     objective: Objective = Objective.LOGISTIC_REGRESSION
     width: float | None = None
@@ -23,12 +23,13 @@ class Loss:
         return cls(mechanism.objective, mechanism.loss_width, mechanism.class_weights)
 
     def weight_rows(self, num_classes: int) -> int:
-        """Raises ValueError where the loss is not one of so many classes (1: a target)."""
+        """Return the number of weight vectors. Raises ValueError if the loss does not admit `num_classes` (1: a
+        target)."""
         require_loss(self.objective, num_classes, self.width)
         return num_weight_rows(num_classes, self.objective)
 
     def require_labels(self, labels: NDArray[np.int32], num_classes: int) -> None:
-        """Raises ValueError for labels that are none."""
+        """Raise ValueError if a label is out of range."""
         if self.objective.is_regression:
             if labels.min() < -UNIT or labels.max() > UNIT:
                 raise ValueError("Expected a target between -1 and 1")

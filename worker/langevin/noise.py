@@ -1,8 +1,8 @@
-"""Gaussian noise that nobody can predict or replay.
+"""Gaussian noise that cannot be predicted or replayed.
 
-The guarantee rests on noise that is fresh, independent of the data and known to no one: somebody who can replay it can
-subtract it and read the state it was meant to hide. Library generators do not promise that (torch's CPU generator keeps
-32 bits of its seed), so every source draws its own 256-bit key from the operating system and never shows it.
+The guarantee requires noise that is fresh, independent of the data and secret: an attacker who can replay it can
+subtract it and read the state that it should hide. Library generators do not promise this (torch's CPU generator keeps
+32 bits of its seed), so every source draws its own 256-bit key from the operating system and never reveals it.
 """
 
 import os
@@ -24,26 +24,26 @@ _NORMALS_AHEAD = 8192
 
 
 class Noise(Protocol):
-    """Independent standard normal numbers, new ones at every call."""
+    """Source of independent standard normal numbers, new ones at every call."""
 
     def normal(self, size: int) -> Tensor: ...  # (size,) float64
 
-    def rounded_normal(self, size: int, spread: float) -> Tensor: ...  # (size,) float64, whole numbers
+    def rounded_normal(self, size: int, spread: float) -> Tensor: ...  # (size,) float64, integral
 
 
 class SystemNoise:
-    """The production source: an AES-256-CTR keystream, and two ways to make normal numbers of it.
+    """Production source: an AES-256-CTR keystream, turned into normal numbers in two ways.
 
-    `normal` is quick. A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its
-    normal quantile, computed in float64, takes 2^52 values, none larger than 8.21: an exact normal number lies beyond
-    that with probability 2.2e-16, which is the mass that truncating the tails loses per number drawn. Rounding to this
-    grid, like the rounding of the step itself, is not covered by the guarantee. Few numbers are taken from many that
-    were drawn at once: each is handed out once, in place, to be overwritten by the caller that has used it.
+    `normal` is fast. A uniform is an odd multiple of 2^-53, hence strictly inside (0, 1) and symmetric about 1/2. Its
+    normal quantile, computed in float64, takes 2^52 values up to 8.21. An exact normal number exceeds that with
+    probability 2.2e-16, the mass that the truncated tails lose per number. The guarantee does not cover rounding to
+    this grid, nor the rounding of the step. Small requests are served from a large draw: each number is returned once,
+    in place, so that the caller can overwrite it after use.
 
-    `rounded_normal` is exact: whole numbers, each the one nearest to its own draw of N(0, spread^2) (`exact.py`).
+    `rounded_normal` is exact: integers, each nearest to its own draw of N(0, spread^2) (`exact.py`).
 
-    Each source has its own key, so two sources are independent. A source lives and dies in the process that made it:
-    it cannot be copied or pickled, and refuses to speak after a fork, when parent and child would draw the same noise.
+    Sources have their own keys and are therefore independent. A source belongs to the process that created it: it
+    cannot be copied or pickled, and raises after a fork, where parent and child would draw the same noise.
     """
 
     __slots__ = ("_ahead", "_keystream", "_process")

@@ -1,4 +1,4 @@
-"""An instruction that numba has no name for: to ask for memory before it is needed."""
+"""Prefetch instruction, which numba does not provide: request memory before it is needed."""
 
 from typing import Any
 
@@ -17,11 +17,12 @@ def _prefetching(typing: Any, array: Any, index: Any) -> Any:
         number = ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], shape)
-        builder.call(function, [place, *(ir.Constant(number, choice) for choice in (0, 3, 1))])  # to read, soon, data
+        # Read access, high locality, data cache.
+        builder.call(function, [place, *(ir.Constant(number, choice) for choice in (0, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(array, index), generate
 
 
 prefetch: Any = intrinsic(_prefetching)
-"""prefetch(array, index) asks for a cache line. Past the end of the array it does nothing."""
+"""prefetch(array, index) requests a cache line. It ignores an index past the end of the array."""

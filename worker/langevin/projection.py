@@ -5,16 +5,15 @@ import math
 from torch import Tensor, linalg
 
 _INSIDE = 1 - 1e-9
-"""Squares are rounded: what is nearer to the sphere is measured with care."""
+"""Share of the squared radius below which a point is surely inside; nearer the sphere its norm is computed."""
 
 
 def project_onto_ball(point: Tensor, radius: float) -> Tensor:
-    """Move `point` to the nearest point of the ball of `radius` around 0: onto the ball, not onto its sphere.
-
-    A point inside is left as it is, bit for bit. A point whose norm is not a finite number has no projection.
-    """
+    """Move `point` to the nearest point of the ball of `radius` around 0, and return it. A point inside the ball is not
+    changed, bit for bit. Raises FloatingPointError if the norm is not finite."""
     flat = point.view(-1)
-    if float(flat @ flat) < _INSIDE * radius * radius:  # false for what overflows, and for NaN
+    # False for overflow and for NaN.
+    if float(flat @ flat) < _INSIDE * radius * radius:
         return point
     norm = float(linalg.vector_norm(point))
     if not math.isfinite(norm):

@@ -1,4 +1,4 @@
-"""The batch and the step size of each step of a run: functions of public numbers alone."""
+"""Batch and step size of each step of a run, as functions of public numbers only."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -8,7 +8,7 @@ from lethe.proof.mechanism import Mechanism
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step: it reads `batch`, the slots of `rows`, and is `share`, in (0, 1], of the step size."""
+    """Step that reads `batch`, the slots `rows`, with the share `share`, in (0, 1], of the step size."""
 
     batch: int
     rows: slice
@@ -17,10 +17,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The `steps` of a run, which follows `first_step` others of its chain.
+    """Schedule of `steps` steps of a run that follows `first_step` earlier steps of its chain.
 
-    Step t of a chain reads batch t mod `num_batches`, a range of the `num_slots` slots. With r < `cool_down` steps of
-    the run left, the next is r / `cool_down` of the step size.
+    Step t of a chain reads batch t mod `num_batches`, a range of the `num_slots` slots. With r < `cool_down` steps
+    left, the next step has r / `cool_down` of the step size.
     """
 
     num_slots: int
@@ -30,9 +30,9 @@ class Schedule:
     first_step: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in {"steps": 1, "num_batches": 1, "cool_down": 1, "first_step": 0}.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"Expected {name}={getattr(self, name)} >= {least}")
+        for name, minimum in {"steps": 1, "num_batches": 1, "cool_down": 1, "first_step": 0}.items():
+            if getattr(self, name) < minimum:
+                raise ValueError(f"Expected {name}={getattr(self, name)} >= {minimum}")
         if self.num_batches > self.num_slots:
             raise ValueError(f"Expected num_batches={self.num_batches} <= num_slots={self.num_slots}")
 
@@ -48,17 +48,17 @@ class Schedule:
 
     @property
     def num_alike(self) -> int:
-        """Number of the first steps that read all rows and are of the full size: the same every time."""
+        """Number of initial steps that read all rows at the full step size, and are therefore identical."""
         return max(self.steps - self.cool_down + 1, 0) if self.num_batches == 1 else 0
 
     def step(self, done: int) -> Step:
-        """The one that comes after `done` >= 0 others."""
+        """Return the step that follows the first `done` >= 0 steps."""
         batch = (self.first_step + done) % self.num_batches
         return Step(batch=batch, rows=self.rows_of(batch), share=min(1.0, (self.steps - done) / self.cool_down))
 
     def reads(self, done: int, until: int) -> tuple[slice, ...]:
-        """The slots that the steps after the first `done` read, up to the first `until`: one range, or two where the
-        order begins anew."""
+        """Return the slots read after the first `done` steps, up to the first `until`: one range, or two if the order
+        of the batches wraps around."""
         first, count = (self.first_step + done) % self.num_batches, until - done
         if count >= self.num_batches:
             return (slice(0, self.num_slots),)
@@ -69,5 +69,5 @@ class Schedule:
         )
 
     def rows_of(self, batch: int) -> slice:
-        """The slots of a batch. Batches differ by one slot in size at most."""
+        """Return the slots of a batch. Batch sizes differ by at most one slot."""
         return slice(self.num_slots * batch // self.num_batches, self.num_slots * (batch + 1) // self.num_batches)

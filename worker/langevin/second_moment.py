@@ -1,4 +1,4 @@
-"""The second moment of each batch's rows, held to the bound that the mechanism states (`second-moment.md`)."""
+"""Check of each batch's second moment against the bound in the mechanism (`second-moment.md`)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,24 +8,23 @@ from lethe.proof.mechanism import Mechanism
 from worker.langevin.schedule import Schedule
 
 _ROUNDING = 1e-9
-"""Share by which an eigenvalue is taken to be larger than computed: a thousand times what double precision can miss."""
+"""Relative margin added to a computed eigenvalue: a thousand times the error of double precision."""
 
 
 class Kept:
-    """Checks of the batches of a run that learns, each before the first step that reads it.
+    """Check of the batches of a learning run, each before the first step that reads it.
 
-    A run that goes on checks nothing: since the chain learned, rows of its batches became null, and no others came, so
-    no eigenvalue has grown.
+    A continuing run checks nothing: since the chain learned, rows have only become null and none was added, so that no
+    eigenvalue has grown.
     """
 
     def __init__(self, mechanism: Mechanism, schedule: Schedule, features: NDArray[np.float32]) -> None:
-        """`features`: (n, d), a row for each slot, of which those are in memory that the next steps read."""
+        """`features` (n, d) has a row for each slot; the rows that the next steps read are in memory."""
         self._bound = mechanism.second_moment if schedule.first_step == 0 else None
         self._schedule, self._features, self._num_checked = schedule, features, 0
 
     def require(self, *, until: int) -> None:
-        """Check the batches that the steps before the first `until` read for the first time. Raises
-        `SecondMomentExceeded`."""
+        """Check the batches that the first `until` steps read for the first time. Raises `SecondMomentExceeded`."""
         if self._bound is None:
             return
         while self._num_checked < min(until, self._schedule.num_batches):
@@ -36,11 +35,11 @@ class Kept:
 
 
 def largest(rows: NDArray[np.float32]) -> float:
-    """The largest eigenvalue of (1/b) sum x x^T over rows (b, d), rounded up; of the smaller of both products, which
-    have the same."""
+    """Return the largest eigenvalue of (1/b) sum x x^T over rows (b, d), rounded up. The smaller of the two products,
+    X X^T and X^T X, gives the same value."""
     x = rows.astype(np.float64)
     products = x @ x.T if len(x) < x.shape[1] else x.T @ x
-    found = float(np.linalg.eigvalsh(products)[-1]) / len(x)
+    eigenvalue = float(np.linalg.eigvalsh(products)[-1]) / len(x)
     x.fill(0)
     products.fill(0)
-    return found * (1 + _ROUNDING)
+    return eigenvalue * (1 + _ROUNDING)

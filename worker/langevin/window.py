@@ -1,4 +1,4 @@
-"""The rows of a run as they come into memory: what a step is about to read is there, and was checked once it came."""
+"""Rows of a run as they are loaded: a step's rows are in memory before it, and were checked when they were loaded."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import RunDiffersFromPlan
+from lethe.encoding.rows import labels_in, weights_in
 from lethe.encoding.targets import UNIT
-from lethe.encoding.weights import labels_in, weights_in
 from worker.langevin.gradient import blocks
 from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
@@ -16,20 +16,19 @@ from worker.langevin.schedule import Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The rows in memory, disjoint ranges of slots, for the steps up to `until`."""
+    """Rows in memory, as disjoint ranges of slots, for the steps before the first `until` are done."""
 
     until: int
     slots: tuple[slice, ...]
 
 
 Show = Callable[[int], Window]
-"""Brings into memory what the next steps read, after so many others; what was there before may go."""
+"""Load the rows of the steps after the given number of steps; earlier rows may leave memory."""
 
 
 class Shown:
-    """The rows of a run, of which a window is in memory; `labels` and `weights`: of each, where rows have weights.
-    `records`: rows that came into it and are not null, a row that
-    came again counted again."""
+    """Rows of a run, of which one window is in memory, with `labels`, and `weights` if rows have them. `records` counts
+    the non-null rows that were loaded; a row loaded again counts again."""
 
     def __init__(
         self,
@@ -41,8 +40,8 @@ class Shown:
         schedule: Schedule,
         show: Show | None = None,
     ) -> None:
-        """Without `show` all that the run reads is there. Raises ValueError, naming the condition, for arrays that
-        are no rows."""
+        """Without `show` all rows of the run are in memory. Raises ValueError, naming the condition, for arrays of
+        the wrong type or shape."""
         if features.ndim != 2 or features.dtype != np.float32:
             raise ValueError("Expected features to be a float32 matrix")
         if stored.shape not in (features.shape[:1], (len(features), 2)) or stored.dtype != np.int32:
@@ -56,18 +55,18 @@ class Shown:
         self._window = Window(until=0, slots=())
 
     def look(self, steps_done: int) -> Window | None:
-        """The window in which the next step is, if it is a new one. What is new in it has been checked: ValueError,
-        naming the condition, if it is not what the guarantee assumes. Raises `RunDiffersFromPlan` where the window is
-        not what the steps read."""
+        """Load and return the window of the next step, or return None if the current window contains it. Raises
+        ValueError, naming the condition, if a new row violates an assumption of the guarantee, and
+        `RunDiffersFromPlan` if the window does not contain what the steps read."""
         if steps_done < self._window.until:
             return None
         before, self._window = self._window.slots, self._show(steps_done)
         until, slots = self._window.until, self._window.slots
         read = self._schedule.reads(steps_done, until) if steps_done < until <= self._schedule.steps else ()
-        if not read or any(_without(one, slots) for one in read):
+        if not read or any(_without(part, slots) for part in read):
             raise RunDiffersFromPlan("What the run reads is not in memory.")
-        for one in slots:
-            for fresh in _without(one, before):
+        for part in slots:
+            for fresh in _without(part, before):
                 self._check(fresh)
         return self._window
 
@@ -82,21 +81,22 @@ class Shown:
             raise ValueError("Expected a weight between 0 and 1")
         for block in blocks(len(features)):
             squares = np.einsum("ij,ij->i", features[block], features[block], dtype=np.float64)
-            if not (squares <= 1).all():  # so written, NaN is refused too
+            # In this form NaN is refused too.
+            if not (squares <= 1).all():
                 raise ValueError("Expected every row of features to be of norm <= 1")
             self.records += int(np.count_nonzero(squares))
 
 
-def _without(one: slice, others: Sequence[slice]) -> list[slice]:
-    """The parts of a range that are in none of the others."""
-    left = [one]
+def _without(slots: slice, others: Sequence[slice]) -> list[slice]:
+    """Return the parts of a range that lie in none of `others`."""
+    left = [slots]
     for other in others:
         left = [
             part
-            for here in left
+            for piece in left
             for part in (
-                slice(here.start, min(here.stop, other.start)),
-                slice(max(here.start, other.stop), here.stop),
+                slice(piece.start, min(piece.stop, other.start)),
+                slice(max(piece.start, other.stop), piece.stop),
             )
             if part.start < part.stop
         ]

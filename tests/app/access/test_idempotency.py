@@ -2,20 +2,20 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.access.idempotency import Answer, Once
+from app.access.idempotency import Once, StoredResponse
 from app.db import Database
 from app.installations import Installation
 from lethe.contract.problems import IdempotencyConflict
 
 ONCE = Once(name="k", fingerprint="f")
-ANSWER = Answer(status=201, location="/v1/things/1", body={"id": "1", "numbers": [1, 0.1, None]})
+ANSWER = StoredResponse(status=201, location="/v1/things/1", body={"id": "1", "numbers": [1, 0.1, None]})
 
 
-def make(_session: Session) -> Answer:
+def make(_session: Session) -> StoredResponse:
     return ANSWER
 
 
-def refuse(_session: Session) -> Answer:
+def refuse(_session: Session) -> StoredResponse:
     raise AssertionError("it was done before")
 
 

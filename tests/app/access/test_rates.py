@@ -10,8 +10,8 @@ import redis
 from app.access import rates
 from app.access.rates import Rates
 from app.access.service import Caller
-from lethe.contract.policy import Policy
 from lethe.contract.problems import RateLimited
+from lethe.contract.tenants import Policy
 from tests.faults import processes
 from tests.faults.processes import wait_until
 
@@ -165,7 +165,7 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
     minute(1000)
     one, other = limited(100, redis_url=server.url), limited(100, redis_url=server.url)
     assert _allowed(one, caller(), 60) == 60
-    wait_until(lambda: one._minute.told.get("key_1") == 60)
+    wait_until(lambda: one._minute.reported.get("key_1") == 60)
     other.count(caller())
     wait_until(lambda: other._minute.elsewhere.get("key_1") == 60)
     assert _allowed(other, caller()) == 39
@@ -185,7 +185,7 @@ def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, fa
     once it is back they are shared again."""
     gateway = limited(10**9, redis_url=server.url)
     gateway.count(caller())
-    wait_until(lambda: gateway._minute.told)
+    wait_until(lambda: gateway._minute.reported)
     if failure == "killed":
         server.kill()
     else:

@@ -10,9 +10,9 @@ from app.access.service import Caller
 from app.db import Actor, now
 from app.db.tables import ApiKey
 from app.installations import Installation
-from lethe.contract.policy import Policy
 from lethe.contract.problems import InputInvalid, KeyUnknown, LastAdminKey, ScopeMissing, Unauthenticated
 from lethe.contract.sets import Scope
+from lethe.contract.tenants import Policy
 from tests.tables import each
 
 
@@ -22,7 +22,7 @@ def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None
     with installation.database.writing(by=by) as session:
         row = access.add_key(session, name="a", key=key, scopes=[Scope.MODELS_READ, Scope.ACCOUNTING_READ])
     with installation.database.reading() as session:
-        caller = access.authenticate(session, key)
+        caller = access.caller_with(session, access.find(session, key))
     assert caller == Caller(
         id=row.id,
         name="a",
@@ -35,7 +35,7 @@ def test_a_key_lets_its_holder_in(installation: Installation, by: Actor) -> None
     with installation.database.writing(by=by) as session:
         access.revoke_key(session, row.id, by=None)
     with installation.database.reading() as session, pytest.raises(Unauthenticated):
-        access.authenticate(session, key)
+        access.caller_with(session, access.find(session, key))
 
 
 def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
@@ -52,7 +52,7 @@ def test_a_key_is_revoked_once(installation: Installation, by: Actor) -> None:
 def test_anything_else_lets_nobody_in(installation: Installation, key: str | None) -> None:
     """No key, an empty one and an unknown one are refused."""
     with installation.database.reading() as session, pytest.raises(Unauthenticated):
-        access.authenticate(session, key)
+        access.caller_with(session, access.find(session, key))
 
 
 def test_only_the_hash_is_stored(installation: Installation, by: Actor) -> None:
@@ -96,7 +96,7 @@ def test_a_scope_is_enough_for_itself(held: Scope, needed: Scope) -> None:
 
 def _of(installation: Installation, key: str) -> Caller:
     with installation.database.reading() as session:
-        return access.authenticate(session, key)
+        return access.caller_with(session, access.find(session, key))
 
 
 def test_a_rotated_key_overlaps_with_the_new_one(installation: Installation, by: Actor) -> None:

@@ -5,13 +5,13 @@ from joserfc.jwk import KeySet
 from app.access import service as access
 from app.access import tenants
 from app.audit import repository
-from app.audit.chains import AUDIT
+from app.audit.checkpoints import AUDIT
 from app.db import Actor
 from app.db.tables import ApiKey
 from app.installations import Installation
-from lethe.contract.policy import Policy
 from lethe.contract.problems import InputInvalid, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
+from lethe.contract.tenants import Policy
 
 
 def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) -> None:
@@ -20,7 +20,7 @@ def test_a_tenant_begins_with_an_admin(installation: Installation, by: Actor) ->
     with installation.database.writing(by=by) as session:
         tenant = tenants.create(session, name="shop", policy=Policy(time_zone="Europe/Berlin"), admin_key=key)
     with installation.database.reading() as session:
-        caller = access.authenticate(session, key)
+        caller = access.caller_with(session, access.find(session, key))
         assert caller.tenant_id == tenant.id
         assert caller.scopes == {Scope.ADMIN}
         assert caller.policy == Policy(time_zone="Europe/Berlin")

@@ -8,8 +8,6 @@ import httpx
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,14 +16,11 @@ from app.accounting.certificates import statement_in
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
-from app.keys import read_or_create
 from app.operations import service as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import Scope
-from tests.app.api.agents import Agent
-from tests.app.api.controllers import Controller
 from tests.conftest import CLASSES
 
 Make = Callable[..., dict[str, Any]]
@@ -184,36 +179,6 @@ def policy(gateway: TestClient) -> Callable[..., None]:
         assert answer.status_code == 200, answer.text
 
     return change
-
-
-@pytest.fixture
-def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
-    """Registered, and with a token."""
-    policy(drp_business_id="BUSINESS", grace_seconds=3600)
-    agent = Agent(gateway=gateway)
-    agent.register()
-    assert agent.set_up().status_code == 200
-    return agent
-
-
-@pytest.fixture(scope="session")
-def signing_key() -> str:
-    """Made once: making one takes a second."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, form, secret).decode()
-
-
-@pytest.fixture
-def with_signing_key(installation: Installation, signing_key: str) -> None:
-    """An installation need not make the key of its OpenDSR certificate."""
-    read_or_create(installation.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
-
-
-@pytest.fixture
-def controller(gateway: TestClient, key_with: Callable[..., dict[str, str]]) -> Controller:
-    """With a key that may ask, and may not learn whether anybody is in the data."""
-    return Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 
 
 @pytest.fixture

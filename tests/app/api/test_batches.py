@@ -93,7 +93,7 @@ def test_all_accepted_and_none(ask: Ask, installation: Installation) -> None:
     assert len(stored(installation)) == 2
 
 
-@pytest.mark.parametrize("count", [0, batches.MOST_AT_ONCE + 1])
+@pytest.mark.parametrize("count", [0, batches.MAX_BATCH_REQUESTS + 1])
 def test_too_few_or_too_many(ask: Ask, count: int) -> None:
     """A batch holds between one and ten thousand requests."""
     assert ask(*[{"subject_id": "p1"}] * count).status_code == 422

@@ -33,6 +33,14 @@ def test_every_operation_says_what_it_does(route: str) -> None:
 
 
 @each("route", operations)
+def test_ids_and_idempotency_keys_are_described(route: str) -> None:
+    """An id in the path and the header Idempotency-Key have a sentence that stands alone."""
+    for parameter in operations()[route].get("parameters", ()):
+        if parameter["name"].endswith(("_id", "idempotency-key")) and parameter["in"] != "query":
+            assert parameter["description"].endswith(".")
+
+
+@each("route", operations)
 def test_every_operation_says_what_opens_it(route: str) -> None:
     """The scope that the endpoint asks for is in the security of the operation and in its text."""
     operation = operations()[route]

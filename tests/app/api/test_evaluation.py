@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.catalogue import datasets, evaluation
 from app.installations import Installation
-from app.operations import retirement
+from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
 from lethe.contract.sets import Scope
 from tests.conftest import FORM, npz
@@ -182,7 +182,7 @@ def test_rows_come_to_a_dataset_whose_counterpart_was_retired(
     (other,) = (dataset_id for name, dataset_id in pair.items() if name != to)
     assert gateway.delete(f"/v1/models/{model['id']}").is_success
     assert gateway.delete(f"/v1/datasets/{other}").is_success
-    retirement.destroy(installation)
+    periodic_jobs.destroy_of_retired(installation)
     answer = add(pair[to], some(npz(seed=2, first=300), slice(0, 2)))
     assert answer.status_code == 202, answer.text
 

@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 
 from app.api import forms
 from app.config import Settings
-from app.vault.spool import Spool
+from app.vault.store import Spool
 from tests.app.api.test_uploads import open_files
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=8)

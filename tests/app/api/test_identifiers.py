@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.access.service import DEFAULT_TENANT
-from app.backup import repository as backup_repository
 from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
-from app.deletion import lookup, repository, restoration, retention_repository
+from app.deletion import repository, restoration, search_repository
 from app.installations import Installation
+from app.journal import repository as backup_repository
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.policy import Policy
 from lethe.contract.sets import Scope
+from lethe.contract.tenants import Policy
 from tests.app.access.test_subjects import COMPOSED, DECOMPOSED
 from tests.app.deletion.people import OFFICER, ask, hold
 from tests.conftest import people
@@ -263,7 +263,7 @@ def test_no_statement_names_more_people_than_a_database_takes(installation: Inst
         made = ask(session, "sub_held", Policy()).request.id
     with installation.database.writing() as session:
         session.get_one(DeletionRequest, made).alias_refs = aliases
-        assert lookup.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
+        assert repository.look_up(session, subject_refs=[*aliases, "sub_held"]).holding == {"sub_held": ["ds_1"]}
         [(_, found)] = repository.pending_erasures(session, dataset_id="ds_1", limit=1)
         assert found.id == made
 
@@ -339,7 +339,7 @@ def test_aliases_go_with_whom_a_request_was_about(installation: Installation, fo
     """When it is no longer kept whom a request was about, none of their identifiers is."""
     made = forget("p1", aliases=["p2"])
     with installation.database.writing() as session:
-        retention_repository.let_go(session, request_ids=[made["id"]], trace_only=True)
+        search_repository.erase_details(session, request_ids=[made["id"]], trace_only=True)
     assert get(f"/deletion-requests/{made['id']}")["alias_refs"] == []
     with installation.database.reading() as session:
         assert session.scalars(sa.select(RequestAlias)).all() == []

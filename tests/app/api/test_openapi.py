@@ -229,7 +229,7 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
             if case.path.endswith("/rotate") and response.status_code == 201:
                 rotated.add(key_id)
 
-    told = hypothesis_settings(at_length, max_examples=5, phases=[Phase.generate], stateful_step_count=steps)
+    told = hypothesis_settings(at_length, max_examples=3, phases=[Phase.generate], stateful_step_count=steps)
     for number in range(rounds):
         with contextlib.suppress(Flaky):  # what calls find depends on all before them: no story can be told again
             run_state_machine_as_test(seed(number)(Story), settings=told)

@@ -43,7 +43,7 @@ def add_runs(installation: Installation, *statuses: str, ago: datetime.timedelta
         for number, status in enumerate(statuses):
             began_at = now() - ago + datetime.timedelta(seconds=number - 1)
             run = {"kind": "unlearn", "status": status, "dataset_id": dataset.id, "revision": 1, "version_id": "ver_x"}
-            run |= {"steps_total": 9, "steps_done": 9, "records": 1, "reason": "-", "worker": "w"}
+            run |= {"steps_total": 9, "steps_done": 9, "records": 1, "reason": "requested", "worker": "w"}
             run |= {"started_at": began_at, "lease_expires_at": began_at, "finished_at": began_at + DAY / 86400}
             session.add(Run(id=new_id("run"), tenant_id=dataset.tenant_id, **run))
 
@@ -141,7 +141,7 @@ def test_regulations_and_tenants_by_name(
     assert sample("lethe_requests_open", status="accepted", regulation="lgpd") == 2
     assert sample("lethe_tenant_requests_open", tenant=tenant_id) == 6
     rename(p1="appi", p2="pipeda", p3="pipeda", p4="lgpd")
-    monkeypatch.setattr(operations, "_MOST_REGULATIONS", 4)
+    monkeypatch.setattr(operations, "_MAX_REGULATIONS", 4)
     assert sample("lethe_requests_open", status="accepted", regulation="pipeda") == 2
     assert sample("lethe_requests_open", status="accepted", regulation="(others)") == 2
     assert sample("lethe_requests_open", status="accepted", regulation="lgpd") == 0

@@ -4,21 +4,18 @@ import datetime
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from app.backup import service as backups
 from app.config import Settings
 from app.db import Actor, now
-from app.db.tables import Dataset, InstallationIdentity, Model, WebhookDelivery
+from app.db.tables import Dataset, Model
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from lethe.contract.sets import Scope
-from tests.app.api.test_authorisation import delivered
 
 Forget = Callable[..., dict[str, Any]]
 
@@ -213,31 +210,3 @@ def test_runs_that_were_not_made_good(
     assert get("/overview")["failed_runs"] == {}
     assert get("/runs?unresolved=true")["items"] == []
     assert {run["status"] for run in get("/runs")["items"]} == {"published", "failed"}
-
-
-def test_deliveries_that_did_not_arrive(
-    installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
-) -> None:
-    """Deliveries count that were given up, or that are tried again after an attempt that failed; one that is only on
-    its way does not."""
-    of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(4)]
-    states = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
-    with installation.database.writing() as session:
-        for delivery_id, (status, error) in zip(of_each, states, strict=True):
-            these = sa.update(WebhookDelivery).where(WebhookDelivery.id == delivery_id)
-            session.execute(these.values(status=status, error=error))
-    assert get("/overview")["undelivered"] == {"dead": 1, "pending": 1}
-    assert {one["id"] for one in get("/webhook-deliveries?undelivered=true")["items"]} == set(of_each[:2])
-
-
-def test_backups_that_are_late(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
-    """A backup is late when the last one, or the first start where there is none, is longer ago than is allowed."""
-    assert get("/overview")["backups"] == {"last_at": None, "is_late": False}
-    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
-    with installation.database.writing() as session:
-        session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
-    assert get("/overview")["backups"] == {"last_at": None, "is_late": True}
-    backups.back_up(installation, tmp_path / "archive", key_file=tmp_path / "key", progress=lambda *_: None)
-    found = get("/overview")["backups"]
-    assert found["is_late"] is False
-    assert datetime.datetime.fromisoformat(found["last_at"]) > long_ago

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from joserfc.jwk import KeySet
 
 from app.access.service import DEFAULT_TENANT
-from app.accounting import anchors
+from app.accounting import ledger
 from app.installations import Installation
 from lethe import verification
 from lethe.contract import models as contract
@@ -107,7 +107,7 @@ def test_a_number_is_learned_predicted_and_forgotten(
     assert (after["live_version"], after["metrics"]["r_squared"] > 0.9) == (2, True)
     keys = KeySet([installation.keys.signing_key])
     with installation.database.reading() as session:
-        assert anchors.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report.entries == 2
+        assert ledger.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT).report.entries == 2
 
 
 @pytest.mark.parametrize(

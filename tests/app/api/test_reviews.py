@@ -5,7 +5,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 
 Get = Callable[[str], Any]

@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from lethe import verification
+from lethe.encoding.rows import weights_in
 from lethe.encoding.targets import UNIT
-from lethe.encoding.weights import weights_in
 from tests.stored import rows_of
 
 Make = Callable[..., dict[str, Any]]

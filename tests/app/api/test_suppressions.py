@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
-from app.rows.manifest import Manifests
+from app.rows.blocks import Manifests
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]

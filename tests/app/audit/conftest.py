@@ -9,7 +9,7 @@ from app.access import tenants
 from app.audit import service as audit
 from app.db import Actor
 from app.installations import Installation
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 
 Record = Callable[..., None]
 

@@ -6,8 +6,7 @@ from joserfc import jws
 from joserfc.jwk import KeySet, OKPKey
 
 from app.audit import checkpoints, repository
-from app.audit.chains import AUDIT
-from app.audit.checkpoints import Head
+from app.audit.checkpoints import AUDIT, Head
 from app.db import Actor
 from app.db.tables import Checkpoint
 from app.installations import Installation

@@ -8,10 +8,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from app.audit import service as audit
-from app.audit.service import GENESIS, Deed, entry_hash
+from app.audit.checkpoints import entry_hash
+from app.audit.service import Deed
 from app.db import Actor, Database, now
 from app.db.tables import AuditEntry, Tenant
 from app.installations import Installation
+from lethe.verification.chains import GENESIS
 
 HERE, THERE = Actor(tenant_id="ten_here", name="key_1"), Actor(tenant_id="ten_there", name="key_2")
 

@@ -10,15 +10,13 @@ import sqlalchemy as sa
 from joserfc.jwk import KeySet
 
 from app.audit import checkpoints, repository
-from app.audit.chains import AUDIT
-from app.audit.checkpoints import Head
-from app.audit.service import GENESIS, entry_hash
+from app.audit.checkpoints import AUDIT, Head, entry_hash
 from app.db import Actor, now
 from app.db.tables import AuditEntry, Checkpoint
 from app.errors import AuditCorrupt
 from app.installations import Installation
 from app.keys import Keys
-from lethe.verification.chains import Verified
+from lethe.verification.chains import GENESIS, Verified
 
 Record = Callable[..., None]
 AT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

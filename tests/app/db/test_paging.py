@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
-from app.db.paging import page
+from app.db.bulk import page
 from app.db.tables import ApiKey, Tenant
 from lethe.contract.problems import InputInvalid
 from tests.postgres.server import Server

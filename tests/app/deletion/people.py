@@ -7,11 +7,14 @@ from sqlalchemy.orm import Session
 
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor
-from app.db.tables import Dataset, DeletionRequest, Record, RequestEvent, Suppression, Tenant, UsedStatement
+from app.db.tables import Dataset, DeletionRequest, RequestEvent, Suppression, Tenant
 from app.deletion import service as deletion
-from app.deletion.service import Asked, Submitted
+from app.deletion.service import RequestDraft, Submitted
 from app.installations import Installation
-from lethe.contract.policy import Policy
+from app.rows import records
+from lethe import sockets
+from lethe.contract.problems import Problem
+from lethe.contract.tenants import Policy
 
 OFFICER = Actor(tenant_id=DEFAULT_TENANT, name="officer")
 _MOMENTS = (
@@ -21,8 +24,11 @@ _MOMENTS = (
     DeletionRequest.ended_at,
     RequestEvent.at,
     Suppression.created_at,
-    UsedStatement.expires_at,
 )
+_STATEMENTS = [
+    module.UsedStatement for module in sockets.modules("app.features", "tables") if hasattr(module, "UsedStatement")
+]
+"""Identity statements of the feature protocols, if that is installed."""
 
 
 def obey(session: Session, policy: Policy) -> Policy:
@@ -41,31 +47,38 @@ def hold(session: Session, people: list[str], *, dataset_id: str = "ds_1") -> No
         classes=["0", "1"],
         num_features=1,
         num_slots=len(people),
-        num_rows=len(people),
         digest="",
         revision=0,
         created_at=at,
     )
     session.add(dataset)
     session.flush()
-    session.add_all(Record(dataset_id=dataset_id, slot=slot, subject_ref=person) for slot, person in enumerate(people))
+    records.add(session, dataset_id=dataset_id, subject_refs=people, slots=range(len(people)))
 
 
-def asked(person: str, policy: Policy, **given: object) -> Asked:
+def asked(person: str, policy: Policy, **given: object) -> RequestDraft:
     usual: dict[str, object] = {"dataset_ids": None, "regulation": "gdpr", "ground": None, "submitted_at": None}
     usual |= {"by": OFFICER, "policy": policy, "discreet": False, "external_id": None, "metadata": {}}
-    return Asked(subject_ref=person, **(usual | given))  # type: ignore[arg-type]
+    return RequestDraft(subject_ref=person, **(usual | given))  # type: ignore[arg-type]
 
 
 def ask(session: Session, person: str, policy: Policy, **given: object) -> Submitted:
-    return deletion.submit(session, asked(person, policy, **given))
+    return submit(session, asked(person, policy, **given))
+
+
+def submit(session: Session, draft: RequestDraft) -> Submitted:
+    """Submit one request, or raise its problem."""
+    [result] = deletion.submit_all(session, [draft])
+    if isinstance(result, Problem):
+        raise result
+    return result
 
 
 def later(session: Session, passed: datetime.timedelta) -> None:
     """Whatever the requests say of time lies so much further back: for them, so much time has passed."""
-    for table in (DeletionRequest, RequestEvent, Suppression, UsedStatement):
+    for table in (DeletionRequest, RequestEvent, Suppression, *_STATEMENTS):
         for row in session.scalars(sa.select(table)).all():
-            for column in _MOMENTS:
+            for column in (*_MOMENTS, *(used.expires_at for used in _STATEMENTS)):
                 if column.class_ is table and getattr(row, column.key) is not None:
                     setattr(row, column.key, getattr(row, column.key) - passed)
 

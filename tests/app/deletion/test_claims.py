@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from app.access.service import DEFAULT_TENANT
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Model, RequestModel
-from app.deletion import claims, settling
+from app.deletion import claims, completion
 from app.installations import Installation
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -92,7 +92,7 @@ def test_whoever_asks_twice_is_forgotten_by_all_models(installation: Installatio
     wait(installation, HALF)
     with installation.database.writing() as session:
         erase(session)
-        settling.settle(session)
+        completion.settle(session)
     if served:
         assert statuses(installation) == {first: "completed", second: "completed"}
         assert owed(installation, second) == {}

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from app.db import now
 from app.db.tables import DeletionRequest
-from app.deletion import completion, settling
+from app.deletion import completion
 from app.deletion import service as deletion
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -72,10 +72,10 @@ def test_a_request_that_follows_another_keeps_its_grace_time(installation: Insta
         unlearning.finish(session, run_id=run.run_id)
         assert deletion.get(session, follower).status == "accepted"
         assert deletion.get(session, cancelled).status == "cancelled"
-        assert settling.settle(session) == 0
+        assert completion.settle(session) == 0
         people.later(session, datetime.timedelta(hours=1))
     with installation.database.writing() as session:
-        assert settling.settle(session) == 1
+        assert completion.settle(session) == 1
         done = deletion.get(session, follower)
         assert (done.status, done.outcome) == ("completed", "forgotten")
 

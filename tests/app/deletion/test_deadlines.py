@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from app.deletion import deadlines
 from app.deletion.deadlines import clock, due_at, extended
-from lethe.contract.policy import Policy, TimeLimit
 from lethe.contract.sets import ClockState, Regulation
+from lethe.contract.tenants import Policy, TimeLimit
 
 LIMITS = deadlines.limits(Policy())
 UTC = datetime.UTC

@@ -22,11 +22,11 @@ from hypothesis.stateful import (
 from sqlalchemy.orm import Session
 
 from app.access.service import DEFAULT_TENANT
-from app.audit.service import GENESIS, entry_hash
+from app.audit.checkpoints import entry_hash
 from app.db import Database, now
 from app.db.sealed import Particulars
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent, Suppression
-from app.deletion import completion, deadlines, repository, retention, review, settling, suppression
+from app.deletion import completion, deadlines, repository, retention, suppression
 from app.deletion import service as deletion
 from app.deletion.status import TRANSITIONS
 from app.deletion.views import View
@@ -34,9 +34,10 @@ from app.keys import KeyEncryptionFile
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault.pieces import Vault
-from lethe.contract.policy import Policy, TimeLimit
 from lethe.contract.problems import Conflict
 from lethe.contract.sets import EventKind, RejectionGround, RequestStatus
+from lethe.contract.tenants import Policy, TimeLimit
+from lethe.verification.chains import GENESIS
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -101,25 +102,25 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.requests)
     @rule(which=st.integers(min_value=0))
     def approve(self, which: int) -> None:
-        self._try(which, lambda session, found: review.approve(session, found, policy=self.policy))
+        self._try(which, lambda session, found: deletion.approve(session, found, policy=self.policy))
 
     @precondition(lambda self: self.requests)
     @rule(which=st.integers(min_value=0), ground=st.sampled_from(RejectionGround))
     def reject(self, which: int, ground: RejectionGround) -> None:
-        self._try(which, lambda session, found: review.reject(session, found, ground=ground, explanation="so"))
+        self._try(which, lambda session, found: deletion.reject(session, found, ground=ground, explanation="so"))
 
     @precondition(lambda self: self.requests)
     @rule(which=st.integers(min_value=0))
     def extend(self, which: int) -> None:
-        self._try(which, lambda session, found: review.extend(session, found, policy=self.policy, reason="many"))
+        self._try(which, lambda session, found: deletion.extend(session, found, policy=self.policy, reason="many"))
 
     @precondition(lambda self: self.requests)
     @rule(which=st.integers(min_value=0), paused=st.booleans())
     def stop_or_start_the_clock(self, which: int, paused: bool) -> None:
         if paused:
-            self._try(which, lambda session, found: review.pause(session, found, policy=self.policy))
+            self._try(which, lambda session, found: deletion.pause(session, found, policy=self.policy))
         else:
-            self._try(which, review.resume)
+            self._try(which, deletion.resume)
 
     @rule(hours=st.sampled_from([1, 30, 800]))
     def wait(self, hours: int) -> None:
@@ -129,9 +130,9 @@ class Life(RuleBasedStateMachine):
     @rule()
     def settle_and_alert(self) -> None:
         with self.database.writing() as session:
-            settling.settle(session)
-            review.alert(session, datetime.timedelta(days=7))
-            assert review.alert(session, datetime.timedelta(days=7)) == 0  # each once
+            completion.settle(session)
+            deletion.alert(session, datetime.timedelta(days=7))
+            assert deletion.alert(session, datetime.timedelta(days=7)) == 0  # each once
 
     @rule()
     def purge(self) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.backup import repository
 from app.db.tables import DeletionRequest, Suppression
 from app.deletion.restoration import Again, Remembered, catch_up
 from app.installations import Installation
+from app.journal import repository
 
 Make = Callable[..., dict[str, Any]]
 

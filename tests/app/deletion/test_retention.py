@@ -8,30 +8,24 @@ import sqlalchemy as sa
 from app.audit import repository as audit_repository
 from app.db import Actor
 from app.db.sealed import Particulars
-from app.db.tables import DeletionRequest, Suppression, WebhookDelivery
-from app.deletion import retention
+from app.db.tables import DeletionRequest, Suppression
 from app.deletion import service as deletion
-from app.deletion.retention_repository import NOBODY
+from app.deletion.search_repository import UNKNOWN_SUBJECT
 from app.installations import Installation
 from app.operations import periodic_jobs
-from lethe.contract.policy import Policy
+from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
-URL = "https://receiver.example/?who=jane"
-WRITTEN = {"external_id": "Jane Roe", "metadata": {"note": "Jane Roe, ticket 7"}, "callback_urls": [URL]}
+WRITTEN = {"external_id": "Jane Roe", "metadata": {"note": "Jane Roe, ticket 7"}}
 DAY = datetime.timedelta(days=1)
 
 
 def ask(installation: Installation, policy: Policy, person: str = "sub_a") -> str:
-    """A request about which a caller wrote much, and whose receiver has been told."""
+    """Submit a request with particulars; return its id."""
     with installation.database.writing() as session:
         people.obey(session, policy)
-        request = people.ask(session, person, policy, **WRITTEN).request
-    with installation.database.writing() as session:
-        told = sa.update(WebhookDelivery).where(WebhookDelivery.request_id == request.id)
-        session.execute(told.values(status="delivered", ended_at=request.created_at))
-    return request.id
+        return people.ask(session, person, policy, **WRITTEN).request.id
 
 
 def pass_by(installation: Installation, passed: datetime.timedelta) -> None:
@@ -53,16 +47,12 @@ def test_details_go_when_they_are_kept_no_longer(installation: Installation) -> 
     assert (before.kept, before.particulars.external_id) == ("details", "Jane Roe")
     with installation.database.reading() as session:
         sealed = session.execute(sa.text("SELECT particulars FROM deletion_requests")).scalar_one()
-        letter = session.execute(sa.text("SELECT letter FROM webhook_deliveries LIMIT 1")).scalar_one()
     assert installation.vault.open(bytes(sealed)) is not None
     pass_by(installation, 2 * DAY)
     after = found(installation, request_id)
     assert (after.kept, after.particulars, after.external_ref) == ("request", Particulars(), None)
     assert after.subject_ref == "sub_a"
     assert installation.vault.open(bytes(sealed)) is None
-    assert installation.vault.open(bytes(letter)) is None
-    with installation.database.reading() as session:
-        assert session.scalars(sa.select(WebhookDelivery)).all() == []
 
 
 def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
@@ -72,7 +62,7 @@ def test_a_trace_is_kept_of_a_request(installation: Installation) -> None:
     assert found(installation, request_id).subject_ref == "sub_a"
     pass_by(installation, 2 * DAY)
     after = found(installation, request_id)
-    assert (after.kept, after.subject_ref, after.status) == ("trace", NOBODY, "completed")
+    assert (after.kept, after.subject_ref, after.status) == ("trace", UNKNOWN_SUBJECT, "completed")
     with installation.database.reading() as session:
         assert session.scalars(sa.select(Suppression)).all() == []
 
@@ -103,15 +93,6 @@ def test_an_open_request_keeps_everything(installation: Installation) -> None:
     """However old it is."""
     request_id = ask(installation, Policy(auto_accept=False, retain_details_days=0, retain_requests_days=0))
     pass_by(installation, 400 * DAY)
-    assert found(installation, request_id).kept == "details"
-
-
-def test_what_is_still_to_be_sent_is_kept(installation: Installation) -> None:
-    """A receiver is told first, or given up."""
-    request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
-    with installation.database.writing() as session:
-        session.execute(sa.update(WebhookDelivery).values(status="pending", ended_at=None))
-    pass_by(installation, DAY)
     assert found(installation, request_id).kept == "details"
 
 
@@ -155,7 +136,7 @@ def test_nothing_written_is_in_the_database(installation: Installation) -> None:
         names = sa.inspect(session.get_bind()).get_table_names()
         rows = "".join(str(session.execute(sa.text(f"SELECT * FROM {name}")).all()) for name in names)
     files = b"".join(path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
-    for word in ("Jane Roe", "ticket 7", "receiver.example/"):
+    for word in ("Jane Roe", "ticket 7"):
         assert word not in rows
         assert word.encode() not in files
 
@@ -169,25 +150,3 @@ def test_the_actor_of_a_purge_is_the_service(installation: Installation) -> None
             session, tenant_id=OFFICER.tenant_id, before=None, limit=1, action="deletion_requests.purged"
         )
     assert entry.actor == "lethe"
-
-
-def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:
-    """What came in one OpenDSR request is kept until the last of it has ended for so long: a part of it would be taken
-    for another request under its id. However few go at once, none stays behind."""
-    policy = Policy(retain_details_days=30, report_seconds=0)
-    written = WRITTEN | {"callback_urls": []}
-    with installation.database.writing() as session:
-        people.obey(session, policy)
-        first, second = [people.ask(session, who, policy, **written, source="opendsr").request for who in ("a", "b")]
-        asked = [first.id, second.id]
-        apart = people.ask(session, "sub_c", policy, **written, source="another").request.id
-        session.get_one(DeletionRequest, second.id).ended_at = first.created_at + 10 * DAY
-    pass_by(installation, 31 * DAY)
-    assert [found(installation, one).kept for one in (*asked, apart)] == ["details", "details", "request"]
-    with installation.database.writing() as session:
-        people.later(session, 10 * DAY)
-    with installation.database.reading() as session:
-        [due] = retention.due(session, limit=1)
-        assert set(due.request_ids) == set(asked)
-    periodic_jobs.purge_requests(installation)
-    assert [found(installation, one).kept for one in asked] == ["request", "request"]

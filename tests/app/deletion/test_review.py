@@ -3,10 +3,9 @@ import datetime
 import pytest
 
 from app.db.tables import AuditEntry, DeletionRequest, RequestEvent
-from app.deletion import repository, review, settling
+from app.deletion import completion, repository
 from app.deletion import service as deletion
 from app.installations import Installation
-from lethe.contract.policy import Policy, TimeLimit
 from lethe.contract.problems import (
     AlreadyExtended,
     ClockRunsOn,
@@ -17,6 +16,7 @@ from lethe.contract.problems import (
     TransitionForbidden,
 )
 from lethe.contract.sets import EventKind, RejectionGround, RequestStatus
+from lethe.contract.tenants import Policy, TimeLimit
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -46,7 +46,7 @@ def test_a_review_comes_before_everything(installation: Installation) -> None:
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
     for _ in range(2):  # the second time changes nothing
         with installation.database.writing(by=OFFICER) as session:
-            review.approve(session, deletion.get(session, request_id), policy=REVIEWED)
+            deletion.approve(session, deletion.get(session, request_id), policy=REVIEWED)
     with installation.database.reading() as session:
         erasures = repository.erasures(session, request_id=request_id)
         assert {erasure.dataset_id for erasure in erasures} == {"ds_1", "ds_2"}
@@ -66,7 +66,7 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
     for request_id in ids:
         for _ in range(2):
             with installation.database.writing(by=OFFICER) as session:
-                review.reject(session, deletion.get(session, request_id), ground=ground, explanation="an epidemic")
+                deletion.reject(session, deletion.get(session, request_id), ground=ground, explanation="an epidemic")
         with installation.database.writing(by=OFFICER) as session:
             request = deletion.get(session, request_id)
             assert (request.status, request.rejection_ground, request.particulars.rejection_explanation) == (
@@ -75,9 +75,9 @@ def test_a_rejection_has_a_ground(installation: Installation) -> None:
                 "an epidemic",
             )
             with pytest.raises(TransitionForbidden):
-                review.reject(session, request, ground=RejectionGround.LEGAL_CLAIMS, explanation="other")
+                deletion.reject(session, request, ground=RejectionGround.LEGAL_CLAIMS, explanation="other")
             with pytest.raises(TransitionForbidden):
-                review.approve(session, request, policy=REVIEWED)
+                deletion.approve(session, request, policy=REVIEWED)
         assert actions_of(installation, request_id)[1:] == [("rejected", "officer")]
 
 
@@ -91,12 +91,12 @@ def test_an_extension(installation: Installation, regulation: str, days: int) ->
         )
         due_at = request.due_at
         people.later(session, -400 * A_DAY)  # not late yet
-        review.extend(session, request, policy=REVIEWED, reason="so many")
+        deletion.extend(session, request, policy=REVIEWED, reason="so many")
         assert (request.due_at, request.particulars.extension_reason) == (due_at + 400 * A_DAY, "so many")
         assert request.extended_due_at == request.deadline
         assert abs(request.deadline - request.due_at - days * A_DAY) <= 3 * A_DAY
         with pytest.raises(AlreadyExtended):
-            review.extend(session, request, policy=REVIEWED, reason="again")
+            deletion.extend(session, request, policy=REVIEWED, reason="again")
     assert actions_of(installation, request.id)[1:] == [("extended", "officer")]
 
 
@@ -113,7 +113,7 @@ def test_an_extension_that_comes_too_late(installation: Installation) -> None:
         for request, passed in ((strict, 0), (ended, 0), (late, 32)):
             people.later(session, passed * A_DAY)
             with pytest.raises(Problem) as error:
-                review.extend(session, request, policy=own, reason="late")
+                deletion.extend(session, request, policy=own, reason="late")
             refused.append(type(error.value))
     assert refused == [ExtensionNotProvided, TransitionForbidden, ExtensionTooLate]
 
@@ -125,14 +125,14 @@ def test_the_clock_stands_still_while_identity_is_established(installation: Inst
         ids = [people.ask(session, "sub_a", Policy(), identity_verified=False).request.id for _ in range(3)]
         one, other, third = (deletion.get(session, request_id) for request_id in ids)
         assert {request.status for request in (one, other, third)} == {RequestStatus.IN_REVIEW}
-        review.extend(session, one, policy=Policy(), reason="so many")
+        deletion.extend(session, one, policy=Policy(), reason="so many")
         given = one.due_at - one.created_at, one.deadline - one.created_at
         people.later(session, 50 * A_DAY)  # paused: no deadline has passed
-        assert review.alert(session, 7 * A_DAY) == 0
+        assert deletion.alert(session, 7 * A_DAY) == 0
         for _ in range(2):  # the second time changes nothing
-            review.resume(session, one)
-        review.approve(session, other, policy=Policy())
-        review.reject(session, third, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="no answer")
+            deletion.resume(session, one)
+        deletion.approve(session, other, policy=Policy())
+        deletion.reject(session, third, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="no answer")
         moved = one.due_at - one.created_at - given[0], one.deadline - one.created_at - given[1]
         assert moved[0] == moved[1]
         assert 50 * A_DAY <= moved[0] < 51 * A_DAY
@@ -159,9 +159,12 @@ def test_where_the_clock_does_not_stand_still(installation: Installation) -> Non
         )
         assert (ccpa.status, ccpa.paused_at) == ("in_review", None)
         with pytest.raises(ClockRunsOn):
-            review.pause(session, ccpa, policy=Policy())
+            deletion.pause(session, ccpa, policy=Policy())
         accepted = deletion.get(session, people.ask(session, "sub_a", Policy()).request.id)
-        for act in (lambda: review.pause(session, accepted, policy=Policy()), lambda: review.resume(session, accepted)):
+        for act in (
+            lambda: deletion.pause(session, accepted, policy=Policy()),
+            lambda: deletion.resume(session, accepted),
+        ):
             with pytest.raises(TransitionForbidden):
                 act()
 
@@ -184,18 +187,18 @@ def test_alerts(installation: Installation) -> None:
         counts = []
         for days in (1, 26, 0, 6, 0):
             people.later(session, days * A_DAY)
-            counts.append(review.alert(session, 7 * A_DAY))
+            counts.append(deletion.alert(session, 7 * A_DAY))
         assert counts == [0, 1, 0, 1, 0]
         assert request.alerted == "overdue"
     assert [event.kind for event in events_of(installation, request.id)][2:] == [EventKind.AT_RISK, EventKind.OVERDUE]
     with installation.database.writing() as session:
         extended = deletion.get(session, people.ask(session, "sub_b", REVIEWED).request.id)
         people.later(session, 27 * A_DAY)
-        assert review.alert(session, 7 * A_DAY) == 1
-        review.extend(session, extended, policy=REVIEWED, reason="so many")
-        assert review.alert(session, 7 * A_DAY) == 0
+        assert deletion.alert(session, 7 * A_DAY) == 1
+        deletion.extend(session, extended, policy=REVIEWED, reason="so many")
+        assert deletion.alert(session, 7 * A_DAY) == 0
         people.later(session, 60 * A_DAY)
-        assert review.alert(session, 7 * A_DAY) == 1
+        assert deletion.alert(session, 7 * A_DAY) == 1
 
 
 def test_the_grace_time(installation: Installation) -> None:
@@ -210,12 +213,12 @@ def test_the_grace_time(installation: Installation) -> None:
         )
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
         deletion.cancel(session, deletion.get(session, cancelled), discreet=True)
-        assert settling.settle(session) == 0
+        assert completion.settle(session) == 0
         assert session.get_one(DeletionRequest, unknown).status == "accepted"
         people.later(session, datetime.timedelta(hours=1))
     with installation.database.writing() as session:
-        assert settling.settle(session) == 1
-        assert settling.settle(session) == 0
+        assert completion.settle(session) == 1
+        assert completion.settle(session) == 0
         done = session.get_one(DeletionRequest, unknown)
         assert (done.status, done.outcome) == ("completed", "nothing_held")
         assert [found.id for _, found in repository.pending_erasures(session, dataset_id="ds_1", limit=9)] == [held]

@@ -8,13 +8,14 @@ from app.access.service import DEFAULT_TENANT
 from app.db import Actor
 from app.db.tables import DeletionRequest, Model, Record
 from app.deletion import service as deletion
-from app.deletion.service import Asked
+from app.deletion.service import RequestDraft
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.policy import Policy
 from lethe.contract.problems import DatasetUnknown, RequestUnknown
 from lethe.contract.sets import Regulation
+from lethe.contract.tenants import Policy
+from tests.app.deletion import people
 from tests.stored import slots_of
 from worker import edits
 
@@ -28,7 +29,7 @@ def submit(installation: Installation, subject_id: str, **asked: Any) -> Deletio
     subject_ref = installation.keys.subject_ref(DEFAULT_TENANT, subject_id)
     with installation.database.writing() as session:
         by = Actor(tenant_id=DEFAULT_TENANT, name="test")
-        return deletion.submit(session, Asked(by=by, subject_ref=subject_ref, **(usual | asked))).request
+        return people.submit(session, RequestDraft(by=by, subject_ref=subject_ref, **(usual | asked))).request
 
 
 def test_a_request_about_an_unknown_dataset_is_not_made(installation: Installation) -> None:

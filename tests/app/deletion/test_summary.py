@@ -17,7 +17,7 @@ from app.deletion import deadlines, search_repository, summary
 from app.deletion.search_repository import Sought
 from app.deletion.views import View
 from app.installations import Installation
-from lethe.contract.decisions import DAYS, WEEKS
+from lethe.contract.deletion_requests import DAYS, WEEKS
 from lethe.contract.sets import ClockState, RequestStatus
 from tests.app.deletion.people import OFFICER
 

@@ -4,11 +4,11 @@ import pytest
 
 from app.db import now
 from app.db.tables import AuditEntry
-from app.deletion import review, suppression
+from app.deletion import search_repository, suppression
 from app.deletion import service as deletion
 from app.installations import Installation
-from lethe.contract.policy import Policy
 from lethe.contract.sets import RejectionGround
+from lethe.contract.tenants import Policy
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 
@@ -23,15 +23,15 @@ def test_whoever_asks_is_suppressed_where_they_ask(installation: Installation) -
         people.ask(session, "sub_c", Policy(), dataset_ids=["ds_1"])
     everybody = {"sub_a", "sub_b", "sub_c", "sub_d"}
     with installation.database.reading() as session:
-        assert suppression.is_suppressed(session, "ds_1", everybody) == {"sub_a", "sub_b", "sub_c"}
-        assert suppression.is_suppressed(session, "ds_2", everybody) == {"sub_a", "sub_b"}
-        assert suppression.is_suppressed(session, "ds_2", []) == set()
+        assert search_repository.suppressed_people(session, "ds_1", everybody) == {"sub_a", "sub_b", "sub_c"}
+        assert search_repository.suppressed_people(session, "ds_2", everybody) == {"sub_a", "sub_b"}
+        assert search_repository.suppressed_people(session, "ds_2", []) == set()
 
 
 @pytest.mark.parametrize("few", [1, 1000])
 def test_many_are_looked_up_at_once(installation: Installation, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those among many who are suppressed are found, whether few are suppressed or many."""
-    monkeypatch.setattr(suppression, "_FEW", few)
+    monkeypatch.setattr(search_repository, "_FEW_SUPPRESSIONS", few)
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.ask(session, "sub_7", Policy())
@@ -39,8 +39,8 @@ def test_many_are_looked_up_at_once(installation: Installation, few: int, monkey
         people.ask(session, "stranger", Policy())
     everybody = {f"sub_{number}" for number in range(2000)}
     with installation.database.reading() as session:
-        assert suppression.is_suppressed(session, "ds_1", everybody) == {"sub_7", "sub_8"}
-        assert suppression.is_suppressed(session, "ds_2", everybody) == {"sub_7"}
+        assert search_repository.suppressed_people(session, "ds_1", everybody) == {"sub_7", "sub_8"}
+        assert search_repository.suppressed_people(session, "ds_2", everybody) == {"sub_7"}
 
 
 def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Installation) -> None:
@@ -48,12 +48,12 @@ def test_nobody_is_suppressed_before_their_request_is_accepted(installation: Ins
     policy = Policy(auto_accept=False)
     with installation.database.writing() as session:
         waiting = [people.ask(session, person, policy).request.id for person in ("sub_a", "sub_b")]
-        assert suppression.is_suppressed(session, "*", {"sub_a", "sub_b"}) == set()
-        review.approve(session, deletion.get(session, waiting[0]), policy=policy)
+        assert search_repository.suppressed_people(session, "*", {"sub_a", "sub_b"}) == set()
+        deletion.approve(session, deletion.get(session, waiting[0]), policy=policy)
         ground = RejectionGround.LEGAL_CLAIMS
-        review.reject(session, deletion.get(session, waiting[1]), ground=ground, explanation="a lawsuit")
+        deletion.reject(session, deletion.get(session, waiting[1]), ground=ground, explanation="a lawsuit")
     with installation.database.reading() as session:
-        assert suppression.is_suppressed(session, "*", {"sub_a", "sub_b"}) == {"sub_a"}
+        assert search_repository.suppressed_people(session, "*", {"sub_a", "sub_b"}) == {"sub_a"}
 
 
 def test_a_suppression_outlives_its_request_while_another_needs_it(installation: Installation) -> None:
@@ -62,9 +62,9 @@ def test_a_suppression_outlives_its_request_while_another_needs_it(installation:
         people.hold(session, ["sub_a"])
         first, second = (people.ask(session, "sub_a", Policy()).request.id for _ in range(2))
         deletion.cancel(session, deletion.get(session, first), discreet=False)
-        assert suppression.is_suppressed(session, "*", {"sub_a"}) == {"sub_a"}
+        assert search_repository.suppressed_people(session, "*", {"sub_a"}) == {"sub_a"}
         deletion.cancel(session, deletion.get(session, second), discreet=False)
-        assert suppression.is_suppressed(session, "*", {"sub_a"}) == set()
+        assert search_repository.suppressed_people(session, "*", {"sub_a"}) == set()
 
 
 def test_consent_ends_a_suppression(installation: Installation) -> None:
@@ -76,9 +76,9 @@ def test_consent_ends_a_suppression(installation: Installation) -> None:
         assert suppression.lift(session, "sub_a", reason="consent_given") == 0
         people.hold(session, ["sub_a"])
         again = people.ask(session, "sub_a", Policy()).request
-        assert suppression.is_suppressed(session, "*", {"sub_a"}) == {"sub_a"}
+        assert search_repository.suppressed_people(session, "*", {"sub_a"}) == {"sub_a"}
         deletion.cancel(session, deletion.get(session, again.id), discreet=False)
-        assert suppression.is_suppressed(session, "*", {"sub_a"}) == set()
+        assert search_repository.suppressed_people(session, "*", {"sub_a"}) == set()
     with installation.database.reading(by=OFFICER) as session:
         [lifted] = session.query(AuditEntry).filter_by(action="suppression.lifted").all()
     assert (lifted.actor, lifted.detail["reason"]) == ("officer", "consent_given")
@@ -91,4 +91,4 @@ def test_what_an_upload_may_have_missed(installation: Installation, hours: int, 
     with installation.database.writing() as session:
         people.ask(session, "sub_a", Policy())
         people.later(session, datetime.timedelta(hours=hours))
-        assert suppression.suppressed_since(session, now(session)) == expected
+        assert search_repository.suppressed_since(session, now(session)) == expected

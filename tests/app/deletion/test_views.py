@@ -50,8 +50,7 @@ def test_a_completion_that_was_reported() -> None:
 
 def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "lethe") -> RequestEvent:
     kind = kind or statuses.entered(status)
-    words = "something happened" if kind is EventKind.NOTED else None
-    return RequestEvent(status=status, kind=kind, detail=words, actor=actor, at=NOW - A_MINUTE)
+    return RequestEvent(status=status, kind=kind, actor=actor, at=NOW - A_MINUTE)
 
 
 def test_the_events_of_an_app() -> None:
@@ -65,7 +64,6 @@ def test_the_events_of_an_app() -> None:
         event(RequestStatus.RUNNING, EventKind.EXTENDED, actor="key_2"),
         event(RequestStatus.RUNNING, EventKind.AT_RISK),
         event(RequestStatus.ACCEPTED, EventKind.HANDED_BACK),
-        event(RequestStatus.RUNNING, EventKind.NOTED),
         event(RequestStatus.RUNNING),
         event(RequestStatus.COMPLETED),
     ]

@@ -16,7 +16,7 @@ from app.db.tables import Dataset, IdempotentAnswer, Version
 from app.installations import Installation
 from app.operations import periodic_jobs
 from app.operations.periodic_jobs import PeriodicJob, PeriodicJobs
-from app.vault.files import locked
+from app.vault.store import locked
 from tests.faults.processes import wait_until
 from tests.stored import flipped, rows_of
 from worker import runner
@@ -118,7 +118,7 @@ def test_old_answers_are_forgotten(
     gateway: TestClient, installation: Installation, new_dataset: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer is remembered for LETHE_IDEMPOTENCY_DAYS; the same key then makes a new request."""
-    monkeypatch.setattr(periodic_jobs, "_AT_ONCE", 2)
+    monkeypatch.setattr(periodic_jobs, "AT_ONCE", 2)
     new_dataset()
 
     def ask(person: int) -> str:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.rows.blocks import Features, Labels
-from app.rows.manifest import BLOCK_ROWS
+from app.rows.blocks import BLOCK_ROWS, Features, Labels
 from app.rows.row_store import RowStore
 
 NUM_SLOTS = 2 * BLOCK_ROWS + 7

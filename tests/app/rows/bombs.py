@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.rows import batches, ingest
-from app.vault import spool
+from app.rows import formats, ingest
+from app.vault import store
 from lethe.contract.problems import Problem
 from lethe.encoding.schema import parse_schema
 
@@ -41,10 +41,10 @@ class Bomb:
     """How to write a file, how it is read, and what comes of it."""
 
     write: Callable[[Path], None]
-    kind: batches.Kind
+    kind: formats.Kind
     code: str
     values: int = 2  # in the schema's list of work
-    max_bytes: int = batches.MAX_BYTES
+    max_bytes: int = formats.MAX_BYTES
 
     def schema(self) -> dict[str, Any]:
         work = WORK | {"values": ["state", *map(str, range(1, self.values))]}
@@ -211,7 +211,7 @@ def _read(bomb: Bomb, path: Path) -> str:
     taken = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (taken + 2**30, taken + 2**30))
     try:
-        with path.open("rb") as file, spool.create(path.parent) as spooled:
+        with path.open("rb") as file, store.create(path.parent) as spooled:
             shutil.copyfileobj(file, spooled)
             spooled.seek(0)
             limits: dict[str, Any] = {"folder": path.parent, "max_bytes": bomb.max_bytes}

@@ -15,9 +15,8 @@ from app.config import Settings
 from app.keys import KeyEncryptionFile
 from app.main import create_app
 from app.rows.row_store import RowStore
-from app.vault.s3 import S3Store
-from app.vault.sealing import Sealed
-from app.vault.store import FolderStore, ObjectStore
+from app.vault.sealing import SealedStore
+from app.vault.store import FolderStore, ObjectStore, S3Store
 from tests.app.rows.at_rest import NUM_SLOTS, ROOM, batch_of
 from tests.app.rows.uploaded import PRIVATE, SCHEMA
 from tests.conftest import CLASSES
@@ -111,7 +110,7 @@ def new_store(objects: ObjectStore, tmp_path: Path, key_encryption: KeyEncryptio
     """Opens the store, as each process does for itself."""
 
     def opened(most_bytes: int = ROOM) -> RowStore:
-        sealed = Sealed(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
+        sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
         return RowStore(objects, sealed, locks=tmp_path / "locks", most_bytes=most_bytes)
 
     return opened

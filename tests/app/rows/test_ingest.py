@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.rows import ingest
-from app.rows.batches import BATCH_ROWS, Kind
+from app.rows.formats import BATCH_ROWS, Kind
 from lethe.contract.problems import DatasetUnusable, InputInvalid, Problem, RowInvalid, SchemaInvalid, UploadTooLarge
 from lethe.encoding.schema import parse_schema
 from tests.app.rows.written import HEADER, SCHEMA, csv_file, everything, npz_file, parquet_file, read, refused

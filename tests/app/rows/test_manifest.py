@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.rows import manifest
-from app.rows.manifest import BLOCK_ID, BLOCK_ROWS, Child, Manifests, Shape
+from app.rows import blocks as manifest
+from app.rows.blocks import BLOCK_ID, BLOCK_ROWS, ManifestEntry, Manifests, Shape
 from app.vault.store import FolderStore
 from lethe.contract.problems import DatasetDamaged
 from lethe.contract.sets import DamageKind
@@ -23,8 +23,8 @@ def shape_of(num_blocks: int) -> Shape:
     return Shape(num_slots=num_blocks * BLOCK_ROWS - 5, num_columns=3)
 
 
-def new_blocks(num_blocks: int) -> list[Child]:
-    return [Child(secrets.token_bytes(BLOCK_ID), secrets.randbelow(BLOCK_ROWS)) for _ in range(num_blocks)]
+def new_blocks(num_blocks: int) -> list[ManifestEntry]:
+    return [ManifestEntry(secrets.token_bytes(BLOCK_ID), secrets.randbelow(BLOCK_ROWS)) for _ in range(num_blocks)]
 
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 4, 5, 16, 17, 64, 70])
@@ -42,7 +42,7 @@ def test_trees_of_any_height(objects: FolderStore, monkeypatch: pytest.MonkeyPat
     assert list(manifests.read("ds_1", root).blocks(some)) == [(number, blocks[number]) for number in sorted(some)]
 
     before = objects.names().keys()
-    new = Child(b"n" * BLOCK_ID, 7)
+    new = ManifestEntry(b"n" * BLOCK_ID, 7)
     one = manifests.read("ds_1", root).replaced({num_blocks - 1: new})
     assert len(objects.names().keys() - before) == shape.height + 1
     assert list(manifests.read("ds_1", one).blocks()) == list(enumerate([*blocks[:-1], new]))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.rows import pages
+from app.rows import ingest
 from lethe.contract.problems import UploadTooLarge
 from tests.app.rows import bombs
 
@@ -28,7 +28,7 @@ def content(path: Path) -> io.BytesIO:
 
 
 def footer_of(path: Path) -> Any:
-    found = pages.footer(content(path))
+    found = ingest.footer(content(path))
     assert found is not None
     return found
 
@@ -45,10 +45,10 @@ def test_the_pages_are_as_long_as_an_honest_footer_says(
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     for column in (0, 1):
         noted = sum(group.column(column).total_uncompressed_size for group in groups)
-        unpacked = pages.unpacked_bytes(content(path), footer_of(path), {column: 1})
+        unpacked = ingest.unpacked_bytes(content(path), footer_of(path), {column: 1})
         assert 0 < unpacked < noted < unpacked + 100 * 30
-    both = pages.unpacked_bytes(content(path), footer_of(path), {0: 1, 1: 1})
-    assert both == sum(pages.unpacked_bytes(content(path), footer_of(path), {column: 1}) for column in (0, 1))
+    both = ingest.unpacked_bytes(content(path), footer_of(path), {0: 1, 1: 1})
+    assert both == sum(ingest.unpacked_bytes(content(path), footer_of(path), {column: 1}) for column in (0, 1))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_chunk_that_is_not_as_described_is_an_error(tmp_path: Path, field: int
     footer = footer_of(path)
     footer[4][1][1][1][3][field] = value
     with pytest.raises((ValueError, LookupError, TypeError)):
-        pages.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
+        ingest.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
 def test_chunks_share_no_bytes(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_chunks_share_no_bytes(tmp_path: Path) -> None:
     footer[4] = footer[4][:1] * 100
     footer[3] = 100 * 1000
     with pytest.raises(ValueError, match="none of them shared"):
-        pages.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
+        ingest.unpacked_bytes(content(path), footer, {0: 1, 1: 1})
 
 
 def test_every_row_is_in_a_group(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_every_row_is_in_a_group(tmp_path: Path) -> None:
     footer = footer_of(path)
     footer[3] += 1
     with pytest.raises(ValueError, match="as many rows"):
-        pages.unpacked_bytes(content(path), footer, {0: 1})
+        ingest.unpacked_bytes(content(path), footer, {0: 1})
 
 
 def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_footer_is_found_encrypted_or_not_there(tmp_path: Path) -> None:
     path = written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] + b"PARE")
-    assert pages.footer(content(path)) is None
+    assert ingest.footer(content(path)) is None
     path.write_bytes(b"PAR1" + bytes(5_000_000) + struct.pack("<I", 5_000_000) + b"PAR1")
     with pytest.raises(UploadTooLarge):
-        pages.footer(content(path))
+        ingest.footer(content(path))
     for broken in (b"", b"PAR1", whole[:-4], whole[:-8] + b"\xff\xff\xff\xffPAR1", whole[:-8] + bytes(4) + b"PAR1"):
         path.write_bytes(broken)
         with pytest.raises((ValueError, EOFError, LookupError)):
@@ -105,4 +105,4 @@ def test_a_field_that_is_there_twice_is_an_error(tmp_path: Path) -> None:
     old = b"\x16" + bombs.varint(3000) + b"\x19\x3c"  # the number of rows, then the groups
     path.write_bytes(bombs.with_footer(path.read_bytes(), old, old[:-2] + b"\x06\x06\x02" + old[-2:]))
     with pytest.raises(ValueError, match="once"):
-        pages.footer(content(path))
+        ingest.footer(content(path))

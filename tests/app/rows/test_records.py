@@ -9,17 +9,11 @@ import sqlalchemy as sa
 from app.db.tables import Dataset, Record
 from app.installations import Installation
 from app.keys import Keys
-from app.rows import records, repository
+from app.rows import records
 from lethe.contract.sets import DamageKind
 from tests.app.deletion import people
 
 Make = Callable[..., dict[str, Any]]
-
-
-def _unchecked(installation: Installation, *slots: int) -> None:
-    with installation.database.writing() as session:
-        session.execute(sa.update(Dataset).values(records_have_checks=False))
-        session.execute(sa.update(Record).where(Record.slot.in_(slots)).values(check_value=None))
 
 
 def _damage(installation: Installation, dataset_id: str) -> str | None:
@@ -53,22 +47,8 @@ def test_every_record_is_stored_with_its_check_value(installation: Installation,
     with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 7).values(check_value=None))
     assert _damage(installation, dataset_id) == "record"
-
-
-def test_records_of_a_release_before_get_theirs(installation: Installation, new_dataset: Make) -> None:
-    """Until they have them none is missing; wherever that was cut off it goes on, and renews none that is there."""
-    dataset_id = new_dataset(rows=30)["id"]
-    _unchecked(installation, 3, 4, 29)
-    assert _damage(installation, dataset_id) is None
-    records.give_checks(installation.database, installation.keys.record_key)
-    with installation.database.reading() as session:
-        assert repository.datasets_without_checks(session) == []
-    assert _damage(installation, dataset_id) is None
     with installation.database.writing() as session:
         session.execute(sa.update(Record).where(Record.slot == 7).values(check_value=b"another."))
-    _unchecked(installation, 5)
-    assert _damage(installation, dataset_id) == "record"
-    records.give_checks(installation.database, installation.keys.record_key)
     assert _damage(installation, dataset_id) == "record"
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from app.errors import DatasetTooLarge
-from app.rows.blocks import Filling
-from app.rows.manifest import BLOCK_ROWS
+from app.rows.blocks import BLOCK_ROWS, Filling
 from app.rows.row_store import RowStore
-from app.vault.sealing import Sealed
+from app.vault.sealing import SealedStore
 from app.vault.store import ObjectStore
 from lethe.contract.problems import DatasetDamaged, DatasetUnknown, DatasetUnusable
 from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, files, rows_of
@@ -105,15 +104,15 @@ def test_nothing_remains_where_a_block_cannot_be_sealed(
     store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a thread could not do is raised by whoever writes, and nothing is left of what the others did."""
-    put, names = Sealed.put, list[str]()
+    put, names = SealedStore.put, list[str]()
 
-    def full_at_the_third(self: Sealed, name: str, content: bytes) -> None:
+    def full_at_the_third(self: SealedStore, name: str, content: bytes) -> None:
         names.append(name)
         if len(names) >= 3:
             raise OSError(errno.ENOSPC, "No space left on device")
         put(self, name, content)
 
-    monkeypatch.setattr(Sealed, "put", full_at_the_third)
+    monkeypatch.setattr(SealedStore, "put", full_at_the_third)
     with pytest.raises(OSError, match="No space"), store.writing("ds_1") as writer:
         writer.write(*batch_of(5 * BLOCK_ROWS))
     assert store.stored() == {}
@@ -163,14 +162,14 @@ def test_only_what_is_shown_takes_memory(store: RowStore, root: str) -> None:
     features, labels = rows_of(store, root)
     middle, end = slice(BLOCK_ROWS, 2 * BLOCK_ROWS), slice(2 * BLOCK_ROWS, NUM_SLOTS)
     opened: list[int] = []
-    get = Sealed.get
+    get = SealedStore.get
 
-    def noted(self: Sealed, name: str) -> bytes:
+    def noted(self: SealedStore, name: str) -> bytes:
         opened.append(int(name.split(".")[1].split("-")[0]))
         return get(self, name)
 
     with pytest.MonkeyPatch.context() as patch, store.open("ds_1", root) as rows:
-        patch.setattr(Sealed, "get", noted)
+        patch.setattr(SealedStore, "get", noted)
         assert os.fstat(rows.descriptor).st_blocks == 0
         assert rows.records == NUM_SLOTS
         assert rows.show([range(1, 2)]) == {1: BLOCK_ROWS}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
-from app.rows.manifest import BLOCK_ID, BLOCK_ROWS
+from app.rows.blocks import BLOCK_ID, BLOCK_ROWS
 from app.rows.row_store import RowStore
-from app.vault.sealing import Sealed
+from app.vault.sealing import SealedStore
 from app.vault.store import FolderStore, ObjectStore
 from lethe.contract.problems import DatasetDamaged
 from lethe.contract.sets import DamageKind
@@ -122,7 +122,7 @@ def test_a_folder_that_is_not_there_damages_nothing(tmp_path: Path, key_encrypti
     """A store that cannot be reached is no damage: whoever asks tries again."""
     objects = FolderStore(tmp_path / "blocks")
     objects.check()
-    sealed = Sealed(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
+    sealed = SealedStore(objects, keys=tmp_path / "keys", key_encryption=key_encryption)
     store = RowStore(objects, sealed, locks=tmp_path / "locks", most_bytes=ROOM)
     with store.writing("ds_1") as writer:
         writer.write(*batch_of(5))

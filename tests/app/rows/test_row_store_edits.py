@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.rows.blocks import Filling
-from app.rows.manifest import BLOCK_ROWS
+from app.rows.blocks import BLOCK_ROWS, Filling
 from app.rows.row_store import RowStore
 from app.vault.store import ObjectStore
 from lethe.contract.problems import DatasetDamaged
@@ -69,6 +68,17 @@ def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path
         store.check("ds_1", beside)
     store.check("ds_1", after)
     assert len(list((tmp_path / "keys").iterdir())) == 3
+
+
+@pytest.mark.parametrize("objects", ["folder"], indirect=True)
+def test_a_manifest_cut_short_by_a_crash_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
+    """The file of a manifest that a killed process was writing to a folder goes when the rows are settled."""
+    left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"
+    left.write_bytes(b"half a node")
+    with store.alone("ds_1"):
+        store.settle("ds_1", root)
+    assert not left.exists()
+    store.check("ds_1", root)
 
 
 def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from app.rows import shuffle
-from app.rows.shuffle import Shuffle
+from app.rows import uploads
+from app.rows.uploads import Shuffle
 
 PLACE = np.dtype([("place", "<i8")])
 
 
-def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = shuffle.HELD_BYTES) -> list[int]:
+def order_of(folder: Path, pieces: list[int], *, parts: int, held_bytes: int = uploads.HELD_BYTES) -> list[int]:
     """The order that rows 0, 1, ... leave in which come so many at a time."""
     with Shuffle(folder, most_bytes=parts, part_bytes=1, held_bytes=held_bytes) as rows:
         first = 0

@@ -10,8 +10,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.installations import Installation
-from app.rows import references, shuffle
-from app.rows.references import References, packed
+from app.rows import uploads
+from app.rows.uploads import References, packed
 from tests.stored import rows_of, slots_of
 
 Make = Callable[..., dict[str, Any]]
@@ -64,8 +64,8 @@ def test_records_name_the_slots_that_rows_landed_in(
 ) -> None:
     """Each person's record has their row's slot; who is forgotten leaves exactly their row null."""
     if held == "in files":
-        monkeypatch.setattr(shuffle.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
-        monkeypatch.setattr(references, "_HELD", 100)
+        monkeypatch.setattr(uploads.Shuffle.__init__, "__kwdefaults__", {"part_bytes": 2**20, "held_bytes": 0})
+        monkeypatch.setattr(uploads, "_HELD", 100)
     dataset = request.getfixturevalue("sorted_by_label")["id"]
     rows = rows_of(installation, dataset)
     of_people = slots_of(installation, dataset, *(f"p{row}" for row in range(0, ROWS, 97)))
@@ -94,7 +94,7 @@ def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway
 
 def test_references_are_kept_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read as often as one likes, those of nobody too, and leave no file with a name."""
-    monkeypatch.setattr(references, "_HELD", 5)
+    monkeypatch.setattr(uploads, "_HELD", 5)
     wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
     kept = References(tmp_path)
     for start in range(0, 23, 4):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.rows import ingest
-from app.rows.batches import BATCH_ROWS, Batch, Kind
+from app.rows.formats import BATCH_ROWS, Batch, Kind
 from lethe.contract.problems import InputInvalid
 from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema

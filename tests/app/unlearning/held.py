@@ -10,7 +10,7 @@ from app.db.tables import Dataset, Model
 from app.installations import Installation
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
-from app.vault import weights
+from app.vault import sealing
 from tests.lethe.proof import lanes
 
 
@@ -23,7 +23,7 @@ def forget_pauses(installation: Installation) -> None:
 def publish(installation: Installation, claimed: ClaimedRun, **changed: Any) -> None:
     """What the worker does when the chain has run; the rows are erased already."""
     assert claimed.mechanism
-    sealed = weights.to_safetensors(np.zeros((1, 4)))
+    sealed = sealing.to_safetensors(np.zeros((1, 4)))
     installation.weights.put(claimed.version_id, sealed)
     assert claimed.audit
     ran = {

@@ -13,7 +13,7 @@ from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
-from app.vault.weights import WeightStore
+from app.vault.sealing import WeightStore
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]

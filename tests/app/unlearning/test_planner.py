@@ -5,26 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.unlearning import planner
-from lethe.contract.previews import EXPECTED_REQUESTS
-from lethe.proof import accountant, guarantees
+from app.unlearning.planner import PlanReason
+from lethe.proof import accountant, calibration, guarantees
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 DELTA = 1e-5
 
 
 def mechanism(noise_scale: float | None = None) -> Mechanism:
     return calibration.mechanism_for(
+        calibration.ModelSettings(
+            epsilon=1.0, delta=DELTA, l2=0.01, noise_scale=noise_scale, step_size=None, radius=None, learn_steps=None
+        ),
         num_slots=1000,
         num_classes=2,
-        epsilon=1.0,
-        delta=DELTA,
-        l2=0.01,
-        noise_scale=noise_scale,
-        step_size=None,
-        radius=None,
-        learn_steps=None,
     )
 
 
@@ -38,7 +33,7 @@ def test_learning_takes_the_steps_of_the_mechanism() -> None:
     chosen = mechanism()
     for kind in ("learn", "relearn"):
         plan = planner.learn(chosen, kind=kind)
-        assert (plan.kind, plan.steps, plan.reason) == (kind, chosen.learn_steps, "asked for")
+        assert (plan.kind, plan.steps, plan.reason) == (kind, chosen.learn_steps, PlanReason.REQUESTED)
 
 
 def test_one_record_is_unlearned() -> None:
@@ -47,7 +42,7 @@ def test_one_record_is_unlearned() -> None:
     plan = planner.forget(chain, records=1, epsilon=1.0, delta=DELTA)
     assert plan.kind == "unlearn"
     assert 1 <= plan.steps < chain.mechanism.learn_steps
-    assert plan.reason == f"least steps to the target; relearning takes {chain.mechanism.learn_steps}"
+    assert (plan.reason, plan.facts) == (PlanReason.FEWEST_STEPS, {"relearn_steps": chain.mechanism.learn_steps})
 
 
 def test_what_is_no_cheaper_is_relearned() -> None:
@@ -55,7 +50,7 @@ def test_what_is_no_cheaper_is_relearned() -> None:
     chain = learned(noise_scale=1e-9)
     plan = planner.forget(chain, records=1, epsilon=0.01, delta=1e-9)
     assert (plan.kind, plan.steps) == ("relearn", chain.mechanism.learn_steps)
-    assert plan.reason == "unlearning would take as many steps as relearning"
+    assert plan.reason == PlanReason.UNLEARNING_NO_SHORTER
 
 
 def test_nothing_to_forget_still_takes_a_step() -> None:
@@ -103,21 +98,21 @@ def test_the_options_are_compared() -> None:
     assert now.steps == planner.forget(chain, records=1, epsilon=1.0, delta=DELTA).steps
     one_by_one = calibration.schedule(chain, batches=[1] * 5, epsilon=1.0, delta=DELTA, at_most=10**6)
     assert now.steps_per_request == sum(one_by_one) / 5
-    assert now.reason == f"{sum(one_by_one)} steps for 5 requests one by one"
+    assert (now.reason, now.facts) == (PlanReason.ONE_BY_ONE, {"requests": 5, "steps": sum(one_by_one)})
 
     assert batch.steps == planner.forget(chain, records=5, epsilon=1.0, delta=DELTA).steps
     assert batch.steps_per_request == batch.steps / 5
-    assert batch.reason == "one run for 5 requests, once all are in"
+    assert (batch.reason, batch.facts["requests"]) == (PlanReason.ONE_BATCH, 5)
 
     assert (again.steps, again.steps_per_request, again.epsilon) == (chain.mechanism.learn_steps,) * 2 + (0.0,)
-    assert again.reason == "nothing deleted has any influence on it"
+    assert again.reason == PlanReason.NO_INFLUENCE
 
 
 def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
     """With noise far too small, what is left is to learn again: for everybody at once, or each time."""
     chain = learned(noise_scale=1e-9)
-    found = planner.options(chain, records=1, epsilon=0.01, delta=1e-9)
-    requests = EXPECTED_REQUESTS + 1
+    found = planner.options(chain, records=1, epsilon=0.01, delta=1e-9, expected_requests=9)
+    requests = 10
     assert [option.kind for option in found] == ["batch", "relearn"]
     assert {option.steps for option in found} == {chain.mechanism.learn_steps}
     assert [option.steps_per_request for option in found] == [
@@ -129,10 +124,13 @@ def test_unlearning_is_no_option_where_relearning_is_cheaper() -> None:
 def test_the_options_where_a_step_is_enough() -> None:
     """With much noise the least run forgets anybody, and waiting only saves runs."""
     found = {
-        option.kind: option for option in planner.options(learned(noise_scale=1.0), records=1, epsilon=1.0, delta=DELTA)
+        option.kind: option
+        for option in planner.options(
+            learned(noise_scale=1.0), records=1, epsilon=1.0, delta=DELTA, expected_requests=9
+        )
     }
     assert (found["unlearn"].steps, found["unlearn"].steps_per_request) == (1, 1)
-    assert (found["batch"].steps, found["batch"].steps_per_request) == (1, 1 / (EXPECTED_REQUESTS + 1))
+    assert (found["batch"].steps, found["batch"].steps_per_request) == (1, 1 / 10)
 
 
 @given(

@@ -201,7 +201,7 @@ def test_a_patient_model_counts_who_may_be_taken(
         session.add(Model(id="mdl_a", tenant_id="tn_a", dataset_id="ds_a", **model))
         session.flush()
         run = {"kind": "learn", "status": "published", "revision": 0, "version_id": "ver_a", "steps_total": 1}
-        run |= {"steps_done": 1, "records": 0, "reason": "", "worker": "w", "lease_expires_at": moment}
+        run |= {"steps_done": 1, "records": 0, "reason": "requested", "worker": "w", "lease_expires_at": moment}
         session.add(Run(id="run_a", tenant_id="tn_a", dataset_id="ds_a", started_at=moment, **run))
         session.flush()
         version = {"number": 1, "status": "live", "run_id": "run_a", "revision": 0, "weights_sha256": "", "metrics": {}}
@@ -214,7 +214,7 @@ def two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation whose runs take two requests at most, and whose estimates are never older than the question."""
     monkeypatch.setenv("LETHE_MAX_REQUESTS_PER_RUN", "2")
     monkeypatch.setattr(intake, "_FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(intake, "_LEAST_BETWEEN", 0.0)
+    monkeypatch.setattr(intake, "_MIN_INTERVAL_FACTOR", 0.0)
 
 
 @pytest.mark.usefixtures("two_at_once")

@@ -14,11 +14,10 @@ from app.db.tables import Addition, Dataset, Model, Record, Run
 from app.errors import LeaseLost
 from app.installations import Installation
 from app.operations import periodic_jobs
-from app.operations import retirement as retired
 from app.unlearning import queue, retirement
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
-from tests.app.api.test_authorisation import one_row
+from tests.conftest import one_row
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -283,13 +282,13 @@ def test_what_was_retired_is_destroyed_however_often_that_is_cut_off(
     folder = installation.settings.resolved_tombstones().parent
     folder.chmod(0o500)
     try:
-        retired.destroy_now(installation)  # what cannot be written down is not destroyed
+        periodic_jobs.destroy_now(installation)  # what cannot be written down is not destroyed
     finally:
         folder.chmod(0o700)
     installation.rows.delete(live["dataset_id"])  # and died
     periodic_jobs.sweep_rows(installation)
     for _ in range(2):
-        retired.destroy(installation)
+        periodic_jobs.destroy_of_retired(installation)
     with installation.database.reading() as session:
         assert session.get_one(Dataset, live["dataset_id"]).destroyed_at
         assert session.get_one(Model, live["id"]).destroyed_at

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
-from app.unlearning.turns import Due, TenantShare, in_turn
+from app.unlearning.turns import DueDataset, TenantShare, in_turn
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 DAY = datetime.timedelta(days=1)
 HOUR = datetime.timedelta(hours=1)
 
 
-def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> Due:
+def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float | None = None) -> DueDataset:
     """A dataset that is due in so many days."""
-    return Due(
+    return DueDataset(
         dataset_id=dataset_id,
         tenant_id=tenant_id,
         deadline=None if days is None else NOW + days * DAY,
@@ -23,7 +23,7 @@ def due(dataset_id: str, tenant_id: str, days: float | None, *, learning: float 
     )
 
 
-def names(found: list[Due]) -> list[str]:
+def names(found: list[DueDataset]) -> list[str]:
     return [one.dataset_id for one in found]
 
 
@@ -70,7 +70,7 @@ some_standings = st.dictionaries(
 
 
 @given(some_due, some_standings)
-def test_the_order_is_the_law(found: list[Due], standings: dict[str, TenantShare]) -> None:
+def test_the_order_is_the_law(found: list[DueDataset], standings: dict[str, TenantShare]) -> None:
     """Nothing is lost; near deadlines come first; what is of one tenant comes in the order of its deadlines."""
     ordered = in_turn(found, standings, at=NOW)
     assert sorted(names(ordered)) == sorted(names(found))
@@ -84,7 +84,7 @@ def test_the_order_is_the_law(found: list[Due], standings: dict[str, TenantShare
 @given(st.integers(1, 4), st.lists(st.tuples(anybody, st.integers(1, 6)), min_size=20, max_size=60), st.data())
 def test_tenants_take_turns(workers: int, arrivals: list[tuple[str, int]], data: st.DataObject) -> None:
     """While a tenant that has nothing under way waits, no other begins two runs, however many workers there are."""
-    waiting: list[Due] = []
+    waiting: list[DueDataset] = []
     running: list[tuple[int, str]] = []  # until when, and whose
     began: dict[str, datetime.datetime] = {}
     since: dict[str, list[str]] = {}  # tenants that wait with nothing under way, and who began a run meanwhile

@@ -118,7 +118,7 @@ def run_on(dataset: Dataset, at: datetime.datetime) -> Run:
         steps_total=0,
         steps_done=0,
         records=0,
-        reason="",
+        reason="requested",
         worker="test",
         lease_expires_at=at + SOON,
         started_at=at,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.vault.s3 import S3Store
-from app.vault.store import FolderStore, ObjectStore
+from app.vault.store import FolderStore, ObjectStore, S3Store
 from tests.app.rows.conftest import bucket, key_encryption, s3, server
 
 __all__ = ["bucket", "key_encryption", "s3", "server"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost
-from app.vault.sealing import Sealed
+from app.vault.sealing import SealedStore
 from app.vault.store import ObjectStore
 
 CONTENT = b"what is left of somebody" * 9
@@ -19,28 +19,28 @@ def keys(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sealed(objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile) -> Sealed:
-    made = Sealed(objects, keys=keys, key_encryption=key_encryption)
+def sealed(objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile) -> SealedStore:
+    made = SealedStore(objects, keys=keys, key_encryption=key_encryption)
     made.put("ds_1.a", CONTENT)
     return made
 
 
-def rotate(key_encryption: KeyEncryptionFile, sealed: Sealed) -> None:
+def rotate(key_encryption: KeyEncryptionFile, sealed: SealedStore) -> None:
     key_encryption.begin_rotation()
     sealed.rewrap()
     key_encryption.end_rotation()
 
 
 def test_what_was_sealed_is_opened(
-    sealed: Sealed, open_objects: Callable[[], ObjectStore], keys: Path, tmp_path: Path
+    sealed: SealedStore, open_objects: Callable[[], ObjectStore], keys: Path, tmp_path: Path
 ) -> None:
     """Whoever has store, keys and key-encryption key opens it."""
-    other = Sealed(open_objects(), keys=keys, key_encryption=KeyEncryptionFile(tmp_path / "installation" / "kek"))
+    other = SealedStore(open_objects(), keys=keys, key_encryption=KeyEncryptionFile(tmp_path / "installation" / "kek"))
     assert other.get("ds_1.a") == sealed.get("ds_1.a") == CONTENT
     assert not other.empty()
 
 
-def test_nothing_is_in_the_clear(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
+def test_nothing_is_in_the_clear(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """The store has ciphertext, under a key of its own for each thing, and the keys are private files."""
     sealed.put("ds_1.b", CONTENT)
     stored = [objects.get(name) for name in objects.names()]
@@ -50,7 +50,7 @@ def test_nothing_is_in_the_clear(sealed: Sealed, objects: ObjectStore, keys: Pat
     assert keys.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_destroyed_key_is_the_end(sealed: Sealed, objects: ObjectStore) -> None:
+def test_a_destroyed_key_is_the_end(sealed: SealedStore, objects: ObjectStore) -> None:
     """Once destroyed, a thing does not open, even where its object was copied before and is put back."""
     copies = {name: objects.get(name) for name in objects.names()}
     sealed.destroy("ds_1.a")
@@ -62,7 +62,7 @@ def test_a_destroyed_key_is_the_end(sealed: Sealed, objects: ObjectStore) -> Non
 
 
 def test_a_new_key_encryption_key_ends_copies_of_keys_too(
-    sealed: Sealed, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
+    sealed: SealedStore, objects: ObjectStore, keys: Path, key_encryption: KeyEncryptionFile, tmp_path: Path
 ) -> None:
     """After a rotation a thing that was destroyed before does not open even with copies of its object and its key."""
     copies = {name: objects.get(name) for name in objects.names()}
@@ -76,7 +76,7 @@ def test_a_new_key_encryption_key_ends_copies_of_keys_too(
         sealed.get("ds_1.a")
 
 
-def test_keys_go_before_the_store_is_asked(sealed: Sealed, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_go_before_the_store_is_asked(sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the store is away, destroying fails and says so, and the keys are gone nevertheless."""
     sealed.put("ds_1.b", CONTENT)
 
@@ -92,7 +92,7 @@ def test_keys_go_before_the_store_is_asked(sealed: Sealed, keys: Path, monkeypat
     assert list(keys.iterdir()) == []
 
 
-def test_keys_are_zero_before_their_names_go(sealed: Sealed, keys: Path, tmp_path: Path) -> None:
+def test_keys_are_zero_before_their_names_go(sealed: SealedStore, keys: Path, tmp_path: Path) -> None:
     """Another name of the same file shows that its bytes were overwritten."""
     os.link(keys / "ds_1.a.key", tmp_path / "link")
     sealed.destroy("ds_1.a")
@@ -100,7 +100,7 @@ def test_keys_are_zero_before_their_names_go(sealed: Sealed, keys: Path, tmp_pat
     assert content == bytes(len(content)) != b""
 
 
-def test_sealing_again_destroys_what_was_before(sealed: Sealed, objects: ObjectStore) -> None:
+def test_sealing_again_destroys_what_was_before(sealed: SealedStore, objects: ObjectStore) -> None:
     """Of a name there is one thing; the one before does not open any more."""
     [name] = objects.names()
     before = objects.get(name)
@@ -111,7 +111,7 @@ def test_sealing_again_destroys_what_was_before(sealed: Sealed, objects: ObjectS
         sealed.get("ds_1.a")
 
 
-def test_a_group_is_destroyed_but_some(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
+def test_a_group_is_destroyed_but_some(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """All of a group go, also those that a crash left half, but those that are named; other groups stay."""
     for name in ("ds_1.b", "ds_1.c", "ds_1.d", "ds_2.a"):
         sealed.put(name, CONTENT)
@@ -125,7 +125,7 @@ def test_a_group_is_destroyed_but_some(sealed: Sealed, objects: ObjectStore, key
 
 
 @pytest.mark.parametrize("position", [0, 20, -1])
-def test_damage_is_noticed(sealed: Sealed, objects: ObjectStore, position: int) -> None:
+def test_damage_is_noticed(sealed: SealedStore, objects: ObjectStore, position: int) -> None:
     """One changed bit anywhere, and it does not open."""
     content = bytearray(objects.get("ds_1.a.sealed"))
     content[position] ^= 1
@@ -136,7 +136,7 @@ def test_damage_is_noticed(sealed: Sealed, objects: ObjectStore, position: int) 
 
 @pytest.mark.parametrize("position", [0, 20, -1])
 def test_damage_is_noticed_at_once(
-    sealed: Sealed, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
+    sealed: SealedStore, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, position: int
 ) -> None:
     """A store that keeps something else than it was given is at fault, and not what was to be sealed."""
     create = objects.create
@@ -151,7 +151,7 @@ def test_damage_is_noticed_at_once(
         sealed.put("ds_1.b", CONTENT)
 
 
-def test_things_cannot_be_exchanged(sealed: Sealed, objects: ObjectStore, keys: Path) -> None:
+def test_things_cannot_be_exchanged(sealed: SealedStore, objects: ObjectStore, keys: Path) -> None:
     """A thing opens only under its own name, even with its own key."""
     sealed.put("ds_1.b", b"other")
     objects.put("ds_1.b.sealed", objects.get("ds_1.a.sealed"))
@@ -162,7 +162,7 @@ def test_things_cannot_be_exchanged(sealed: Sealed, objects: ObjectStore, keys: 
         sealed.get("ds_1.b")
 
 
-def test_a_rotation_loses_nothing(sealed: Sealed, keys: Path, key_encryption: KeyEncryptionFile) -> None:
+def test_a_rotation_loses_nothing(sealed: SealedStore, keys: Path, key_encryption: KeyEncryptionFile) -> None:
     """Everything opens before, during and after a change of the key-encryption key, and every key is wrapped anew."""
     sealed.put("ds_1.b", b"other")
     (keys / "ds_1.c.key").write_bytes(b"")  # a crash cut it short
@@ -179,7 +179,7 @@ def test_a_rotation_loses_nothing(sealed: Sealed, keys: Path, key_encryption: Ke
     assert {path.name for path in keys.iterdir()} == set(after)
 
 
-def test_a_rotation_amid_traffic(sealed: Sealed, key_encryption: KeyEncryptionFile) -> None:
+def test_a_rotation_amid_traffic(sealed: SealedStore, key_encryption: KeyEncryptionFile) -> None:
     """Who seals, opens and destroys while keys are changed notices nothing, and nothing comes back."""
 
     def traffic(number: int) -> None:
@@ -201,7 +201,9 @@ def test_a_rotation_amid_traffic(sealed: Sealed, key_encryption: KeyEncryptionFi
     assert all(sealed.get(name) for name in sealed.names())
 
 
-def test_a_key_that_is_overwritten_as_it_is_read(sealed: Sealed, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_overwritten_as_it_is_read(
+    sealed: SealedStore, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who opened the file of a key just before it was wrapped again reads zeros, and then the key: nothing is damaged.
     Zeros that stay are."""
     read_bytes, reads = Path.read_bytes, iter([True])
@@ -219,7 +221,7 @@ def test_a_key_that_is_overwritten_as_it_is_read(sealed: Sealed, keys: Path, mon
         sealed.get("ds_1.a")
 
 
-def test_without_the_key_encryption_key(sealed: Sealed, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+def test_without_the_key_encryption_key(sealed: SealedStore, key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
     """While its file is away, or another, nothing opens and nothing is sealed; when it is back, all is as before."""
     file = tmp_path / "installation" / "kek"
     content = file.read_text()

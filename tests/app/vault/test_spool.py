@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.vault import spool
-from app.vault.spool import Spool
+from app.vault import store
+from app.vault.store import Spool
 
 
 @pytest.fixture
 def spooled(tmp_path: Path) -> Iterator[Spool]:
-    with spool.create(tmp_path) as file:
+    with store.create(tmp_path) as file:
         yield file
 
 
@@ -33,7 +33,7 @@ def test_what_was_written_is_read_anywhere(
 ) -> None:
     """Written in any pieces, every span of the content is read as it was written, and nothing beyond the end."""
     whole = b"".join(pieces)
-    with spool.create(tmp_path_factory.getbasetemp()) as file:
+    with store.create(tmp_path_factory.getbasetemp()) as file:
         assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
         for start, length in spans:
             file.seek(start)
@@ -46,7 +46,7 @@ def test_what_was_written_is_read_anywhere(
 
 def test_on_the_disk_is_noise_without_a_name(spooled: Spool, tmp_path: Path) -> None:
     """Of the content nothing is on the disk, not even whether two spools or two blocks hold the same; nor is a name."""
-    with spool.create(tmp_path) as other:
+    with store.create(tmp_path) as other:
         for file in (spooled, other):
             for _ in range(100):
                 file.write(b"ann-7319,secret-" * 64)
@@ -71,7 +71,7 @@ def test_no_part_of_the_key_stream_serves_twice(spooled: Spool) -> None:
 
 def test_it_goes_when_it_is_closed(tmp_path: Path) -> None:
     """A closed spool has no key and no file; closing it again does nothing, and there is no place before its start."""
-    file = spool.create(tmp_path)
+    file = store.create(tmp_path)
     file.write(b"gone")
     with pytest.raises(ValueError, match="position=-1"):
         file.seek(-1)

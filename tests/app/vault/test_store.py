@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.vault.s3 import S3Store
-from app.vault.store import FolderStore, ObjectStore, StoreKeepsVersions, StoreUnavailable
+from app.vault.store import FolderStore, ObjectStore, S3Store, StoreKeepsVersions, StoreUnavailable
 from tests.s3.server import Server
 
 # --- every store -----------------------------------------------------------------------------------------------------
@@ -131,13 +130,18 @@ def test_what_goes_is_overwritten(tmp_path: Path, go: Callable[[FolderStore], No
 
 
 def test_what_a_crash_left_goes_too(tmp_path: Path) -> None:
-    """A file that a killed process had begun to write is not listed, and goes with the object."""
+    """A file that a killed process had begun to write is listed under its object's name alone, and goes with it."""
     objects = FolderStore(tmp_path)
     objects.put("a.x", b"whole")
     (left,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     (left / "a.x.00ff").write_bytes(b"some")
     assert objects.names().keys() == {"a.x"}
     objects.delete("a.x")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    (left / "b.y.00ff").write_bytes(b"of an object that never was")
+    assert objects.names().keys() == objects.names("b").keys() == {"b.y"}
+    assert objects.names("a") == {}
+    objects.delete("b.y")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -193,7 +197,7 @@ def test_a_bucket_that_is_not_there(s3: Server) -> None:
 def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
     """A store that is away is an `OSError` that says where to look, and tells nothing of the content."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
-    monkeypatch.setattr("app.vault.s3._RETRIES", 0)
+    monkeypatch.setattr("app.vault.store._RETRIES", 0)
     with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL") as raised:
         S3Store("s3://bucket", "weights").put("a.x", b"someone")
     assert "someone" not in str(raised.value)

@@ -8,13 +8,12 @@ from hypothesis.extra import numpy as arrays
 
 from app.errors import WeightsUnreadable
 from app.keys import KeyEncryptionFile
-from app.vault import weights
-from app.vault.sealing import Sealed
+from app.vault import sealing
+from app.vault.sealing import SealedStore, WeightStore
 from app.vault.store import FolderStore
-from app.vault.weights import WeightStore
 from lethe.contract.problems import WeightsDestroyed
 
-WEIGHTS = weights.to_safetensors(np.arange(8.0).reshape(2, 4))
+WEIGHTS = sealing.to_safetensors(np.arange(8.0).reshape(2, 4))
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def key_encryption(tmp_path_factory: pytest.TempPathFactory) -> KeyEncryptionFil
 @pytest.fixture
 def store(tmp_path: Path, key_encryption: KeyEncryptionFile) -> WeightStore:
     """A store in a folder; what is sealed in any store is tested in `test_sealing.py`."""
-    store = WeightStore(Sealed(FolderStore(tmp_path), keys=tmp_path / "keys", key_encryption=key_encryption))
+    store = WeightStore(SealedStore(FolderStore(tmp_path), keys=tmp_path / "keys", key_encryption=key_encryption))
     store.put("ver_1", WEIGHTS)
     return store
 
@@ -114,6 +113,6 @@ def test_a_version_cannot_be_passed_off_as_another(store: WeightStore, tmp_path:
 def test_safetensors_keep_every_bit(parameters: np.ndarray) -> None:
     """Weights go into the published form and come back with every bit."""
     for given_as in (parameters, np.asfortranarray(parameters)):
-        back = weights.from_safetensors(weights.to_safetensors(given_as))
+        back = sealing.from_safetensors(sealing.to_safetensors(given_as))
         assert back.dtype == np.float64
         assert back.tobytes() == parameters.tobytes()

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.contract.problems import InputInvalid, RowInvalid, SchemaInvalid
-from lethe.encoding import values
-from lethe.encoding.columns import LONGEST_TEXT, Column
-from lethe.encoding.faults import Faults
+from lethe.encoding import columns
+from lethe.encoding.columns import MAX_TEXT_LENGTH, Column, Faults
 from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema, stored
 from tests.tables import each
@@ -98,9 +97,9 @@ def test_times_to_the_nanosecond() -> None:
     """Times as pandas and parquet have them are read to the microsecond, as Python's, whatever else is installed."""
     for zone in (None, "Europe/Berlin"):
         column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
-        assert values.seconds(column)[0] == 1.5
-        assert type(values.listed(column)[0]) is datetime.datetime
-        assert math.isnan(values.seconds(column)[1])
+        assert columns.seconds(column)[0] == 1.5
+        assert type(columns.listed(column)[0]) is datetime.datetime
+        assert math.isnan(columns.seconds(column)[1])
 
 
 def test_times() -> None:
@@ -152,9 +151,9 @@ def test_text() -> None:
 
 def test_a_text_that_is_too_long_is_refused() -> None:
     """A text beyond the limit is refused by its place; one at the limit is taken."""
-    assert features("text", ["a" * LONGEST_TEXT], features=8).any()
+    assert features("text", ["a" * MAX_TEXT_LENGTH], features=8).any()
     with pytest.raises(InputInvalid, match="at most 65536 characters"):
-        features("text", ["a" * (LONGEST_TEXT + 1)], features=8)
+        features("text", ["a" * (MAX_TEXT_LENGTH + 1)], features=8)
 
 
 def test_vectors_in_every_form() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.contract.problems import SchemaInvalid
-from lethe.encoding.random_features import RandomFeatures
+from lethe.encoding.rows import RandomFeatures
 from lethe.encoding.schema import is_same, parse_schema, stored
 
 NUMBER = {"kind": "standard", "center": 0, "scale": 1}

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.contract.problems import DatasetUnusable, InputInvalid, RowInvalid, SchemaInvalid
+from lethe.encoding import columns as values
 from lethe.encoding import rows as encoding
 from lethe.encoding import schema as schemas
-from lethe.encoding import values
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import parse_schema
 from tests.tables import each

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from app.rows import ingest
 from lethe.contract.problems import RowInvalid, SchemaInvalid
 from lethe.encoding.schema import parse_schema, parse_target, stored
-from lethe.encoding.targets import MOST_COUNTED, UNIT, Target, y_of_scores
+from lethe.encoding.targets import MAX_COUNT, UNIT, TargetColumn, y_of_scores
 
 SPEC: dict[str, Any] = {"role": "target", "min": 0, "max": 200}
 COLUMNS: dict[str, Any] = {"age": {"kind": "numeric", "min": 0, "max": 100}, "cost": SPEC}
@@ -37,7 +37,7 @@ def faults_of(document: Any, **beside: Any) -> dict[str, str]:
 def test_a_value_comes_back_from_its_label(low: float, width: float, share: float) -> None:
     """A value in the range is stored as a label between -2^23 and 2^23, which float32 holds exactly, and comes back
     as itself up to half a step."""
-    target = Target(low=low, high=low + width)
+    target = TargetColumn(low=low, high=low + width)
     value = np.clip(np.array([low + share * width]), target.low, target.high)
     [label] = target.labels(value)
     assert -UNIT <= label <= UNIT
@@ -48,15 +48,15 @@ def test_a_value_comes_back_from_its_label(low: float, width: float, share: floa
 
 def test_the_ends_of_the_range_are_the_ends_of_the_labels() -> None:
     """The least is -2^23, the middle 0, the largest 2^23; what is predicted beyond is moved to the end."""
-    target = Target(low=0.0, high=200.0)
+    target = TargetColumn(low=0.0, high=200.0)
     assert target.labels(np.array([0.0, 100.0, 200.0])).tolist() == [-UNIT, 0, UNIT]
     assert target.values(np.array([-7.0, -1.0, 0.0, 0.5, 7.0])).tolist() == [0.0, 0.0, 100.0, 150.0, 200.0]
 
 
-@given(bound=st.integers(1, MOST_COUNTED), share=st.floats(0, 1))
+@given(bound=st.integers(1, MAX_COUNT), share=st.floats(0, 1))
 def test_a_count_comes_back_as_itself(bound: int, share: float) -> None:
     """A count up to the largest bound there is comes back from its label to the last one, and is no other's."""
-    target, count = Target(low=0, high=bound, counts=True), round(share * bound)
+    target, count = TargetColumn(low=0, high=bound, counts=True), round(share * bound)
     near = np.unique(np.clip([count - 1, count, count + 1], 0, bound)).astype(float)
     labels = target.labels(near)
     assert len(set(labels.tolist())) == len(near)
@@ -68,15 +68,15 @@ def test_what_is_no_count_is_wrong(number: float) -> None:
     """Only whole numbers from 0 to the bound are right, and with `clip` those beyond it."""
     is_count = math.isfinite(number) and number >= 0 and number == math.floor(number)
     for outside, right in (("error", is_count and number <= 9), ("clip", is_count)):
-        target = Target.from_json({"min": 0, "max": 9, "outside": outside, "counts": True})
+        target = TargetColumn.from_json({"min": 0, "max": 9, "outside": outside, "counts": True})
         assert target.wrong(np.array([number])).tolist() == [not right]
-        assert Target.from_json(target.to_json()) == target
+        assert TargetColumn.from_json(target.to_json()) == target
 
 
 def test_a_schema_of_counts_survives_its_document() -> None:
     """Counts are stored as such; a target that is none states nothing of it, as none did before there were counts."""
     counts = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": True}}})
-    assert counts.target == Target(low=0.0, high=200.0, counts=True)
+    assert counts.target == TargetColumn(low=0.0, high=200.0, counts=True)
     assert stored(counts.to_json()) == counts
     plain = parse_schema({"columns": COLUMNS | {"cost": SPEC | {"counts": False}}})
     assert plain == SCHEMA
@@ -91,7 +91,7 @@ def test_a_schema_of_counts_survives_its_document() -> None:
 
 def test_a_schema_with_a_target_survives_its_document() -> None:
     """A target is stored with its range and what becomes of values outside, and read again as it was."""
-    assert CLIPPED.target == Target(low=0.0, high=200.0, outside="clip")
+    assert CLIPPED.target == TargetColumn(low=0.0, high=200.0, outside="clip")
     assert (CLIPPED.classes, CLIPPED.label) == ((), "cost")
     assert stored(CLIPPED.to_json()) == CLIPPED
     assert SCHEMA.to_json()["columns"]["cost"] == {"role": "target", "min": 0.0, "max": 200.0, "outside": "error"}  # type: ignore[index]
@@ -222,7 +222,7 @@ def vectors(folder: Path, y: Any) -> Path:
 
 def test_vectors_have_targets_where_their_range_is_told(tmp_path: Path) -> None:
     """Of an npz file y is floats or integers in the range."""
-    target = Target(low=0.0, high=200.0)
+    target = TargetColumn(low=0.0, high=200.0)
     for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):
         assert labels_of(vectors(tmp_path, y), schema=None, target=target) == [-UNIT, UNIT // 2]
     with pytest.raises(RowInvalid) as refusal:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from app.rows import ingest
 from lethe.contract.problems import RowInvalid, SchemaInvalid
+from lethe.encoding.rows import Weight, as_factors, labels_in, weights_in
 from lethe.encoding.schema import is_same, parse_schema, stored
 from lethe.encoding.targets import UNIT
-from lethe.encoding.weights import Weight, as_factors, labels_in, weights_in
 
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -28,7 +28,7 @@ SCHEMA = parse_schema({"columns": COLUMNS})
 @given(most=st.floats(1e-300, 1e300), share=st.floats(0, 1))
 def test_no_stored_weight_is_beyond_one(most: float, share: float) -> None:
     """Whatever the bound, a weight from 0 to it becomes a number from 0 to 1 that is next to its share."""
-    weight = Weight(column="w", most=most)
+    weight = Weight(column="w", bound=most)
     number = np.array([min(share * most, most)])
     assert not weight.wrong(number).any()
     [factor] = as_factors(weight.stored(number)).tolist()
@@ -43,7 +43,7 @@ def test_what_is_no_weight(number: float) -> None:
     says so."""
     assert SCHEMA.weight
     assert SCHEMA.weight.wrong(np.array([number])).all()
-    clipping = Weight(column="w", most=8, outside="clip")
+    clipping = Weight(column="w", bound=8, outside="clip")
     assert clipping.wrong(np.array([number])).any() == (not 8 < number < np.inf)
 
 

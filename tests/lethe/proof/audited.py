@@ -2,13 +2,15 @@ from typing import Any
 
 import numpy as np
 
-from lethe.proof import audit
+from lethe.proof import audit, calibration
 from lethe.proof.audit import AuditPlan, Guesses, Observed
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 MECHANISM = calibration.mechanism_for(
-    num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1
+    calibration.ModelSettings(epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1),
+    num_slots=1000,
+    num_classes=2,
+    num_parameters=21,
 )
 
 

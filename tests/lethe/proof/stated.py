@@ -36,8 +36,8 @@ def evidence(**changed: Any) -> Evidence:
         "records": 2,
         "steps_present": 64,
         "exposures": {
-            "mdl_1": Exposure(mechanism=MECHANISM, records=2, releases=RELEASES),
-            "mdl_2": Exposure(mechanism=MECHANISM, records=1, releases=((50, 1),)),
+            "mdl_1": Exposure(mechanism=MECHANISM, records=2, releases=RELEASES, stretches=2),
+            "mdl_2": Exposure(mechanism=MECHANISM, records=1, releases=((50, 1),), stretches=2),
         },
         "delta": 1e-4,
     }

@@ -11,17 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from lethe.proof import audit, conversion
+from lethe.proof import audit, calibration, conversion
 from lethe.proof.audit import AuditPlan, Observed
 from lethe.proof.errors import LARGEST_COUNT, DomainError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
-from lethe.theorems import calibration
 from tests.lethe.proof.audited import apart, guesses, seen
 from tests.tables import each
 
 MECHANISM = calibration.mechanism_for(
-    num_slots=1000, num_classes=2, num_parameters=21, epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1
+    calibration.ModelSettings(epsilon=1.0, delta=1e-5, batch_size=1000, cool_down=1),
+    num_slots=1000,
+    num_classes=2,
+    num_parameters=21,
 )
 LEARNING = AuditPlan(lanes=256, steps_before=0, steps=2601)
 FORGETTING = AuditPlan(lanes=256, steps_before=2601, steps=87)

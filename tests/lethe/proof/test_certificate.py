@@ -32,13 +32,13 @@ def test_a_statement_without_the_old_part_of_its_history():
     history = [Run(steps=50), *[Run(steps=100, records=1)] * 60, Run(steps=9, records=3)]
     left_out, short = accountant.compact(MECHANISM, history)
     assert 50 < left_out < 6050
-    exposure = Exposure(mechanism=MECHANISM, records=2, releases=((50, 1), (100, 60)))
+    exposure = Exposure(mechanism=MECHANISM, records=2, releases=((50, 1), (100, 60)), stretches=2)
     made = evidence(steps_before=left_out, history=tuple(short), steps_present=6050, exposures={"mdl_1": exposure})
     assert certificate.check(statement(made, audited=False)) == made.guarantees()
     of_all = evidence(history=tuple(history), steps_present=6050, exposures={"mdl_1": exposure})
     for less, all_of_it in zip(made.guarantees(), of_all.guarantees(), strict=True):
         assert less.mu == pytest.approx(all_of_it.mu, rel=1e-12)
-    few = Exposure(mechanism=MECHANISM, records=2, releases=((50, 1), (100, 20)))
+    few = Exposure(mechanism=MECHANISM, records=2, releases=((50, 1), (100, 20)), stretches=2)
     lacking = evidence(steps_before=left_out, history=tuple(short), steps_present=6050, exposures={"mdl_1": few})
     with pytest.raises(PreconditionError, match="own_releases_counted"):
         statement(lacking, audited=False)
@@ -84,7 +84,8 @@ def test_every_number_of_every_guarantee_is_recomputed(path, value):
 
 
 def with_releases(*releases: tuple[int, int], **changed: Any) -> Evidence:
-    own = Exposure(**{"mechanism": MECHANISM, "records": 2, "releases": releases} | changed)
+    stretches = 1 + dict(releases).get(MECHANISM.learn_steps, 0)
+    own = Exposure(**{"mechanism": MECHANISM, "records": 2, "releases": releases, "stretches": stretches} | changed)
     return evidence(exposures={"mdl_1": own})
 
 
@@ -114,6 +115,13 @@ def test_versions_of_an_earlier_chain_may_be_counted():
     """Versions published before the model was learned again are in no history and count all the same."""
     made = with_releases((3, 5), (7, 4), (50, 3))
     assert certificate.check(statement(made)) == made.guarantees()
+
+
+@pytest.mark.parametrize("stretches", [1, 2, 3])
+def test_learning_runs_begin_stretches(stretches):
+    """Evidence with fewer stretches than its learning runs began understates the reads of a batch, and is refused."""
+    with pytest.raises(PreconditionError, match="stretches_counted"):
+        statement(with_releases((3, 5), (7, 4), (50, 3), stretches=stretches))
 
 
 def test_a_model_that_has_not_learned_gets_no_statement():

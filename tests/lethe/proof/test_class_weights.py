@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from lethe.proof import calibration
 from lethe.proof.errors import DomainError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 
 def made(weights: tuple[float, ...] | None, **changed: object) -> Mechanism:
-    asked = {"num_slots": 500, "num_classes": 3, "epsilon": 1.0, "delta": 1e-5, "class_weights": weights}
-    return calibration.mechanism_for(**asked | changed)  # type: ignore[arg-type]
+    data = {"num_slots": 500, "num_classes": 3} | changed
+    settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5)
+    return calibration.mechanism_for(settings, class_weights=weights, **data)  # type: ignore[arg-type]
 
 
 def test_constants_are_those_of_the_heaviest_class() -> None:

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
-from lethe.theorems import calibration
 from tests.tables import each
 
 
@@ -139,8 +138,9 @@ def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
 
 def test_the_default_grid_is_there_when_the_size_is_known():
     """`mechanism_for` sets grid and size from `num_parameters`; on Adult that costs a hundred-thousandth of mu."""
-    wanted = {"num_slots": 32561, "num_classes": 2, "epsilon": 1.0, "delta": 1e-5}
-    made, plain = calibration.mechanism_for(**wanted, num_parameters=105), calibration.mechanism_for(**wanted)
+    settings, adult = calibration.ModelSettings(epsilon=1.0, delta=1e-5), {"num_slots": 32561, "num_classes": 2}
+    plain = calibration.mechanism_for(settings, **adult)
+    made = calibration.mechanism_for(settings, **adult, num_parameters=105)
     assert made == replace(plain, grid=made.grid, num_parameters=105)
     runs = [Run(steps=made.learn_steps), Run(steps=347, records=1)]
     mus = [accountant.unlearning_mu(accountant.replay(m, runs)) for m in (plain, made)]

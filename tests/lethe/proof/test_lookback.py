@@ -15,7 +15,6 @@ from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
-from lethe.theorems import evaluate
 from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
 
 
@@ -91,17 +90,6 @@ def test_it_is_exact_once_a_few_passes_have_followed():
     for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
         ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
         assert 1 - 1e-11 <= ratio <= loss
-
-
-@pytest.mark.parametrize("steps", [10**3, 10**6, 10**9])
-def test_many_passes_in_closed_form(steps):
-    """However many steps there were, it is what the calculator finds from them."""
-    made = mechanism(num_slots=32_561, batch_size=326, cool_down=64, l2=2.5e-4, step_size=7.9, learn_steps=7000)
-    share = {"B": made.num_batches, "T": steps, "q": 64, "c": made.contraction, "eta": 7.9, "sigma": 0.1}
-    expected = evaluate("cyclic_batches", share | {"gap": made.sensitivity(Adjacency.ZERO_OUT) / 7.9})["mu"]
-    assert lookback.worst_mu(made, steps) == pytest.approx(expected, rel=1e-9)
-    expected = evaluate("cyclic_batches", share | {"gap": made.sensitivity(Adjacency.ZERO_OUT) / 7.9, "K": 0})["mu"]
-    assert lookback.present(((made, steps),)).mu >= expected * (1 - 1e-9)
 
 
 @given(

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective, farthest_minimiser, gradient_bound, num_weight_rows, smoothness
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 from tests.tables import each
 
 HUBER, SQUARES, HINGE = Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES, Objective.SMOOTHED_HINGE
@@ -297,8 +296,8 @@ def test_constants_of_least_squares_follow_from_its_ball():
 
 
 def default(objective: Objective, **asked: Any) -> Mechanism:
-    given = {"num_slots": 10_000, "num_classes": classes_of(objective), "epsilon": 1.0, "delta": 1e-5}
-    return calibration.mechanism_for(objective=objective, **given | asked)
+    settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5, **asked)
+    return calibration.mechanism_for(settings, objective=objective, num_slots=10_000, num_classes=classes_of(objective))
 
 
 @each("objective", [HUBER, SQUARES, HINGE, LABELS, COUNTS])

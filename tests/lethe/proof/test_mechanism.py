@@ -150,9 +150,12 @@ def test_it_survives_its_document():
 def test_a_constant_that_does_not_follow_is_refused(name):
     """A document that states a constant other than the one that follows from its settings is refused by its name."""
     document = mechanism().to_json()
-    for wrong in (document[name] * (1 - 1e-15), math.nan, "1"):
+    for wrong in (document[name] * (1 - 1e-15), math.nan):
         with pytest.raises(PreconditionError, match=f"constants_follow: Expected {name}"):
             Mechanism.from_json(document | {name: wrong})
+    for other_type in ("1", 1, True, None):
+        with pytest.raises(PreconditionError, match=f"mechanism_of_format: Expected {name}"):
+            Mechanism.from_json(document | {name: other_type})
 
 
 @each("name", mechanism().to_json().keys())

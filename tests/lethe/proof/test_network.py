@@ -29,8 +29,8 @@ def on(network: PublicNetwork | None) -> Mechanism:
 def statement(own: PublicNetwork | None, other: PublicNetwork | None = None) -> dict[str, Any]:
     """A certificate of a model on `own`; the person's rows fed a model on `other` too."""
     exposures = {
-        "mdl_1": Exposure(mechanism=on(own), records=2, releases=RELEASES),
-        "mdl_2": Exposure(mechanism=on(other), records=1, releases=((50, 1),)),
+        "mdl_1": Exposure(mechanism=on(own), records=2, releases=RELEASES, stretches=2),
+        "mdl_2": Exposure(mechanism=on(other), records=1, releases=((50, 1),), stretches=2),
     }
     return test_certificate.statement(test_certificate.evidence(mechanism=on(own), exposures=exposures), audited=False)
 

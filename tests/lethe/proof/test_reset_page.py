@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
-from lethe.theorems import calibration
 
 PAGE = Path(__file__).parents[3] / "docs" / "mathematics" / "reset.md"
 MOST = 10**6
@@ -22,7 +21,9 @@ def test_the_table_is_what_the_accountant_says() -> None:
 
 def computed(slots: int, classes: int, radius: float | None) -> tuple[float, float, float]:
     delta = slots**-1.1
-    made = calibration.mechanism_for(num_slots=slots, num_classes=classes, epsilon=1.0, delta=delta, radius=radius)
+    made = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=1.0, delta=delta, radius=radius), num_slots=slots, num_classes=classes
+    )
     start = accountant.imported(made)
 
     def least(chain: Chain, records: int) -> int:

@@ -8,20 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective, smoothness
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 BOUND = 0.4
 BETA = {Objective.LOGISTIC_REGRESSION: 0.25, Objective.SMOOTHED_HINGE: 2.0, Objective.LEAST_SQUARES: 1.0}
 
 
-def made(**changed: object) -> Mechanism:
-    asked = {"num_slots": 1000, "num_classes": 2, "epsilon": 1.0, "delta": 1e-5, "second_moment": BOUND}
-    return calibration.mechanism_for(**asked | changed)  # type: ignore[arg-type]
+def made(*, num_slots: int = 1000, num_classes: int = 2, **changed: Any) -> Mechanism:
+    settings = calibration.ModelSettings(**{"epsilon": 1.0, "delta": 1e-5, "second_moment": BOUND} | changed)
+    return calibration.mechanism_for(settings, num_slots=num_slots, num_classes=num_classes)
 
 
 @pytest.mark.parametrize("objective", BETA)

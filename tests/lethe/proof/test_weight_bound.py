@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from lethe.proof import accountant
+from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 
 OBJECTIVES = [
     (Objective.LOGISTIC_REGRESSION, 2),
@@ -24,7 +23,11 @@ OBJECTIVES = [
 
 def made(bound: float | None, objective: Objective = Objective.LOGISTIC_REGRESSION, classes: int = 2) -> Mechanism:
     return calibration.mechanism_for(
-        num_slots=500, num_classes=classes, objective=objective, epsilon=1.0, delta=1e-5, weight_bound=bound
+        calibration.ModelSettings(epsilon=1.0, delta=1e-5),
+        num_slots=500,
+        num_classes=classes,
+        objective=objective,
+        weight_bound=bound,
     )
 
 

@@ -23,7 +23,7 @@ from tests.stored import rows_of, slots_of
 from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
 from tests.worker.audit.faults import BATCHED, FAULTS, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES
 from worker import isolated, runner
-from worker.langevin import chain
+from worker.langevin import chain, engines
 
 Run = Callable[..., chain.Ran]
 Make = Callable[..., dict[str, Any]]
@@ -158,8 +158,9 @@ class Stale:
 
     def resident(self, patch: pytest.MonkeyPatch) -> None:
         """The steps read an old copy, and all else what there is now."""
-        opened = chain._opened
-        patch.setattr(chain, "_opened", lambda made, x, y, *rest: opened(made, self._features, self._labels, *rest))
+        opened = engines.open_rows
+        copy = (self._features, self._labels)
+        patch.setattr(engines, "open_rows", lambda made, x, y, *rest: opened(made, *copy, *rest))
 
 
 def _assert_open(installation: Installation, get: Get, model_id: str, request_id: str, code: str) -> None:
@@ -304,7 +305,7 @@ def test_a_run_without_its_audit_publishes_nothing(
     original = isolated.run
     for lanes_ran in (0, 2):
 
-        def run(*given: Any, audit: AuditPlan, lanes_ran: int = lanes_ran, **named: Any) -> isolated.Ran:
+        def run(*given: Any, audit: AuditPlan, lanes_ran: int = lanes_ran, **named: Any) -> isolated.IsolatedResult:
             return original(*given, audit=replace(audit, lanes=lanes_ran) if lanes_ran else None, **named)
 
         with monkeypatch.context() as patch:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -10,33 +11,33 @@ import pytest
 import torch
 from scipy import stats
 
-from app.rows.manifest import BLOCK_ROWS
-from app.rows.opened import held_in_memory
-from lethe.proof import audit
+from app.rows.blocks import BLOCK_ROWS
+from lethe.proof import audit, calibration
 from lethe.proof.audit import AuditPlan
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
+from tests.stored import held_in_memory
+from tests.worker import passes
 from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
 from worker import isolated
 from worker.audit import lanes
-from worker.langevin import chain
-from worker.langevin.device import DeviceRows, choose
+from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 
 Run = Callable[..., chain.Ran]
 BOTH = pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 
 
-@pytest.fixture(params=["cpu", "as on a device"])
+@pytest.fixture(params=["cpu", *passes.OTHERS])
 def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where steps are taken; CPU tensors stand for a device."""
+    name = request.param
 
-    def opened(mechanism: Mechanism, features: Any, labels: Any, *_: Any) -> DeviceRows:
-        return DeviceRows(features, labels, num_classes=mechanism.num_classes, device=choose("cpu"))
+    def opened(mechanism: Mechanism, features: Any, labels: Any, *_: Any) -> AbstractContextManager[Any]:
+        return passes.OTHERS[name](features, labels, num_classes=mechanism.num_classes)
 
-    if request.param != "cpu":
-        monkeypatch.setattr(chain, "_opened", opened)
-    return request.param
+    if name != "cpu":
+        monkeypatch.setattr(engines, "open_rows", opened)
+    return name
 
 
 @BOTH
@@ -146,7 +147,9 @@ def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
 def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
     """Also where what was foreseen is below the smallest number, or so small that its square is, drift of 4,000 correct
     audits is standard normal (false alarm 1e-9), and the first ten are quiet."""
-    mechanism = calibration.mechanism_for(num_slots=1000, num_classes=2, epsilon=1.0, delta=1e-5)
+    mechanism = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
+    )
     plan = AuditPlan(lanes=64, steps_before=2601, steps=steps)
     law, one, noise = audit.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
     drifts, witnessed = [], -one.without_witnesses(torch.zeros(64, dtype=torch.float64))

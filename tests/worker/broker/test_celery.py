@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from app.backup import verification
 from app.config import Settings
 from app.installations import Installation
+from app.journal import verification
 from tests.faults import hops, processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.deployment import Service

@@ -9,10 +9,8 @@ import torch
 
 from tests.worker.langevin.conftest import mechanism_of
 from worker.langevin import chain
-from worker.langevin.device import DeviceRows
 from worker.langevin.gradient import HostRows
 from worker.langevin.schedule import Schedule
-from worker.langevin.step import State
 
 Rows = Callable[..., tuple[Any, Any]]
 SETTINGS = {"l2": 0.05, "step_size": 1.5, "noise_scale": 0.2, "radius": 20.0}
@@ -51,15 +49,18 @@ def written_out(
     return x
 
 
-@pytest.mark.parametrize(
+RUNS = pytest.mark.parametrize(
     ("steps", "batches", "cool_down", "first_step"),
     [(30, 1, 1, 0), (30, 4, 1, 0), (30, 43, 8, 17), (3, 5, 8, 4), (1, 7, 16, 6), (25, 10, 25, 10**15)],
 )
+
+
+@RUNS
 def test_a_run_is_the_chain_written_out(
     steps: int, batches: int, cool_down: int, first_step: int, random_rows: Rows
 ) -> None:
-    """On the CPU and on a device the steps read the batches in turn, going on where the run before stopped, and the
-    step size falls over the last of them."""
+    """The steps read the batches in turn, going on where the run before stopped, and the step size falls over the last
+    of them."""
     features, labels = random_rows(43, 6)
     initial = np.random.default_rng(1).standard_normal((1, 6))
     told = {"steps": steps, "first_step": first_step}
@@ -76,17 +77,6 @@ def test_a_run_is_the_chain_written_out(
         **told,
     )
     np.testing.assert_allclose(ran.parameters, expected, atol=1e-6)
-    schedule = Schedule.of(mechanism, **told)
-    with DeviceRows(features, labels, num_classes=2, device=torch.device("cpu")) as rows:
-        there = rows.advance(
-            State(parameters=torch.tensor(initial), steps_done=0),
-            steps=steps,
-            schedule=schedule,
-            noise=Replayed(3),
-            on_progress=lambda done: None,
-            **SETTINGS,
-        )
-    np.testing.assert_allclose(there.parameters.numpy(), expected, atol=1e-6)
 
 
 def test_runs_go_on_in_the_order_of_the_batches(random_rows: Rows) -> None:
@@ -144,26 +134,3 @@ def test_what_cannot_be_scheduled(wrong: dict[str, int]) -> None:
     """More batches than slots, none, or no step are refused by name."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Schedule(**{"num_slots": 43, "steps": 5} | wrong)
-
-
-@pytest.mark.parametrize("slots", [(slice(0, 43),), (slice(20, 43), slice(0, 11)), (slice(4, 30),)])
-def test_a_device_holds_the_slots_that_are_read(slots: tuple[slice, ...], random_rows: Rows) -> None:
-    """A device has the rows of the slots that it was given and of no others; of these it has the same gradients, also
-    after it was given others, and what it had before is overwritten."""
-    features, labels = random_rows(43, 6)
-    here = torch.from_numpy(np.random.default_rng(2).standard_normal((1, 6)))
-    settings = {"num_classes": 2, "device": torch.device("cpu")}
-    with (
-        DeviceRows(features, labels, slots=(slice(0, 2),), **settings) as rows,
-        HostRows(features, labels, num_classes=2) as host,
-    ):
-        before = rows._rows
-        rows.look(slots)
-        assert not before.any()
-        assert len(rows._rows) == sum(one.stop - one.start for one in slots)
-        for one in slots:
-            inside = slice(one.start + 1, one.stop - 1)
-            np.testing.assert_allclose(rows.gradient(here, inside), host.gradient(here, inside), atol=1e-5)
-        if len(rows._rows) < 43:
-            with pytest.raises(IndexError, match="on the device"):
-                rows.gradient(here, slice(0, 43))

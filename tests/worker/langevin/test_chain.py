@@ -9,7 +9,7 @@ from scipy import stats
 
 from tests.tables import each
 from tests.worker.langevin.conftest import mechanism_of
-from worker.langevin import chain
+from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 from worker.langevin.step import State, projected_noisy_step
 
@@ -213,7 +213,7 @@ def test_two_runs_never_agree(random_rows: Rows, settings: dict[str, Any]) -> No
     [
         ("steps", 0, "steps=0 >= 1"),
         ("steps", -1, "steps=-1 >= 1"),
-        ("device", "abacus", "abacus"),
+        ("backend", engines.Backend(device="abacus"), "abacus"),
         ("mechanism", mechanism_of(num_slots=41), "one row of features for each of num_slots"),
         ("mechanism", mechanism_of(num_classes=3), r"initial parameters of shape \(3, 5\)"),
         ("initial", np.zeros(5), r"initial parameters of shape \(1, 5\)"),

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lethe.proof.losses import Objective
+from tests.worker import passes
 from worker.audit.gradient import differs
-from worker.langevin.device import DeviceRows
 from worker.langevin.gradient import BLOCK_ROWS, HostRows
 from worker.langevin.losses import Loss
 
@@ -36,7 +36,7 @@ def expected(loss: Loss, weights: Any, parameters: Any, features: Any, labels: A
 
 @pytest.mark.parametrize("loss", [TWO, FOUR, FIVE, HINGE], ids=["two", "four", "five", "hinge"])
 def test_a_row_counts_as_its_class_does(loss: Loss) -> None:
-    """Over several blocks the gradient is that of the weighted losses, in the kernel, on the device and by the second
+    """Over several blocks the gradient is that of the weighted losses, in the kernel, of every engine and by the second
     gradient, which notices where weights were left out."""
     random, weights = np.random.default_rng(3), loss.class_weights
     assert weights is not None
@@ -49,8 +49,9 @@ def test_a_row_counts_as_its_class_does(loss: Loss) -> None:
         ours = read.gradient(at)
     exact = expected(loss, weights, at, features, labels)
     torch.testing.assert_close(ours, exact, rtol=1e-5, atol=1e-5 * rows)
-    with DeviceRows(features, labels, num_classes=classes, loss=loss, device=torch.device("cpu")) as there:
-        torch.testing.assert_close(there.gradient(at), ours, rtol=1e-5, atol=1e-5 * rows)
+    for opened in passes.OTHERS.values():
+        with opened(features, labels, num_classes=classes, loss=loss) as there:
+            torch.testing.assert_close(there.gradient(at), ours, rtol=1e-5, atol=1e-5 * rows)
     seen: dict[str, Any] = {"features": features, "labels": labels, "objective": loss.objective, "bound": 1.0}
     seen |= {"loss_width": loss.width}
     assert not differs(ours.numpy(), at.numpy(), class_weights=weights, **seen)

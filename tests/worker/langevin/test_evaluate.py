@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from app.catalogue.prediction import probabilities
-from lethe.encoding.targets import Target
+from lethe.encoding.targets import TargetColumn
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from worker.langevin.evaluate import of_classes, of_labels, of_target
 
 Rows = Callable[..., tuple[Any, Any]]
-RANGE = Target(low=20.0, high=140.0)
+RANGE = TargetColumn(low=20.0, high=140.0)
 
 
 def test_two_classes_are_the_logistic_function_of_the_score() -> None:
@@ -153,7 +153,7 @@ def test_metrics_of_counts_are_those_of_scikit_learn(random_rows: Rows) -> None:
     above their bound; a rate of next to nothing has a deviance that is finite."""
     features, _ = random_rows(5000, 4)
     counts = np.minimum(np.random.default_rng(2).poisson(3, 5000), 12)
-    parameters, target = np.array([[2.5, -0.5, 0.2, 0.0]]), Target(low=0, high=12, counts=True)
+    parameters, target = np.array([[2.5, -0.5, 0.2, 0.0]]), TargetColumn(low=0, high=12, counts=True)
     made = Mechanism(
         objective=Objective.POISSON_REGRESSION,
         num_slots=5000,
@@ -204,6 +204,6 @@ def test_where_all_targets_are_one_there_is_no_share_explained(random_rows: Rows
 
 
 def test_predicting_does_not_need_torch() -> None:
-    """The gateway's half of this, `app.catalogue.prediction`, is imported without torch."""
-    script = "import sys, app.catalogue.prediction; sys.exit('torch' in sys.modules)"
+    """The gateway's half of this, `app.catalogue.evaluation`, is imported without torch."""
+    script = "import sys, app.catalogue.evaluation; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

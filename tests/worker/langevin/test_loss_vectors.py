@@ -12,15 +12,12 @@ import torch
 from lethe.encoding.targets import UNIT
 from lethe.proof.losses import Objective, gradient_bound
 from tests.lethe.proof import loss_vectors
-from worker.langevin.device import DeviceRows
+from tests.worker import passes
 from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss
 
 VECTORS = json.loads(loss_vectors.FILE.read_text())
-PASSES: dict[str, Callable[..., AbstractContextManager[HostRows | DeviceRows]]] = {
-    "host": HostRows,
-    "device": lambda *rows, **described: DeviceRows(*rows, **described, device=torch.device("cpu")),
-}
+PASSES: dict[str, Callable[..., AbstractContextManager[Any]]] = {"host": HostRows} | passes.OTHERS
 
 
 def test_the_file_is_what_mpmath_makes() -> None:

@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 from scipy import optimize
 from sklearn.linear_model import PoissonRegressor
 
-from lethe.encoding.targets import UNIT, Target, y_of_scores
+from lethe.encoding.targets import UNIT, TargetColumn, y_of_scores
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
+from tests.worker import passes
 from tests.worker.langevin.conftest import SilentNoise
-from tests.worker.langevin.test_device import Replayed
 from worker.audit.gradient import differs
-from worker.langevin import chain
-from worker.langevin.device import DeviceRows, choose
+from worker.langevin import chain, engines
 from worker.langevin.gradient import BLOCK_ROWS, HostRows
 from worker.langevin.losses import Loss
-from worker.langevin.schedule import Schedule
-from worker.langevin.step import State, projected_noisy_step
 
 RandomRows = Callable[..., tuple[Any, Any]]
 HUBER, SQUARES, HINGE, LABELS, COUNTS = (
@@ -98,8 +95,9 @@ def test_gradient_agrees_with_automatic_differentiation(loss: Loss) -> None:
     at = parameters.detach()
     ours = gradient_of(loss, at, features, labels)
     torch.testing.assert_close(ours, expected, rtol=ROUNDING, atol=ROUNDING * len(features))
-    with DeviceRows(features, labels, num_classes=classes_of(loss), loss=loss, device=torch.device("cpu")) as rows:
-        torch.testing.assert_close(rows.gradient(at), ours, rtol=ROUNDING, atol=ROUNDING * len(features))
+    for opened in passes.OTHERS.values():
+        with opened(features, labels, num_classes=classes_of(loss), loss=loss) as rows:
+            torch.testing.assert_close(rows.gradient(at), ours, rtol=ROUNDING, atol=ROUNDING * len(features))
     seen = {"features": features, "labels": labels, "objective": loss.objective, "loss_width": loss.width}
     assert not differs(ours.numpy(), at.numpy(), bound=1.0, **seen)
     assert differs(ours.numpy() + 0.1 * features[0], at.numpy(), bound=1.0, **seen)
@@ -197,25 +195,6 @@ def test_a_target_beyond_one_is_refused(label: int) -> None:
         gradient_of(HUBER, torch.zeros(1, 2, dtype=torch.float64), row, np.array([label], np.int32))
 
 
-@pytest.mark.parametrize("device", [pytest.param("cpu"), pytest.param("cuda", marks=pytest.mark.gpu)])
-@every_loss
-def test_steps_on_a_device_are_those_of_the_chain(loss: Loss, device: str) -> None:
-    """With the same noise, 60 steps over batches end where the CPU's steps end, to 1e-6 (float32 products)."""
-    features, labels = labelled(loss, 700, 9)
-    ran = {"loss": loss, "num_classes": classes_of(loss)}
-    settings: dict[str, Any] = {"l2": 0.05, "step_size": 0.5, "noise_scale": 0.2, "radius": 20.0}
-    start, schedule = State(parameters=parameters_of(loss, 9), steps_done=0), Schedule(num_slots=700, steps=60)
-    with DeviceRows(features, labels, device=choose(device), **ran) as rows:
-        there = rows.advance(
-            start, steps=60, schedule=schedule, noise=Replayed(9), on_progress=lambda steps_done: None, **settings
-        )
-    here, noise = start, Replayed(9)
-    with HostRows(features, labels, **ran) as host:
-        for _ in range(60):
-            here = projected_noisy_step(noise, here, rows=host, num_slots=700, **settings)
-    np.testing.assert_allclose(there.parameters.numpy(), here.parameters.numpy(), atol=1e-6)
-
-
 # --- what is learned -------------------------------------------------------------------------------------------------
 
 
@@ -238,8 +217,7 @@ def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = 
         steps=2000,
         noise=SilentNoise(),
         on_progress=lambda steps_done: None,
-        threads=1,
-        device=device,
+        backend=engines.Backend(device=device, threads=1),
     )
     return ran.parameters
 
@@ -277,7 +255,7 @@ def test_counts_learn_what_scikit_learn_does() -> None:
     features[:, 1:] = generator.standard_normal((3000, 3))
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
     counts = generator.poisson(np.exp(features @ [0.9, 1.2, -0.7, 0.3]))
-    labels = Target(low=0, high=bound, counts=True).labels(counts)
+    labels = TargetColumn(low=0, high=bound, counts=True).labels(counts)
     assert counts.max() < bound
     found = learned(Loss(Objective.POISSON_REGRESSION, math.log(bound)), features.astype(np.float32), labels, l2=l2)
     rival = PoissonRegressor(alpha=l2 * bound, fit_intercept=False, tol=1e-10, max_iter=1000).fit(features, counts)

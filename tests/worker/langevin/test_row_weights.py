@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
-from lethe.encoding.targets import UNIT, Target
-from lethe.encoding.weights import as_factors
+from lethe.encoding.rows import as_factors
+from lethe.encoding.targets import UNIT, TargetColumn
 from lethe.proof.losses import Objective, gradient_bound
+from tests.worker import passes
 from tests.worker.langevin.conftest import ReplayableNoise, SilentNoise, mechanism_of
 from worker.audit.gradient import differs
-from worker.langevin import chain
-from worker.langevin.device import DeviceRows
+from worker.langevin import chain, engines
 from worker.langevin.gradient import BLOCK_ROWS, HostRows
 from worker.langevin.losses import Loss
 
@@ -69,9 +69,9 @@ def test_a_row_pulls_as_much_as_its_weight_says(loss: Loss, classes: int) -> Non
     few = gradient(loss, classes, parameters, features[:200], labels[:200], weights[:200])
     expected = sum(factor * one for factor, one in zip((weights / UNIT).tolist(), each, strict=False))
     torch.testing.assert_close(few, expected, rtol=1e-5, atol=1e-4)
-    settings: dict[str, Any] = {"num_classes": classes, "loss": loss, "device": torch.device("cpu")}
-    with DeviceRows(features, labels, weights, **settings) as there:
-        torch.testing.assert_close(there.gradient(parameters), ours, rtol=1e-5, atol=1e-5 * len(features))
+    for opened in passes.OTHERS.values():
+        with opened(features, labels, weights, num_classes=classes, loss=loss) as there:
+            torch.testing.assert_close(there.gradient(parameters), ours, rtol=1e-5, atol=1e-5 * len(features))
     seen: dict[str, Any] = {"features": features, "labels": labels, "objective": loss.objective, "bound": 1.0}
     seen |= {"loss_width": loss.width, "class_weights": loss.class_weights}
     assert not differs(ours.numpy(), parameters.numpy(), weights=weights, **seen)
@@ -128,7 +128,7 @@ def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
         steps=mechanism.learn_steps,
         noise=noise,
         on_progress=lambda steps_done: None,
-        threads=1,
+        backend=engines.Backend(threads=1),
     ).parameters
 
 
@@ -190,7 +190,7 @@ def test_counts_learn_what_scikit_learn_does() -> None:
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
     counts = random.poisson(np.exp(features @ [0.9, 1.2, -0.7, 0.3]))
     weights = random.integers(0, UNIT, size=3000, endpoint=True).astype(np.int32)
-    stored = np.stack([Target(low=0, high=bound, counts=True).labels(counts), weights], axis=1)
+    stored = np.stack([TargetColumn(low=0, high=bound, counts=True).labels(counts), weights], axis=1)
     changed = {"objective": Objective.POISSON_REGRESSION, "num_classes": 1, "loss_width": math.log(bound)}
     more = {"l2": l2, "step_size": 1.0, "learn_steps": 6000, "radius": 20.0, "weight_bound": 1.0}
     found = run(features.astype(np.float32), stored, SilentNoise(), **changed | more)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from app.errors import SecondMomentExceeded
+from lethe.proof import calibration
 from lethe.proof.mechanism import Mechanism
-from lethe.theorems import calibration
 from worker.langevin import chain
 from worker.langevin.init import origin
 from worker.langevin.noise import SystemNoise
@@ -16,7 +16,9 @@ ROWS, COLUMNS = 300, 4
 
 def made(bound: float | None) -> Mechanism:
     return calibration.mechanism_for(
-        num_slots=ROWS, num_classes=2, epsilon=1.0, delta=1e-4, l2=0.05, batch_size=100, second_moment=bound
+        calibration.ModelSettings(epsilon=1.0, delta=1e-4, l2=0.05, batch_size=100, second_moment=bound),
+        num_slots=ROWS,
+        num_classes=2,
     )
 
 

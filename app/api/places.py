@@ -1,0 +1,81 @@
+"""Limits of calls in progress: a call beyond them is refused at once, instead of delaying all others."""
+
+import asyncio
+from collections import Counter
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api import calls, problems
+from lethe.contract.problems import Busy, Problem, RequestTimedOut, UploadTooLarge
+
+CALLS = 200
+"""Places of one tenant for deletion requests, and as many for other calls: about half a second of work each."""
+LIMITS = {"intake": (CALLS, 250), "known": (CALLS, 250), "large": (24, 32), "unknown": (16, 64)}
+"""Places by kind of call: of one tenant (of one address, for calls without a key), and in total."""
+FULL = "lethe.full"
+"""Key in the scope of a call that needs no place: True if calls with a key may be refused."""
+_FREE = frozenset({"/healthz", "/readyz", "/metrics"})
+_MAX_SMALL_BYTES = 64 * 1024
+_READ_SECONDS = 20.0
+
+
+class Places:
+    """Middleware that gives each call a place of its kind, or answers 503 `busy`.
+
+    Small bodies are read before a place is taken, so slow senders do not take places from others.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._taken: Counter[str | tuple[str, str]] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in _FREE:
+            scope[FULL] = any(self._taken[kind] >= LIMITS[kind][0] for kind in ("intake", "known", "large"))
+            return await self._app(scope, receive, send)
+        size, caller = _declared_bytes(scope), scope.get(calls.CALLER)
+        is_large = size is None or size > _MAX_SMALL_BYTES
+        is_intake = (scope["method"], scope["path"]) == ("POST", "/v1/deletion-requests")
+        kind = "unknown" if caller is None else "large" if is_large else "intake" if is_intake else "known"
+        share = kind, caller.tenant_id if caller else calls.address_of(scope)
+        try:
+            # Pages read a large body only after they have checked the session.
+            if is_large and caller is None and not scope["path"].startswith("/admin/"):
+                raise UploadTooLarge(f"Without a key a body has {_MAX_SMALL_BYTES} bytes at most, and says how many.")
+            received = await _read(receive) if size and not is_large else receive
+            if self._taken[share] >= LIMITS[kind][0] or self._taken[kind] >= LIMITS[kind][1]:
+                raise Busy("Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.")
+        except Problem as refusal:
+            return await problems.problem(refusal)(scope, receive, send)
+        self._taken.update((kind, share))
+        try:
+            await self._app(scope, received, send)
+        finally:
+            self._taken.subtract((kind, share))
+            # Counts of zero would accumulate, one for each address.
+            self._taken = +self._taken
+
+
+async def _read(receive: Receive) -> Receive:
+    """Read a whole body, and return a `Receive` that replays it. Raises `RequestTimedOut`."""
+    messages: list[Message] = []
+    try:
+        async with asyncio.timeout(_READ_SECONDS):
+            while not messages or messages[-1].get("more_body", False):
+                messages.append(await receive())
+    except TimeoutError as error:
+        raise RequestTimedOut(
+            f"A body of at most {_MAX_SMALL_BYTES} bytes must come in {_READ_SECONDS:g} s."
+        ) from error
+
+    async def received() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    return received
+
+
+def _declared_bytes(scope: Scope) -> int | None:
+    """Return the declared length of the body; None if it has none."""
+    headers = dict(scope["headers"])
+    declared = headers.get(b"content-length", b"0")
+    return int(declared) if declared.isdigit() and b"transfer-encoding" not in headers else None

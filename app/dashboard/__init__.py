@@ -1,1 +1,0 @@
-"""The pages below /admin: what the API answers, for people. They have no SQL and no door of their own."""

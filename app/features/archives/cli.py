@@ -1,0 +1,82 @@
+"""Commands that back up and restore an installation; they need no running service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.config import Settings
+from app.errors import BackupRefused
+from lethe.cli.gateway import bar, console, new_group
+
+commands = new_group()
+Archive = Annotated[Path, typer.Argument(dir_okay=False, help="The sealed archive, one file")]
+KeyFile = Annotated[
+    Path, typer.Option(dir_okay=False, help="What archives are sealed with: 64 hex digits; kept apart from them")
+]
+
+
+@commands.command()
+def backup(archive: Archive, key_file: KeyFile) -> None:
+    """Write a backup, while the service runs; the key file is made if it is not there. Weights are not in it."""
+    from app import installations
+    from app.features.archives import service
+
+    with installations.opened(Settings()) as installation, bar() as progress:
+        saved = service.back_up(installation, archive, key_file=key_file, progress=progress)
+    console.print(
+        f"{archive}: {saved.num_bytes:,} bytes, {saved.num_datasets} datasets, as of {saved.created_at:%F %T} UTC"
+    )
+    console.print(f"It opens with {key_file}, which must not lie beside it: whoever destroys that destroys the backup.")
+
+
+@commands.command()
+def restore(
+    archive: Archive,
+    key_file: KeyFile,
+    tombstones: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The file that remembers who asked to be forgotten since")
+    ] = None,
+    no_tombstones: Annotated[
+        bool, typer.Option("--no-tombstones", help="There is none: whoever was forgotten since the backup is back")
+    ] = False,
+    lost_versions: Annotated[
+        int | None,
+        typer.Option(min=0, help="Without tombstones: how many versions of any model were published since, at most"),
+    ] = None,
+) -> None:
+    """Restore a backup where nothing is, and have everybody forgotten again who asked for it since."""
+    from app.features.archives import restoring
+
+    if no_tombstones == (tombstones is not None):
+        raise BackupRefused("Name the tombstones with --tombstones FILE; who has none says --no-tombstones.")
+    if no_tombstones and lost_versions is None:
+        raise BackupRefused(
+            "Say with --lost-versions how many versions of any model were published since the backup, at most: what "
+            "they gave away is counted."
+        )
+    if no_tombstones:
+        console.print(
+            "Without tombstones: whoever asked to be forgotten since the backup IS BACK, and nobody knows who."
+        )
+        console.print("Find out who asked, from your own records, and ask again for each of them before you serve.")
+    with bar() as progress:
+        restored = restoring.restore(
+            Settings(),
+            archive,
+            key_file=key_file,
+            remembered_in=tombstones,
+            lost_versions=lost_versions or 0,
+            progress=progress,
+        )
+    console.print(f"Restored as of {restored.about.created_at:%F %T} UTC: {restored.num_datasets} datasets.")
+    requests = restored.requests
+    console.print(f"{requests.made} requests came after that and are open again; {requests.changed} had changed.")
+    console.print(
+        f"{restored.num_models} models have no weights: they learn again when a worker runs, after all that is erased."
+    )
+    roles = ", ".join(f"{role} {count}" for role, count in restored.people.items()) or "nobody"
+    console.print(
+        f"Can log in as of the backup: {roles}. Who was disabled, and which keys were revoked, since then "
+        "works again: review them before you serve."
+    )

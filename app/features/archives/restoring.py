@@ -1,0 +1,450 @@
+"""Restore a backup into an empty installation, and erase the rows of everybody who has asked to be forgotten since.
+
+The tombstones name the people who asked since the backup. Their requests are opened again, their rows are claimed at
+once, and null rows are written to disk in their place. All weights are lost: models learn again. During a restore, and
+after one that was interrupted, a file in the data folder prevents serving. An interrupted restore can be run again.
+"""
+
+import dataclasses
+import datetime
+import itertools
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app import folders, installations, key_checks
+from app.accounting import ledger
+from app.audit import checkpoints
+from app.audit import repository as audit_repository
+from app.audit import service as audit
+from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
+from app.catalogue import additions
+from app.config import Settings
+from app.db import Database, bulk, migrate, now
+from app.deletion import claims, restoration
+from app.deletion import repository as deletion_repository
+from app.deletion.restoration import Again, Remembered
+from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
+from app.features.archives import coverage, dump, repository
+from app.features.archives.archive import Piece, Reader
+from app.features.archives.coverage import JournalPosition
+from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
+from app.installations import Installation
+from app.journal import repository as journal_repository
+from app.journal import tombstones, verification
+from app.journal.journal import HeadSignature, Journal
+from app.key_checks import DatabaseIdentity
+from app.keys import KeyEncryptionFile, SubjectKey
+from app.rows import repository as rows_repository
+from app.rows.blocks import BLOCK_ROWS, Shape, mapped
+from app.unlearning import retirement
+from app.unlearning import service as unlearning
+from app.vault.store import created, sync_folder, wipe_file
+
+_ALL = 2**31 - 1
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """Statement of an archive about itself."""
+
+    id: str
+    created_at: datetime.datetime
+    tombstones: JournalPosition
+
+
+class _Pieces:
+    """Pieces of an archive, which come in a known order of kinds."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._pieces = iter(reader)
+        self._next = next(self._pieces, None)
+
+    def of(self, kind: str) -> Iterator[Piece]:
+        """Yield the pieces of one kind, which must be the next."""
+        while self._next is not None and self._next.thing.partition("/")[0] == kind:
+            yield self._next
+            self._next = next(self._pieces, None)
+
+    def one(self, kind: str) -> Piece:
+        """Return the only piece of a kind. Raises `BackupDamaged`."""
+        pieces = list(self.of(kind))
+        if len(pieces) != 1:
+            raise BackupDamaged("The archive does not hold what a backup holds.")
+        return pieces[0]
+
+
+def _about_of(piece: Piece) -> About:
+    document = json.loads(piece.content)
+    if (document["format"], document["schema"]) != (FORMAT, migrate.heads()):
+        raise BackupRefused(f"The backup was made by Lethe {document['version']}; restore it with that, then upgrade.")
+    return About(
+        id=document["id"],
+        created_at=datetime.datetime.fromisoformat(document["created_at"]),
+        tombstones=JournalPosition(**document["tombstones"]),
+    )
+
+
+def _last_name(piece: Piece) -> str:
+    return piece.thing.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """Result of a restore. `num_models`: number of models that learn again. `people`: number of people who can log in,
+    by role. `remembered`: True if there were tombstones."""
+
+    about: About
+    requests: Again
+    num_models: int
+    num_datasets: int
+    people: dict[str, int]
+    remembered: bool
+
+
+def restore(
+    settings: Settings,
+    path: Path,
+    *,
+    key_file: Path,
+    remembered_in: Path | None,
+    lost_versions: int = 0,
+    progress: Progress,
+) -> Restored:
+    """Restore the archive at `path`.
+
+    `remembered_in` is the file of tombstones; without it, people who asked since the backup stay in. `lost_versions` is
+    the maximum number of versions of any model that were published since the backup and that tombstones do not record.
+    Raises `BackupRefused`, `TombstonesDamaged` and `TombstonesStale` before any change. `BackupDamaged` may be raised
+    after changes, which prevent serving.
+    """
+    if not key_file.exists():
+        raise BackupRefused(f"There is no key file {key_file}: without it nobody can open the backup.")
+    with path.open("rb") as file:
+        reader = Reader(file, KeyEncryptionFile(key_file))
+        pieces = _Pieces(reader)
+        about = _about_of(pieces.one(ABOUT))
+        _require_free(settings, remembered_in)
+        keys = list(pieces.of(KEYS))
+        journal = _journal(remembered_in, keys, about)
+        _claim(settings)
+        for piece in keys:
+            _write_key(settings.data_dir / "keys", piece)
+        installations.set_up_stores(settings)
+        with installations.opened(settings, unfinished=True) as installation:
+            migrate.upgrade(installation.database.engine)
+            for piece in pieces.of(VAULT):
+                installation.vault.put_page(_last_name(piece), piece.content)
+            _load(installation, pieces, progress=progress)
+            identity = _check_keys(installation)
+            requests, num_models = _forget(installation, journal, lost_versions=lost_versions)
+            num_datasets = _write_rows(installation, pieces, progress=progress)
+            with installation.database.reading() as session:
+                people = journal_repository.people_by_role(session)
+            # The manifest is not part of its own tallies.
+            tallies = reader.tallies()
+            if json.loads(pieces.one(MANIFEST).content) != tallies:
+                raise BackupDamaged("The archive lacks something that was written into it.")
+            restored = Restored(
+                about=about,
+                requests=requests,
+                num_models=num_models,
+                num_datasets=num_datasets,
+                people=people,
+                remembered=journal is not None,
+            )
+            for place in installations.places(settings):
+                place.mark(identity.id)
+            _finish(installation, restored, journal)
+    return restored
+
+
+def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
+    """Open the tombstones, and check that they reach back to the backup and are at least as new; None without a file.
+
+    The key of their references comes from the archive, because nothing is on disk yet.
+    """
+    if remembered_in is None:
+        return None
+    texts = [piece.content.decode().strip() for piece in keys if piece.thing == f"{KEYS}/subject.key"]
+    if len(texts) != 1:
+        raise BackupDamaged("The archive does not hold what a backup holds.")
+    journal = Journal(remembered_in, SubjectKey(text=texts[0]))
+    coverage.require(journal, about.tombstones, made_at=about.created_at)
+    for line in journal.lines():
+        if line.kind == "dropped" and line.at > about.created_at:
+            raise BackupRefused(
+                f"The tombstones remember nothing before {line.at:%F %T}; the backup is older than that."
+            )
+    return journal
+
+
+def _remembered(session: Session, journal: Journal) -> list[Remembered]:
+    """Return the last recorded state of each request that is missing or open in the database.
+
+    All lines are read, also those before the backup: the database in the archive may itself have been put back before
+    the backup was made.
+    """
+    by_id: dict[str, Remembered] = {}
+    requests = (line.request for line in journal.lines() if line.request is not None)
+    while batch := list(itertools.islice(requests, _AT_ONCE)):
+        ended = repository.ended_requests(session, {request.id for request in batch})
+        by_id |= {request.id: request for request in batch if request.id not in ended}
+    return list(by_id.values())
+
+
+def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) -> None:
+    with installation.database.writing() as session:
+        tables = itertools.groupby(pieces.of(TABLES), key=_last_name)
+        for number, (name, table_pieces) in enumerate(tables):
+            progress("tables", number, len(dump.TABLES))
+            for piece in table_pieces:
+                dump.load(session, dump.TABLES[name], piece.content)
+        bulk.count_on(session)
+
+
+def _check_keys(installation: Installation) -> DatabaseIdentity:
+    """Return the identity of the restored database, and accept the new key encryption key.
+
+    Raises `BackupDamaged` if the keys in the archive are not those of its database, and `BackupRefused` if the place of
+    rows and weights belongs to another installation.
+    """
+    identity = key_checks.of_database(installation.database)
+    if identity is None or key_checks.wrong_key(installation.keys, identity):
+        raise BackupDamaged("The keys in the archive are not those of its database.")
+    for place in installations.places(installation.settings):
+        if place.owner() not in (None, identity.id):
+            raise BackupRefused(f"{place.name} belongs to another installation than the backup.")
+    key_encryption = installations.key_encryption_of(installation.settings)
+    key_checks.accept(installation.database, key_encryption.check_values(identity.id))
+    return identity
+
+
+def _forget(installation: Installation, journal: Journal | None, *, lost_versions: int) -> tuple[Again, int]:
+    """Void runs and weights, restore the recorded state of requests, and claim the rows of everybody to be forgotten.
+
+    Releases since the backup are counted as lost. No run begins before the claimed rows are null. Returns the counts of
+    requests, and the number of models that learn again.
+    """
+    with installation.database.writing() as session:
+        releases = (line.release for line in journal.lines() if line.release) if journal else ()
+        # Most releases are in two lines.
+        for release in {release.version_id: release for release in releases}.values():
+            repository.add_lost(session, **dataclasses.asdict(release))
+        repository.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
+        unlearning.take_back_all(session)
+        num_models = repository.lose_weights(session, at=now(session))
+        journal_repository.end_logins(session)
+        requests = restoration.catch_up(session, _remembered(session, journal) if journal else [])
+        for dataset in repository.datasets(session):
+            if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):
+                additions.take(session, dataset=dataset)
+                claims.claim_erasures(session, dataset=dataset, limit=_ALL)
+        for retired_id in (line.retired for line in journal.lines() if line.retired) if journal else ():
+            retirement.retire_again(session, retired_id)
+    return requests, num_models
+
+
+def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progress) -> int:
+    """Write the rows of all datasets with zeros in claimed slots, and return the number of datasets."""
+    with installation.database.reading() as session:
+        stored = rows_repository.row_roots(session)
+        retired = repository.rows_of_retired(session)
+    total = len(stored)
+    for number, (rows_id, parts) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
+        progress("rows", number, total)
+        if stored.pop(rows_id, None) is None:
+            if rows_id in retired:
+                continue
+            raise BackupDamaged("The archive holds rows of which its tables do not tell.")
+        with installation.database.reading() as session:
+            claimed = repository.claimed_positions(session, rows_id)
+        root = _write(installation, rows_id, parts, np.array(claimed, dtype=np.int64))
+        with installation.database.writing() as session:
+            rows_repository.set_root(session, rows_id, root)
+    if stored:
+        raise BackupDamaged("The archive lacks rows of which its tables tell.")
+    return total
+
+
+def _write(installation: Installation, rows_id: str, parts: Iterator[Piece], claimed: npt.NDArray[np.int64]) -> str:
+    """Write the rows of one dataset, null in the `claimed` slots, and return their root."""
+    try:
+        shape = Shape(**json.loads(next(parts).content))
+    except (TypeError, ValueError) as error:
+        raise BackupDamaged("The archive does not state the shape of rows as this release does.") from error
+    # An interrupted restore may have left some.
+    installation.rows.delete(rows_id)
+    with installation.rows.writing(rows_id, shape.num_columns) as writer:
+        for block, piece in enumerate(parts):
+            num_rows = shape.rows_in(block)
+            if len(piece.content) != num_rows * shape.row_bytes:
+                raise BackupDamaged("The archive holds rows that are not of the shape that it states.")
+            stored_rows = mapped(piece.content, num_rows, shape.num_columns, shape.has_weights)
+            features, labels = stored_rows[0].copy(), stored_rows[1].copy()
+            positions = claimed[claimed // BLOCK_ROWS == block] % BLOCK_ROWS
+            features[positions], labels[positions] = 0, 0
+            writer.write(features, labels)
+        if writer.num_slots != shape.num_slots:
+            raise BackupDamaged("The archive holds fewer rows than it states.")
+    return writer.root
+
+
+def _finish(installation: Installation, restored: Restored, journal: Journal | None) -> None:
+    """Record the restore in the chains of every tenant, sign these, continue the tombstones, and allow serving."""
+    heads = {(head.tenant_id, head.log): head for head in journal.heads()} if journal else {}
+    with installation.database.writing() as session:
+        last = audit_repository.last_checkpoint(session)
+        signed = last.number if last else 0
+        for tenant_id in repository.tenant_ids(session):
+            lost = {chain.name: _lost(session, chain, heads.get((tenant_id, chain.name))) for chain in CHAINS}
+            _record(session, installation, restored, tenant_id, lost)
+    if journal is not None:
+        _copy_tombstones(journal.path, installation.settings.resolved_tombstones())
+        tombstones.record_restored(installation, signed=signed)
+        tombstones.record(installation)
+    installations.unfinished(installation.settings).unlink()
+    sync_folder(installation.settings.data_dir)
+
+
+def _record(
+    session: Session,
+    installation: Installation,
+    restored: Restored,
+    tenant_id: str,
+    lost: dict[str, dict[str, Any] | None],
+) -> None:
+    """Append an entry to the tenant's audit log and a link to its ledger, each with the `lost` head of that chain.
+
+    A reader who holds a lost head learns from the record why the chain does not reach it any more.
+    """
+    about = restored.about
+    detail: dict[str, Any] = {
+        "backed_up_at": about.created_at.isoformat(),
+        "tombstones": restored.remembered,
+        "requests_made_again": restored.requests.made,
+        "requests_changed": restored.requests.changed,
+        "models_to_learn_again": restored.num_models,
+        "lost_head": lost[AUDIT.name],
+        "lost_ledger_head": lost[LEDGER.name],
+    }
+    deed = audit.Deed(
+        tenant_id=tenant_id, actor=audit.SERVICE, action="installation.restored", object_id=about.id, detail=detail
+    )
+    audit.record_all(session, [deed])
+    if lost[LEDGER.name] or audit_repository.last_row(session, LEDGER, tenant_id=tenant_id):
+        ledger.link(
+            session,
+            tenant_id=tenant_id,
+            kind="restored",
+            backup_id=about.id,
+            backed_up_at=about.created_at.isoformat(),
+            restored_at=now(session).isoformat(),
+            lost=lost[LEDGER.name],
+        )
+    for chain in CHAINS:
+        checkpoints.checkpoint_now(session, installation.keys, chain, tenant_id=tenant_id)
+
+
+def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> dict[str, Any] | None:
+    """Return a head that was signed and that the restored chain lacks; None if there is no such head."""
+    if head is None:
+        return None
+    row = audit_repository.row(session, chain, tenant_id=head.tenant_id, sequence=head.sequence)
+    return None if row is not None and row.hash == head.hash else {"sequence": head.sequence, "hash": head.hash}
+
+
+def _require_free(settings: Settings, remembered_in: Path | None) -> None:
+    """Raise `BackupRefused` if data would be overwritten, or tombstones ignored. Remains of an interrupted restore are
+    no obstacle."""
+    own = settings.resolved_tombstones()
+    if remembered_in is not None and not remembered_in.exists():
+        raise BackupRefused(f"There are no tombstones at {remembered_in}.")
+    if own.exists() and (remembered_in is None or not own.samefile(remembered_in)):
+        raise BackupRefused(f"There are tombstones at {own}: restore with those, or move them away.")
+    if installations.unfinished(settings).exists():
+        return
+    expected = {path.resolve() for path in (own, *verification.files(settings))}
+    data_folders = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
+    for folder in data_folders:
+        if any(path.resolve() not in expected and not _is_empty_folder(path) for path in _entries(folder)):
+            raise BackupRefused(f"{folder} is not empty: a backup is restored where nothing is.")
+    if _has_tables(settings):
+        raise BackupRefused("The database is not empty: a backup is restored where nothing is.")
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def _is_empty_folder(path: Path) -> bool:
+    """Return True for a folder such as the mount point of an empty volume."""
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _has_tables(settings: Settings) -> bool:
+    """Return True if the database has any of the tables of this release."""
+    url = settings.resolved_database_url()
+    # The default database is in the data folder.
+    if url == Settings(data_dir=settings.data_dir).resolved_database_url() and not settings.data_dir.exists():
+        return False
+    database = Database(url)
+    try:
+        names = set(sa.inspect(database.engine).get_table_names())
+    except sa.exc.OperationalError as error:
+        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATABASE_URL right?") from error
+    finally:
+        database.close()
+    return bool(names & dump.TABLES.keys())
+
+
+def _claim(settings: Settings) -> None:
+    """Prevent serving from now on, and delete what an interrupted restore has left."""
+    folders.make(settings.data_dir)
+    marker, own = installations.unfinished(settings), settings.resolved_tombstones()
+    if not marker.exists():
+        with created(marker):
+            pass
+        sync_folder(settings.data_dir)
+        return
+    if _has_tables(settings):
+        database = Database(settings.resolved_database_url())
+        try:
+            migrate.downgrade(database.engine)
+        finally:
+            database.close()
+    for path in _entries(settings.data_dir):
+        if path == marker or path.resolve() == own.resolve():
+            continue
+        for file in [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]:
+            wipe_file(file)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_key(folder: Path, piece: Piece) -> None:
+    path = folder.joinpath(*piece.thing.split("/")[1:])
+    folders.make(path.parent)
+    with created(path) as file:
+        file.write(piece.content)
+    sync_folder(path.parent)
+
+
+def _copy_tombstones(journal: Path, own: Path) -> None:
+    """Copy the tombstones to the installation's own file. One that exists is the same file (`_require_free`)."""
+    if own.exists():
+        return
+    partial = own.with_name(f".{own.name}.next")
+    partial.unlink(missing_ok=True)
+    with created(partial) as file, journal.open("rb") as source:
+        shutil.copyfileobj(source, file)
+    partial.rename(own)
+    sync_folder(own.parent)

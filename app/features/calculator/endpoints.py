@@ -1,0 +1,88 @@
+"""`/accounting/bounds`: the theorems of the calculator."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.routing import APIRoute
+
+from app.api.calls import Call, page_of
+from app.api.gateway import Mount, serves
+from lethe.contract.fields import PageOut
+from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from lethe.features.calculator import contract
+from lethe.features.calculator.contract import BoundIn, BoundOut, BoundsQuery
+from lethe.features.theorems import CALCULATOR, Bound, evaluate
+from lethe.proof import errors, work
+from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
+from lethe.proof.work import Budget
+
+_WORK = 3_000_000
+"""Maximum units of `lethe.proof.work` per call: a few seconds on a slow machine."""
+_SECONDS = 10.0
+
+
+class _Route(APIRoute):
+    """A route that stops an evaluation once its caller has disconnected."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            # After the body, the only message is that of the disconnection.
+            await request.body()
+            budget = _budget()
+            watcher = asyncio.create_task(_stop_on_disconnect(request, budget))
+            try:
+                with work.within(budget):
+                    return await handler(request)
+            finally:
+                watcher.cancel()
+
+        return handle
+
+
+def _budget() -> Budget:
+    return Budget(units=_WORK, seconds=_SECONDS)
+
+
+async def _stop_on_disconnect(request: Request, budget: Budget) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    budget.stop()
+
+
+router = APIRouter(route_class=_Route)
+
+
+@serves(router, contract.BOUNDS)
+def list_bounds(call: Call, query: BoundsQuery) -> PageOut[BoundOut]:
+    page = page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
+    items = [BoundOut.model_validate(bound, from_attributes=True) for bound in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.EVALUATE)
+def evaluate_bound(
+    call: Call, name: Annotated[str, Path(description="Name of the theorem.")], body: BoundIn
+) -> dict[str, Any]:
+    bound = _bound(name)
+    try:
+        with work.within(_budget()):
+            return evaluate(bound.name, body.params)
+    except errors.WorkExceeded as error:
+        raise WorkExceeded(str(error), [FieldError("params", str(error))]) from error
+    except (PreconditionError, NotionError, InfeasibleError) as error:
+        raise PreconditionFailed(str(error)) from error
+    except PrivacyError as error:
+        raise InputInvalid(str(error), [FieldError("params", str(error))]) from error
+
+
+def _bound(name: str) -> Bound:
+    if name not in CALCULATOR:
+        raise BoundUnknown(f"There is no bound {name!r}; GET /v1/accounting/bounds lists them.")
+    return CALCULATOR[name]
+
+
+MOUNTS = (Mount(router=router, by_accounting=True),)

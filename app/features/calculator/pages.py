@@ -1,0 +1,94 @@
+"""Pages of the calculator: each theorem with a form for its parameters, and its value."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+from fastapi import Query, Response
+
+from app.api import problems
+from app.features.calculator import endpoints as bounds
+from app.features.desk import forms
+from app.features.desk import rendering as pages
+from app.features.desk.languages import marked
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import TheContext
+from lethe.contract.problems import BoundUnknown, Problem
+from lethe.features.calculator.contract import BoundIn, BoundOut, BoundParameterOut
+
+router = pages.new_router()
+
+
+@router.get("/calculator")
+def list_bounds(context: TheContext, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
+    """List the theorems whose name, title or reference has all words of `sought`."""
+    words = sought.lower().split()
+    theorems = context.ask(bounds.list_bounds).items
+    matches = [bound for bound in theorems if all(word in _searched(bound) for word in words)]
+    return context.page("calculator/list.html", bounds=matches, sought=sought, of=len(theorems))
+
+
+@router.get("/calculator/{name}")
+def show_bound(context: TheContext, name: str) -> Response:
+    """Show a theorem with its form, and its value if the address has parameters, so that links show values."""
+    bound = next((item for item in context.ask(bounds.list_bounds).items if item.name == name), None)
+    if bound is None:
+        raise BoundUnknown("There is no such theorem in the calculator.")
+    fields = dict(context.request.query_params)
+    is_asked = any(parameter.name in fields for parameter in bound.parameters)
+    params = _params(bound, fields) if is_asked else {}
+    outputs, error = None, None
+    try:
+        if is_asked:
+            outputs = context.ask(bounds.evaluate_bound, name=name, body=BoundIn(params=params))
+    except Problem as fault:
+        error = fault
+    return context.page(
+        "calculator/one.html",
+        status=problems.status_of(type(error)) if error else 200,
+        bound=bound,
+        paired=_paired,
+        written=fields,
+        is_asked=is_asked,
+        outputs=outputs,
+        error=error,
+    )
+
+
+def _searched(bound: BoundOut) -> str:
+    return f"{bound.name} {bound.title} {bound.reference}".lower()
+
+
+def _params(bound: BoundOut, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters in the form as the API takes them; the API refuses what cannot be read."""
+    params: dict[str, Any] = {}
+    for parameter in bound.parameters:
+        text = fields.get(parameter.name, "").strip()
+        if parameter.kind == "boolean":
+            params[parameter.name] = text == "on"
+        elif text:
+            params[parameter.name] = _value(parameter, text)
+    return params
+
+
+def _value(parameter: BoundParameterOut, text: str) -> Any:
+    match parameter.kind:
+        case "real" | "integer":
+            return forms.parse_number(text)
+        case "reals" | "integers":
+            return [forms.parse_number(item) for item in text.replace(",", " ").split()]
+        case "words":
+            return text.replace(",", " ").split()
+        case "segments":
+            return [[forms.parse_number(part) for part in item.split(":")] for item in text.replace(",", " ").split()]
+        case _:
+            return text
+
+
+def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the options of a choice, whose texts are their values."""
+    return [(name, name) for name in names]
+
+
+PAGES = (router,)
+MENU = (MenuEntry(place=50, title=marked("Calculator"), path=f"{ROOT}/calculator", endpoint=bounds.list_bounds),)

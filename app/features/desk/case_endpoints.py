@@ -1,0 +1,160 @@
+"""Endpoints of case work below /v1/deletion-requests: assignees, notes, attachments and replies."""
+
+import urllib.parse
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, File, UploadFile
+from fastapi.responses import JSONResponse, Response
+
+from app.access import service as access
+from app.api import deletion_requests, forms
+from app.api.calls import Call, created, respond
+from app.api.deletion_requests import PlainRoute, TheIntake, to_response_of
+from app.api.gateway import serves
+from app.deletion import service as deletion
+from app.features.desk import file_kinds, replies, repository, service
+from app.features.desk.tables import RequestAttachment, RequestNote
+from app.features.people import repository as people_repository
+from app.features.people import users
+from lethe.contract.deletion_requests import DeletionRequestOut
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.sets import AttachmentKind, ReplyFormat
+from lethe.features.desk import contract
+from lethe.features.desk.contract import AssigneeOut, AssignmentIn, AttachmentOut, NoteIn, NoteOut, ReplyQuery
+
+router = APIRouter(route_class=PlainRoute)
+files = APIRouter(route_class=forms.SpooledRoute)
+
+
+_DOWNLOAD_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cache-Control": "no-store",
+}
+"""Headers of an attachment, which browsers save and never show."""
+
+
+@serves(router, contract.ASSIGNEES)
+def list_assignees(call: Call, query: Paging) -> PageOut[AssigneeOut]:
+    with call.reading() as session:
+        page = people_repository.enabled_users(session, users.DECIDING, limit=query.limit, cursor=query.cursor)
+    return PageOut(items=[AssigneeOut(id=user.id, name=user.name) for user in page.items], next_cursor=page.next_cursor)
+
+
+@serves(router, contract.ASSIGN)
+def assign_deletion_request(call: Call, intake: TheIntake, request_id: str, body: AssignmentIn) -> DeletionRequestOut:
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        service.assign(session, request, assignee=body.assignee)
+        return to_response_of(session, call, intake, request)
+
+
+@serves(router, contract.ADD_NOTE)
+def add_request_note(call: Call, request_id: str, body: NoteIn) -> JSONResponse:
+    with call.writing() as session:
+        note = service.add_note(session, deletion.get(session, request_id), text=body.text, policy=call.caller.policy)
+        response = _note_to_response(note, access.names_of(session, {note.author}))
+    return respond(created(response, f"/v1/deletion-requests/{request_id}/notes"))
+
+
+@serves(router, contract.NOTES)
+def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[NoteOut]:
+    with call.reading() as session:
+        deletion.get(session, request_id)
+        page = repository.page_of(session, RequestNote, request_id=request_id, **dict(query))
+        names = access.names_of(session, {note.author for note in page.items})
+    return PageOut(items=[_note_to_response(note, names) for note in page.items], next_cursor=page.next_cursor)
+
+
+def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> NoteOut:
+    return NoteOut(id=note.id, at=note.at, author=note.author, author_name=names.get(note.author), text=note.text.text)
+
+
+@serves(files, contract.ATTACH)
+def add_request_attachment(
+    call: Call,
+    request_id: str,
+    file: Annotated[UploadFile, File(description="File to attach: .pdf, .png, .jpeg, .jpg, .txt or .eml.")],
+) -> JSONResponse:
+    with call.reading() as session:
+        deletion.get(session, request_id)
+    settings = call.installation.settings
+    max_bytes = settings.max_attachment_bytes
+    examined = file_kinds.examine(file.filename or "", file.file.read(max_bytes + 1), max_bytes=max_bytes)
+    with call.writing() as session:
+        attachment = service.attach(
+            session,
+            deletion.get(session, request_id),
+            file=examined,
+            max_attachments=settings.max_attachments,
+            policy=call.caller.policy,
+        )
+        response = _attachment_to_response(attachment, access.names_of(session, {attachment.author}))
+    return respond(created(response, f"/v1/deletion-requests/{request_id}/attachments/{response.id}"))
+
+
+@serves(files, contract.ATTACHMENTS)
+def list_request_attachments(call: Call, request_id: str, query: Paging) -> PageOut[AttachmentOut]:
+    with call.reading() as session:
+        deletion.get(session, request_id)
+        page = repository.page_of(session, RequestAttachment, request_id=request_id, **dict(query))
+        names = access.names_of(session, {attachment.author for attachment in page.items})
+        items = [_attachment_to_response(attachment, names) for attachment in page.items if attachment.name.text]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(files, contract.ATTACHMENT)
+def get_request_attachment(call: Call, request_id: str, attachment_id: str) -> Response:
+    with call.writing() as session:
+        deletion.get(session, request_id)
+        service.record_download(session, request_id=request_id, attachment_id=attachment_id)
+    with call.reading() as session:
+        attachment, content = service.read_attachment(session, request_id=request_id, attachment_id=attachment_id)
+        kind, name = AttachmentKind(attachment.kind), urllib.parse.quote(attachment.name.text, safe="")
+    disposition = f"attachment; filename=\"{attachment_id}.{kind.value}\"; filename*=UTF-8''{name}"
+    headers = _DOWNLOAD_HEADERS | {"Content-Disposition": disposition}
+    return Response(content, media_type=file_kinds.MEDIA_TYPES[kind], headers=headers)
+
+
+@serves(files, contract.DELETE_ATTACHMENT)
+def delete_request_attachment(call: Call, request_id: str, attachment_id: str) -> None:
+    with call.reading() as session:
+        deletion.get(session, request_id)
+        key = service.attachment_key(session, request_id=request_id, attachment_id=attachment_id)
+    call.installation.vault.destroy([key])
+    with call.writing() as session:
+        service.delete_attachment(session, request_id=request_id, attachment_id=attachment_id)
+
+
+def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, str]) -> AttachmentOut:
+    return AttachmentOut(
+        id=attachment.id,
+        at=attachment.at,
+        author=attachment.author,
+        author_name=names.get(attachment.author),
+        kind=AttachmentKind(attachment.kind),
+        size=attachment.size,
+        name=attachment.name.text,
+    )
+
+
+@serves(files, contract.REPLY)
+def get_reply(call: Call, intake: TheIntake, request_id: str, query: ReplyQuery) -> Response:
+    request = deletion_requests.get_deletion_request(call, intake, request_id)
+    proof = deletion_requests.get_certificates(call, request_id)
+    reply = replies.reply_to(request, proof, query.language, policy=call.caller.policy)
+    if query.format is ReplyFormat.PDF:
+        # The libraries of PDF take longer to import than the gateway's other parts.
+        from app.features.desk import reply_pdf
+
+        folder = forms.folder(call.installation.settings)
+        content, media_type, suffix = reply_pdf.as_pdf(reply, folder=folder), "application/pdf", "pdf"
+    else:
+        content, media_type, suffix = replies.as_text(reply).encode(), "text/plain; charset=utf-8", "txt"
+    headers = {
+        "Content-Disposition": f'attachment; filename="reply-{request.id}.{suffix}"',
+        "Content-Language": query.language.value,
+        "Cache-Control": "no-store",
+    }
+    return Response(content, media_type=media_type, headers=headers)

@@ -1,0 +1,79 @@
+"""Endpoints of the desk, and the pages of the dashboard below /admin."""
+
+from fastapi import APIRouter, Response
+
+from app.api.gateway import Mount
+from app.features.desk import case_endpoints
+from app.features.desk import rendering as pages
+from app.features.desk.languages import gettext
+from app.features.desk.menu import is_at, menu_of
+from app.features.desk.pages import (
+    accounting,
+    audit_log,
+    datasets,
+    evidence,
+    home,
+    keys,
+    login,
+    models,
+    new_model,
+    request,
+    requests,
+    runs,
+    settings_in_force,
+    suppressions,
+    tenants,
+)
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import TheContext
+from lethe import sockets
+from lethe.contract.problems import NotFound
+
+# Fixed paths such as /requests/decide and /models/new precede /requests/{request_id} and /models/{model_id}.
+_OWN = (
+    login,
+    home,
+    requests,
+    request,
+    new_model,
+    models,
+    evidence,
+    accounting,
+    datasets,
+    suppressions,
+    runs,
+    keys,
+    tenants,
+    audit_log,
+    settings_in_force,
+)
+
+_unknown = pages.new_router()
+
+
+@_unknown.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+def refuse_unknown_page(_context: TheContext) -> Response:
+    raise NotFound(gettext("There is no such page."))
+
+
+def routers() -> list[APIRouter]:
+    """Return the routers of all pages: those of the desk, and `PAGES` of the features' modules `pages`."""
+    return [*(module.router for module in _OWN), *sockets.plugs("app.features", "pages", "PAGES")]
+
+
+def install(gateway: APIRouter) -> None:
+    """Serve the pages and static files below /admin."""
+    pages.environment().globals |= {
+        "menu_of": menu_of,
+        "is_at": is_at,
+        "between": evidence.between,
+        "findings": evidence.findings,
+    }
+    gateway.mount(f"{ROOT}/static", pages.Assets())
+    for router in (*routers(), _unknown):
+        gateway.include_router(router)
+
+
+MOUNTS = (Mount(router=case_endpoints.router), Mount(router=case_endpoints.files))
+INSTALLERS = (install,)
+REFUSALS = ((ROOT, pages.refused),)

@@ -1,0 +1,179 @@
+"""Filters, order and columns of the list of requests, in the address of the page and as parameters of the API.
+
+Dates are days in the time zone of the tenant's policy.
+"""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Query
+from pydantic import ValidationError, validate_call
+from starlette.datastructures import FormData
+
+from app.access.service import Caller
+from app.deletion import deadlines
+from app.features.desk import forms
+from app.features.desk.languages import gettext, marked
+from lethe.contract.fields import RequestOrder
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import ClosedSet, RequestStatus
+
+
+class RequestColumn(ClosedSet):
+    """Columns of the list of requests, beside the case itself."""
+
+    STATUS = "status"
+    DUE = "due"
+    REGULATION = "regulation"
+    ASSIGNEE = "assignee"
+    MODELS = "models"
+    RECEIVED = "received"
+    COMPLETED = "completed"
+    SOURCE = "source"
+
+
+ByStatus = RequestStatus | Literal[""]
+ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
+Due = Literal["", "soon", "overdue", "paused"]
+Assigned = Annotated[str, Query(pattern=r"^(|me|nobody|usr_[0-9a-f]{1,40})$")]
+Day = Annotated[str, Query(max_length=10)]
+CLOCKS: Mapping[str, str | None] = {"": None, "soon": "at_risk", "overdue": "overdue", "paused": "paused"}
+_DAYS = {
+    "received_from": ("received_from", 0),
+    "received_to": ("received_before", 1),
+    "due_from": ("due_from", 0),
+    "due_to": ("due_before", 1),
+    "completed_from": ("completed_from", 0),
+    "completed_to": ("completed_before", 1),
+}
+"""Fields of the page, each with its filter of the API and the days to add: a period includes its last day."""
+_NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
+NAMES = (*_NARROWING, "order", "columns")
+COLUMNS: Mapping[RequestColumn, str] = {
+    RequestColumn.STATUS: marked("Status"),
+    RequestColumn.DUE: marked("Due"),
+    RequestColumn.REGULATION: marked("Regulation"),
+    RequestColumn.ASSIGNEE: marked("Assigned to"),
+    RequestColumn.MODELS: marked("Models done"),
+    RequestColumn.RECEIVED: marked("Received"),
+    RequestColumn.COMPLETED: marked("Completed"),
+    RequestColumn.SOURCE: marked("Source"),
+}
+_DEFAULT_COLUMNS = [column for column in COLUMNS if column not in (RequestColumn.COMPLETED, RequestColumn.SOURCE)]
+ORDERS: Mapping[RequestOrder, str] = {
+    RequestOrder.NEWEST: marked("Newest first"),
+    RequestOrder.OLDEST: marked("Oldest first"),
+    RequestOrder.DEADLINE: marked("Open requests, most urgent first"),
+    RequestOrder.LATEST_DEADLINE: marked("Open requests, most urgent last"),
+    RequestOrder.LAST_COMPLETED: marked("Completed requests, latest first"),
+    RequestOrder.FIRST_COMPLETED: marked("Completed requests, earliest first"),
+}
+OF_COMPLETED = (RequestOrder.LAST_COMPLETED, RequestOrder.FIRST_COMPLETED)
+_FAR_FUTURE = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
+"""A time after every deadline and completion. Only open requests are due before it, and only completed ones ended."""
+ME = "me"
+"""Stands for the reader of the list as the assignee."""
+
+
+def _filters(
+    status: ByStatus = "",
+    regulation: ByRegulation = "",
+    due: Due = "",
+    assigned: Assigned = "",
+    received_from: Day = "",
+    received_to: Day = "",
+    due_from: Day = "",
+    due_to: Day = "",
+    completed_from: Day = "",
+    completed_to: Day = "",
+    order: RequestOrder | Literal[""] = "",
+    columns: Annotated[Sequence[str], Query(max_length=20)] = (),
+) -> dict[str, str]:
+    days = (received_from, received_to, due_from, due_to, completed_from, completed_to)
+    order = "" if order == RequestOrder.NEWEST else order
+    values = (str(status), regulation, due, assigned, *days, order, _joined(columns))
+    return {name: value for name, value in zip(NAMES, values, strict=True) if value}
+
+
+_parse = validate_call(_filters)
+
+Filters = Annotated[dict[str, str], Depends(_filters)]
+"""The filters, order and columns that the address names, by their names there."""
+
+
+def _joined(columns: Iterable[str]) -> str:
+    """Join the names of columns for an address; "" for the default columns. Raises `InputInvalid`.
+
+    A form sends each column by itself, an address all of them joined by periods.
+    """
+    try:
+        chosen = {RequestColumn(name) for names in columns for name in names.split(".") if name}
+    except ValueError:
+        raise InputInvalid(
+            gettext("Correct what is named."), [FieldError("columns", gettext("expected names of columns"))]
+        ) from None
+    return "" if chosen == set(_DEFAULT_COLUMNS) else ".".join(column for column in COLUMNS if column in chosen)
+
+
+def columns_of(query: Mapping[str, str]) -> list[RequestColumn]:
+    """Return the columns of the list."""
+    if "columns" in query:
+        return [RequestColumn(name) for name in query["columns"].split(".")]
+    return [*_DEFAULT_COLUMNS, *([RequestColumn.COMPLETED] if query.get("order") in OF_COMPLETED else [])]
+
+
+def narrowing(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the filters among the query parameters, without order and columns."""
+    return {name: value for name, value in query.items() if name in _NARROWING}
+
+
+def in_form(form: FormData) -> dict[str, str]:
+    """Return the query parameters of the list from which a form was sent. Raises `InputInvalid`."""
+    fields = {name: form.get(f"filter_{name}") for name in NAMES}
+    query: dict[str, Any] = {name: value.strip() for name, value in fields.items() if isinstance(value, str)}
+    try:
+        return _parse(**query | {"columns": [query.get("columns", "")]})
+    except ValidationError as error:
+        raise InputInvalid(gettext("Correct what is named."), forms.in_words(error)) from None
+
+
+def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
+    """Return the filters as parameters of the API for `caller`, without status and order. Raises `InputInvalid`."""
+    zone, assignee = caller.policy.time_zone, query.get("assigned")
+    parameters: dict[str, Any] = {
+        "regulation": query.get("regulation"),
+        "clock": CLOCKS.get(query.get("due", "")),
+        "assignee": caller.id if assignee == ME else assignee,
+    }
+    faults = []
+    for name, (parameter, days) in _DAYS.items():
+        try:
+            parameters[parameter] = _midnight(query[name], days, zone) if name in query else None
+        except ValueError:
+            faults.append(FieldError(name, gettext("Write a date.")))
+    if faults:
+        raise InputInvalid(gettext("Correct what is named."), faults)
+    return parameters
+
+
+def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
+    """Return the filters as parameters of the API for all requests that the list shows in its order.
+
+    Some orders leave requests out: those by deadline list open requests only, those by completion completed ones.
+    """
+    parameters = matching(query, caller=caller) | {"status": query.get("status")}
+    order = query.get("order")
+    if order in (RequestOrder.DEADLINE, RequestOrder.LATEST_DEADLINE):
+        parameters["due_before"] = parameters["due_before"] or _FAR_FUTURE
+    if order in OF_COMPLETED:
+        parameters["completed_before"] = parameters["completed_before"] or _FAR_FUTURE
+    return parameters
+
+
+def _midnight(day: str, days: int, zone: str) -> datetime.datetime:
+    """Return the beginning of the day `days` after `day`. Raises `ValueError`."""
+    date = datetime.date.fromisoformat(day) + datetime.timedelta(days=days)
+    if not 1971 <= date.year < 9000:
+        raise ValueError(day)
+    return deadlines.midnight(date, zone=zone)

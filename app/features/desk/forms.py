@@ -1,0 +1,127 @@
+"""Forms of pages: their fields, and the faults of their values in sentences, each at its field."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Query
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from starlette.datastructures import FormData, UploadFile
+
+from app.features.desk.languages import gettext, marked
+from app.features.desk.wording import message, sentence, words
+from lethe.contract.problems import FieldError, InputInvalid, Problem
+
+M = TypeVar("M", bound=BaseModel)
+_SENTENCES: Mapping[str, str] = {
+    "missing": marked("Fill this in."),
+    "string_too_long": marked("Write at most {max_length} characters."),
+    "string_pattern_mismatch": marked("This has characters that cannot stand here."),
+    "string_type": marked("Fill this in."),
+    "too_short": marked("Choose at least {min_length}."),
+    "too_long": marked("Choose at most {max_length}."),
+    "int_type": marked("Write a whole number."),
+    "int_parsing": marked("Write a whole number."),
+    "int_from_float": marked("Write a whole number."),
+    "float_type": marked("Write a number."),
+    "float_parsing": marked("Write a number."),
+    "finite_number": marked("Write a number."),
+    "multiple_of": marked("Write a multiple of {multiple_of}."),
+    "greater_than": marked("Write a number above {gt}."),
+    "greater_than_equal": marked("Write {ge} or more."),
+    "less_than": marked("Write a number below {lt}."),
+    "less_than_equal": marked("Write {le} or less."),
+    "enum": marked("Choose one of the list."),
+    "literal_error": marked("Choose one of the list."),
+    "bool_type": marked("Choose yes or no."),
+    "bool_parsing": marked("Choose yes or no."),
+    "timezone_aware": marked("Write a date and a time with its zone."),
+    "datetime_type": marked("Write a date."),
+    "datetime_parsing": marked("Write a date."),
+    "datetime_from_date_parsing": marked("Write a date."),
+    "date_parsing": marked("Write a date."),
+    "dict_type": marked("Write a JSON object."),
+    "list_type": marked("Write a list."),
+    "model_type": marked("Write a JSON object."),
+    "extra_forbidden": marked("This is not known here."),
+}
+"""Sentences by pydantic's types of faults; placeholders are names of a fault's context."""
+_OTHER_FAULT = marked("This is not what is expected here.")
+
+
+def text(form: FormData, name: str) -> str:
+    """Return the text of a field without surrounding white space; "" if the form lacks the field."""
+    value = form.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def file_in(form: FormData, name: str) -> UploadFile | None:
+    """Return the file of a field; None if no file was chosen."""
+    file = form.get(name)
+    return file if isinstance(file, UploadFile) and file.filename else None
+
+
+def checked(body: type[M], **fields: Any) -> M:
+    """Parse the fields of a form as `body`. Raises `InputInvalid`."""
+    try:
+        return body(**fields)
+    except ValidationError as error:
+        raise InputInvalid(gettext("Correct what is named, and send it again."), in_words(error)) from None
+
+
+def in_words(error: ValidationError | RequestValidationError) -> list[FieldError]:
+    """Describe the faults, each at its path, without the values at fault."""
+    return [FieldError(".".join(map(str, fault["loc"])) or "form", _sentence(fault)) for fault in error.errors()]
+
+
+def fault_of(error: Problem | None, field: str) -> str | None:
+    """Return the message to show beside a field; None if neither the field nor its parts are at fault."""
+    faults = error.errors if error else ()
+    return next((message(fault.message, capital=True) for fault in faults if field in fault.path.split(".")), None)
+
+
+def place_of(fault: FieldError) -> str:
+    """Return where a fault is: the field by its name in words, or line and column of a row."""
+    parts = fault.path.split(".")
+    return words(parts[-1]) if all(part.isidentifier() for part in parts) else fault.path
+
+
+def _sentence(fault: Any) -> str:
+    context = {
+        name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()
+    }
+    match fault["type"]:
+        case "string_too_short" if context["min_length"] == 1:
+            return gettext("Fill this in.")
+        case "string_too_short":
+            return gettext("Write at least {least} characters.").format(least=context["min_length"])
+        case "value_error":
+            # A sentence of Lethe's own contract.
+            return sentence(str(context["error"]))
+        case kind:
+            return gettext(_SENTENCES.get(kind, _OTHER_FAULT)).format(**context)
+
+
+_EmptyIsNone = BeforeValidator(lambda value: value or None)
+
+OptionalCount = Annotated[Annotated[int, Field(ge=1, le=2**31 - 1)] | None, _EmptyIsNone, Query()]
+OptionalPositive = Annotated[Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None, _EmptyIsNone, Query()]
+OptionalProbability = Annotated[Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)] | None, _EmptyIsNone, Query()]
+
+
+def parse_number(text: str) -> int | float | str:
+    """Parse a finite number; return any other text, such as "1/n" or "inf", as it is."""
+    for kind in (int, float):
+        try:
+            value = kind(text)
+            if math.isfinite(value):
+                return value
+        except (ValueError, OverflowError):
+            continue
+    return text
+
+
+def parse_optional_number(text: str) -> int | float | str | None:
+    """Parse the value of a number field; None if the field is empty."""
+    return parse_number(text) if text else None

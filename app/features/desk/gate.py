@@ -1,0 +1,77 @@
+"""Pages before a login, and the cookie that a login sets.
+
+Each browser has its own token for the forms of these pages, so that no other site can log it in as another person.
+"""
+
+import hashlib
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from starlette.datastructures import FormData
+
+from app.config import Settings
+from app.features.desk import rendering as pages
+from app.features.desk import sessions
+from app.features.desk.languages import gettext
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import COOKIE, check_form
+from lethe.contract.problems import Problem, UploadTooLarge
+
+_BROWSER_COOKIE = "lethe_login"
+"""Cookie of a browser before its login."""
+Next = Annotated[
+    str,
+    Query(max_length=pages.MAX_ONWARD_LENGTH, description="Address of the page to show after the login."),
+]
+_MAX_FORM_BYTES = 16 * 1024
+
+
+async def form_of(request: Request, settings: Settings) -> FormData:
+    """Read a form of a page before a login. Raises `UploadTooLarge` and `FormRefused`."""
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
+        raise UploadTooLarge(gettext("This form is longer than any key or password."))
+    await check_form(request, settings, form_token(request))
+    return await request.form()
+
+
+def form_token(request: Request) -> str:
+    """Return the token that the form last shown to this browser carries."""
+    return sessions.form_token(request.cookies.get(_BROWSER_COOKIE, ""))
+
+
+def is_known(request: Request) -> bool:
+    """Return True if this browser was shown a form before a login."""
+    return _BROWSER_COOKIE in request.cookies
+
+
+def page(request: Request, template: str, *, token: str, error: Problem | None = None, **variables: Any) -> Response:
+    """Render a page with a form. The form's token is derived from `token`, a new one of `sessions.new_token`."""
+    response = pages.rendered(request, template, error=error, form_token=sessions.form_token(token), **variables)
+    response.set_cookie(_BROWSER_COOKIE, token, path=ROOT, httponly=True, samesite="strict", max_age=3600)
+    return response
+
+
+def let_in(request: Request, response: Response, token: str, *, is_secure: bool = False) -> Response:
+    """Set the cookie of a session. `is_secure` restricts it to https even if the request does not show https."""
+    is_secure = is_secure or is_https(request)
+    response.set_cookie(COOKIE, token, path=ROOT, secure=is_secure, httponly=True, samesite="strict")
+    response.delete_cookie(_BROWSER_COOKIE, path=ROOT)
+    return response
+
+
+def is_https(request: Request) -> bool:
+    """Return True if the browser reached the dashboard by https, perhaps through a proxy that ends TLS."""
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:")
+
+
+def onward_page(address: str) -> str:
+    """Return `address` if it is a page of the dashboard with its query, and otherwise the first page."""
+    path, _, _ = address.partition("?")
+    is_inside = path == ROOT or path.startswith(f"{ROOT}/")
+    return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else ROOT
+
+
+def account_key(email: str) -> str:
+    """Return the name under which wrong passwords of an account are counted, whether the account exists or not."""
+    return "account " + hashlib.sha256(email.strip().lower().encode(errors="replace")).hexdigest()

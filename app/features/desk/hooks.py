@@ -1,0 +1,16 @@
+"""Hooks of the feature desk."""
+
+from app.deletion.search_repository import Attached
+from app.features.desk import repository
+from app.features.desk.tables import RequestAttachment, RequestNote
+from app.features.people.users import EndSessions
+from app.journal.repository import OnRestored
+
+RESTORED: tuple[OnRestored, ...] = (repository.end_sessions,)
+LOGINS_ENDED: tuple[EndSessions, ...] = (repository.end_sessions_of,)
+ATTACHED: tuple[Attached, ...] = (
+    Attached(keys=repository.keys_of(RequestNote, RequestNote.text), drop=repository.drop_of(RequestNote)),
+    Attached(
+        keys=repository.keys_of(RequestAttachment, RequestAttachment.name), drop=repository.drop_of(RequestAttachment)
+    ),
+)

@@ -1,0 +1,328 @@
+"""Evidence in plain words: what certificates prove and do not prove, and what canary tests of runs showed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+
+from app.api import accounting, models, runs
+from app.api.accounting import guarantee_of
+from app.api.calls import Cursor
+from app.features.desk import rendering as pages
+from app.features.desk.languages import gettext, inside, marked
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import TheContext
+from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
+from lethe.contract.certificates import CertificateIn, CertificateOut, GuaranteeOut
+from lethe.contract.problems import CertificateInvalid
+from lethe.contract.runs import AuditOut, RunOut
+from lethe.proof.audit import AuditPlan
+from lethe.proof.guarantees import Notion
+
+router = pages.new_router()
+
+_REFUTATIONS = {
+    "guarantee": marked("Canaries were told apart better than the certified bound allows."),
+    "noise": marked("The noise is not what it should be: too much of it, too little, or drawn badly."),
+    "forgetting": marked("The canaries are not where so many steps should have left them."),
+    "schedule": marked("Batches were not read in their turn, or steps were not as many or as long as they should be."),
+}
+_FINDINGS = {
+    "guarantee": marked("its guarantee"),
+    "noise": marked("its noise"),
+    "forgetting": marked("its forgetting"),
+    "schedule": marked("its schedule"),
+}
+_NOTIONS: Mapping[Notion, str] = {
+    Notion.UNLEARNING: marked("against a model learned without everybody who had been forgotten by then"),
+    Notion.DELETION: marked("against the same history without this person"),
+    Notion.ADAPTIVE: marked("the same, for somebody who also kept every version published before"),
+    Notion.RELEASE: marked("of anybody who is still in the data, from one version to the next"),
+}
+_MAX_RUNS = 60
+_MAX_VERSIONS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditInWords:
+    """A canary test of a run, in words and in numbers for gauges.
+
+    `wrong` lists what refuted the run. `noise_off` and `visits_off` are deviations in standard deviations, of `squares`
+    and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
+    """
+
+    audit: AuditOut
+    wrong: list[str]
+    setup: str
+    guessed: str
+    squares: int
+    noise_off: float
+    groups: int
+    visits_off: float | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateInWords:
+    """A certificate in words. `numbers` has each guarantee and what it compares.
+
+    `is_weak`: whether the target is beyond the default bounds.
+    """
+
+    certificate: CertificateOut
+    headline: str
+    proves: list[str]
+    does_not: list[str]
+    numbers: list[tuple[GuaranteeOut, str]]
+    is_weak: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedRun:
+    """A run with its canary test, the version that it published, if any, and the proved part of the certified ε."""
+
+    run: RunOut
+    audit: AuditOut
+    version: int | None
+    share: float
+
+
+def findings(audit: AuditOut) -> str:
+    """Return the names of what refuted a run."""
+    return ", ".join(gettext(_FINDINGS.get(finding, finding)) for finding in audit.findings)
+
+
+def audit_in_words(audit: AuditOut) -> AuditInWords:
+    guesses, lanes = audit.guesses, audit.lanes
+    groups = AuditPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
+    squares = lanes - (0 if audit.visits is None else groups)
+    setup = gettext("{canaries}, each worth {records}, and {controls}.").format(
+        canaries=count(guesses.members, "canary", "canaries"),
+        records=count(audit.records, "worst-case record", "worst-case records"),
+        controls=count(guesses.nonmembers, "control", "controls"),
+    )
+    if audit.steps_before:
+        when = gettext("They were there for {before}, and gone in the {steps} of this run.").format(
+            before=count(audit.steps_before, "step", "steps"), steps=number(audit.steps)
+        )
+    else:
+        when = gettext("They were there in all {steps} of this run.").format(steps=count(audit.steps, "step", "steps"))
+    return AuditInWords(
+        audit=audit,
+        wrong=[gettext(_REFUTATIONS.get(finding, finding)) for finding in audit.findings],
+        setup=f"{setup} {when}",
+        guessed=gettext(
+            "Told to be there: {right} of {members} canaries that were, and {wrong} of {nonmembers} that were not."
+        ).format(
+            right=number(guesses.true_positives),
+            members=number(guesses.members),
+            wrong=number(guesses.false_positives),
+            nonmembers=number(guesses.nonmembers),
+        ),
+        squares=squares,
+        noise_off=_deviation(audit.squares, squares),
+        groups=groups,
+        visits_off=None if audit.visits is None else _deviation(audit.visits, groups),
+        share=min(4 / 3, _proved_share(audit)),
+    )
+
+
+def _deviation(squares: float, freedom: int) -> float:
+    """Return the normal deviate that is as unlikely as a chi-squared one (Wilson and Hilferty, 1931)."""
+    spread = 2 / (9 * freedom)
+    return (math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread)
+
+
+def _proved_share(audit: AuditOut) -> float:
+    return audit.epsilon_lower_bound / audit.epsilon if audit.epsilon else 0.0
+
+
+def between(audit: AuditOut) -> str:
+    """Return the proved and the certified bound on a line; the certified one alone if the run was refused for it."""
+    certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
+    if audit.epsilon_lower_bound > audit.epsilon:
+        return certified
+    return f"{at_least(audit.epsilon_lower_bound, 3)} ≤ {certified}"
+
+
+def of_certified_run(audit: AuditOut) -> str:
+    """Return what the canary test of its run adds to a certificate."""
+    guesses = audit.guesses
+    text = gettext(
+        "A canary test attacked the run with {canaries} and {controls}. It proves that of a record at its worst at "
+        "least ε = {proved} is left, which of a run that is right is wrong once in {times} times at most; certified is "
+        "ε ≤ {certified} for any one."
+    )
+    if audit.notion == Notion.RELEASE:
+        text = gettext(
+            "A canary test attacked the run with {canaries} and {controls}. It proves that of a record still in the "
+            "data at least ε = {proved} is left, which of a run that is right is wrong once in {times} times at most; "
+            "certified is ε ≤ {certified} for any one."
+        )
+    return text.format(
+        canaries=count(guesses.members, "canary", "canaries"),
+        controls=count(guesses.nonmembers, "control", "controls"),
+        proved=at_least(audit.epsilon_lower_bound, 3),
+        times=number(round(1 / audit.error)),
+        certified=at_most(audit.epsilon, 3),
+    )
+
+
+def certificate_in_words(certificate: CertificateOut) -> CertificateInWords:
+    statement = certificate.statement
+    guarantees = [guarantee_of(guarantee) for guarantee in statement["guarantees"]]
+    unlearning = of_notion(guarantees, Notion.UNLEARNING)
+    assert unlearning is not None
+    records, steps = statement["request"]["records"], statement["run"]["steps"]
+    version = gettext("Version {number} of {model_id}").format(
+        number=certificate.version, model_id=certificate.model_id
+    )
+    factor = math.exp(unlearning.epsilon) if unlearning.epsilon < 700 else math.inf
+    odds, chance = at_most(factor, 3), at_most(unlearning.delta, 3)
+    proves = [
+        count(
+            records,
+            "row of this person was sealed anew as empty and read back so before the first step, and the keys to what "
+            "was there before were destroyed.",
+            "rows of this person were sealed anew as empty and read back so before the first step, and the keys to "
+            "what was there before were destroyed.",
+        ),
+        gettext("{version} came out of {steps} on the data without the person.").format(
+            version=version, steps=count(steps, "step", "steps")
+        ),
+        gettext(
+            "Whoever looks at that version can hardly tell it from one learned without everybody who had been "
+            "forgotten by then: anything that it may show is at most {odds} times as probable as there, plus {chance}. "
+            "This counts requests that were not chosen by what published versions look like."
+        ).format(odds=odds, chance=chance),
+        gettext(
+            "The best attacker, who knows everything but the noise and has to say which of the two was published, is "
+            "right in at most {share} of all cases; a coin is in 50 %."
+        ).format(share=accuracy(unlearning)),
+        *([of_certified_run(AuditOut(**statement["audit"]))] if statement["audit"] else []),
+        gettext(
+            "The service checked its own conditions in that run, and signed all of this. Every number follows from "
+            "what the certificate itself contains, and anybody can compute it again."
+        ),
+    ]
+    reached = gettext("ε ≤ {epsilon} at δ = {delta}").format(epsilon=at_most(unlearning.epsilon), delta=chance)
+    is_weak = statement["target"]["widened"]
+    headline = gettext("{version} has forgotten this person: {reached}")
+    if is_weak:
+        headline = gettext("{version} meets a target too weak to be called forgetting: {reached}")
+    return CertificateInWords(
+        certificate=certificate,
+        headline=headline.format(version=version, reached=reached),
+        is_weak=is_weak,
+        proves=proves,
+        does_not=[*([_beyond(statement["target"])] if is_weak else []), *map(gettext, statement["limits"])],
+        numbers=[(guarantee, gettext(_NOTIONS[Notion(guarantee.notion)])) for guarantee in guarantees],
+    )
+
+
+def accuracy(guarantee: GuaranteeOut) -> str:
+    """Return the best attacker's accuracy, rounded up."""
+    return f"{at_most(100 * guarantee.best_attacker_accuracy, 3)} %"
+
+
+def _beyond(target: dict[str, Any]) -> str:
+    return gettext(
+        "That the person is forgotten: this tenant's policy was widened, and lets the model's target be ε = {epsilon} "
+        "at δ = {delta}, beyond ε = {largest_epsilon} at δ = {largest_delta} (one over the dataset's slots)."
+    ).format(
+        epsilon=given(target["epsilon"]),
+        delta=given(target["delta"]),
+        largest_epsilon=given(target["largest_epsilon"]),
+        largest_delta=number(target["largest_delta"]),
+    )
+
+
+@router.get("/certificates/{certificate_id}.json")
+def download_certificate(context: TheContext, certificate_id: str) -> Response:
+    """Download a certificate as the API returns it."""
+    certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
+    return pages.json_file(f"{certificate.id}.json", certificate)
+
+
+@router.get("/certificates/{certificate_id}.jws")
+def download_jws(context: TheContext, certificate_id: str) -> Response:
+    """Download the signed text of a certificate."""
+    certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
+    return pages.file(f"{certificate.id}.jws", certificate.jws, "application/jose")
+
+
+@router.post("/certificates/{certificate_id}/verify")
+def verify_certificate(context: TheContext, certificate_id: str) -> Response:
+    """Verify the signature of a certificate and recompute its numbers."""
+    certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
+    verdict, fault = None, None
+    try:
+        verdict = context.ask(accounting.verify_certificate, body=CertificateIn(jws=certificate.jws))
+    except CertificateInvalid as error:
+        fault = error
+    return context.page("requests/verdict.html", status=200, certificate=certificate, verdict=verdict, error=fault)
+
+
+@router.post("/models/{model_id}/audit")
+def audit_model(context: TheContext, model_id: str) -> Response:
+    """Request a canary test with many canaries, which learns and forgets them apart from the model's data."""
+    context.ask(models.audit, model_id=model_id)
+    return pages.see(f"{ROOT}/models/{model_id}", done="audit")
+
+
+@router.get("/models/{model_id}/canary-tests")
+def show_canary_tests(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+    """Plot the proved and the certified bound on one record run by run, and list the worst runs first."""
+    model = context.ask(models.get_model, model_id=model_id)
+    page = context.ask(runs.list_runs, model_id=model_id, limit=_MAX_RUNS, cursor=cursor)
+    versions = context.ask(models.list_versions, model_id=model_id, limit=_MAX_VERSIONS).items
+    oldest_first = audited_runs(page.items[::-1], {version.run_id: version.number for version in versions})
+    return context.page(
+        "models/canary_tests.html",
+        model=model,
+        tests=worst_first(oldest_first),
+        plot=plot_of(oldest_first),
+        next_cursor=page.next_cursor,
+        cursor=cursor,
+    )
+
+
+def audited_runs(runs: Sequence[RunOut], versions: Mapping[str, int]) -> list[AuditedRun]:
+    """Return the runs with a canary test in their order; `versions` maps runs to the versions that they published."""
+    return [
+        AuditedRun(run=run, audit=run.audit, version=versions.get(run.id), share=_proved_share(run.audit))
+        for run in runs
+        if run.audit is not None
+    ]
+
+
+def worst_first(tests: Sequence[AuditedRun]) -> list[AuditedRun]:
+    """Sort refuted runs before all others, and each by the proved part of what is certified."""
+    return sorted(tests, key=lambda test: (not test.audit.findings, -test.share))
+
+
+def plot_of(tests: Sequence[AuditedRun]) -> dict[str, Any]:
+    """Return the plot of both bounds run by run, as `dashboard.js` draws it."""
+    return {
+        "columns": [gettext("run"), gettext("certified, at most"), gettext("proved, at least")],
+        "rows": [[place, test.audit.epsilon, test.audit.epsilon_lower_bound] for place, test in enumerate(tests, 1)],
+        "names": [_title(test) for test in tests],
+        "ticks": [[place, _tick(test)] for place, test in enumerate(tests, 1)],
+        "x": "",
+        "y": gettext("ε of one record"),
+        "log": False,
+        "height": 280,
+    }
+
+
+def _title(test: AuditedRun) -> str:
+    kind, day = run_kind(test.run.kind), f"{test.run.started_at:%Y-%m-%d}"
+    if not test.version:
+        return f"{kind}, {day}"
+    return gettext("{kind}, version {version}, {day}").format(kind=kind, version=test.version, day=day)
+
+
+def _tick(test: AuditedRun) -> str:
+    return f"v{test.version}" if test.version else inside(run_kind(test.run.kind))

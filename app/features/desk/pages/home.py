@@ -1,0 +1,257 @@
+"""The first page: dangers, urgent requests, runs and models; and the search box of all pages."""
+
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+
+from app.api import accounting, audit_log, batches, datasets, deletion_requests, models, operations, runs
+from app.features.desk import rendering as pages
+from app.features.desk.forms import text
+from app.features.desk.languages import gettext, ngettext
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk.wording import count, duration, number
+from app.features.insight import pages as insight
+from lethe.contract.fields import ModelOrder, RequestOrder
+from lethe.contract.overview import COUNTED, OverviewOut
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import DeliveryStatus, RunStatus, WorkerState
+
+router = pages.new_router()
+
+_MAX_LINES = 8
+"""Maximum number of requests, runs and models on the first page, which links to all of them."""
+_MAX_MATCHES = 20
+"""Maximum number of search results of each kind."""
+_MAX_QUERY_LENGTH = 200
+_PAGES: Mapping[str, str] = {
+    "dr": "requests",
+    "mdl": "models",
+    "ds": "datasets",
+    "net": "networks",
+    "run": "runs",
+    "key": "keys",
+    "whd": "deliveries",
+}
+"""Lists of pages by the prefixes of ids."""
+
+
+@router.get("")
+def home(context: TheContext) -> Response:
+    """Show the state of everything that the caller may see."""
+    return context.page("home/home.html", outlook=_outlook(context), **_sections(context))
+
+
+@router.get("/")
+def redirect_home(_context: TheContext) -> Response:
+    """Redirect an address with a trailing slash."""
+    return pages.see(ROOT)
+
+
+@router.get("/live")
+def live_home(context: TheContext) -> Response:
+    """Refresh the changing part of an open first page."""
+    return context.page("home/live.html", **_sections(context))
+
+
+@router.get("/outlook")
+def live_outlook(context: TheContext) -> Response:
+    """Refresh the outlook of an open first page, which changes slowly and is requested seldom."""
+    return context.page("home/outlook.html", outlook=_outlook(context))
+
+
+@router.post("/find")
+def find(context: TheContext, form: Form) -> Response:
+    """Lead to the page of an id, a case number or a part of a name, or list the matches.
+
+    A case number is sent in the body, so that no address has it.
+    """
+    query = text(form, "anything")
+    if not 0 < len(query) <= _MAX_QUERY_LENGTH or "\x00" in query:
+        raise InputInvalid(
+            gettext("Nothing was sought."),
+            [FieldError("anything", gettext("Write an id, a case number or a name."))],
+        )
+    if path := _page_of_id(context, query):
+        return pages.see(path)
+    matches = {
+        "requests": _newest(context, deletion_requests.list_deletion_requests, external_id=query),
+        "models": _newest(context, models.list_models, name=query),
+        "datasets": _newest(context, datasets.list_datasets, name=query),
+    }
+    paths = [f"{ROOT}/{kind}/{match.id}" for kind, of_kind in matches.items() for match in of_kind]
+    if len(paths) == 1:
+        return pages.see(paths[0])
+    return context.page("find/found.html", matches=matches, most=_MAX_MATCHES)
+
+
+def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
+    summary = context.ask_if_allowed(batches.summarise_deletion_requests)
+    return insight.weekly_outlook(summary) if summary else None
+
+
+def _sections(context: RequestContext) -> dict[str, Any]:
+    """Return the sections of the first page; None for those that the caller may not see."""
+    numbers = context.ask_if_allowed(operations.get_overview)
+    risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
+    order = ModelOrder.RISK if numbers else ModelOrder.NEWEST
+    return {
+        "at": at,
+        "numbers": numbers,
+        "counted": COUNTED,
+        "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
+        "urgent": context.ask_if_allowed(
+            deletion_requests.list_deletion_requests, order=RequestOrder.DEADLINE, limit=_MAX_LINES
+        ),
+        "running": context.ask_if_allowed(runs.list_runs, status=RunStatus.RUNNING, limit=_MAX_LINES),
+        "models": context.ask_if_allowed(models.list_models, order=order, limit=_MAX_LINES),
+        "risk_days": risk_days,
+        "may_see_log": context.may(audit_log.list_audit_entries),
+    }
+
+
+def _page_of_id(context: RequestContext, query: str) -> str | None:
+    """Return the page of an id; None for any other text, and for ids of things without a page."""
+    if not re.fullmatch(r"[a-z]{2,3}_[0-9a-f]{6,64}", query):
+        return None
+    kind = query.partition("_")[0]
+    if kind == "crt":
+        certificate = context.ask(accounting.get_certificate, certificate_id=query)
+        return f"{ROOT}/requests/{certificate.request_id}#{query}"
+    return f"{ROOT}/{_PAGES[kind]}/{query}" if kind in _PAGES else None
+
+
+def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: str) -> list[Any]:
+    """Return the newest matches; none for a caller who may not call `endpoint`."""
+    page = context.ask_if_allowed(endpoint, **filters, limit=_MAX_MATCHES)
+    return list(page.items) if page else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Danger:
+    """A sentence about a danger. Its subject links to `path`; the tone is bad or warn."""
+
+    subject: str
+    predicate: str
+    path: str
+    tone: str = "bad"
+
+
+def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) -> list[Danger]:
+    """Return what needs attention, the worst first."""
+    return [
+        *_of_workers(numbers),
+        *_of_requests(numbers, risk_days),
+        *_of_models(numbers),
+        *_of_runs(numbers),
+        *_of_deliveries(numbers),
+        *_of_backups(numbers, at),
+    ]
+
+
+def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
+    if numbers.workers is WorkerState.SILENT:
+        predicate = gettext(
+            "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
+        )
+        yield Danger(subject=gettext("No worker"), predicate=predicate, path=f"{ROOT}/runs")
+    elif numbers.workers is WorkerState.FAILING:
+        path = f"{ROOT}/runs?status=unresolved"
+        yield Danger(subject=gettext("The last runs"), predicate=gettext("all failed."), path=path)
+    silent = [host.name for host in numbers.hosts if host.workers is WorkerState.SILENT]
+    if silent and numbers.workers is not WorkerState.SILENT:
+        predicate = gettext("of {hosts} with workers gave no sign of life for a minute: {silent}.").format(
+            hosts=number(len(numbers.hosts)), silent=", ".join(silent)
+        )
+        yield Danger(subject=count(len(silent), "host", "hosts"), predicate=predicate, path=f"{ROOT}/runs", tone="warn")
+
+
+def _of_requests(numbers: OverviewOut, risk_days: float) -> Iterator[Danger]:
+    if numbers.overdue:
+        predicate = ngettext("is past the deadline of the law.", "are past the deadline of the law.", numbers.overdue)
+        path = f"{ROOT}/requests?due=overdue&order=deadline"
+        yield Danger(subject=count(numbers.overdue, "request", "requests"), predicate=predicate, path=path)
+    if numbers.at_risk:
+        path = f"{ROOT}/requests?due=soon&order=deadline"
+        predicate = ngettext("is due within {days} days.", "are due within {days} days.", numbers.at_risk)
+        predicate = predicate.format(days=f"{risk_days:.0f}")
+        yield Danger(subject=count(numbers.at_risk, "request", "requests"), predicate=predicate, path=path, tone="warn")
+
+
+def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
+    models = numbers.models
+    if models.failed:
+        predicate = ngettext(
+            "could not be learned, and is not tried again by itself.",
+            "could not be learned, and are not tried again by themselves.",
+            models.failed,
+        )
+        yield Danger(
+            subject=count(models.failed, "model", "models"), predicate=predicate, path=f"{ROOT}/models?danger=failed"
+        )
+    if models.audits_refused:
+        predicate = gettext("had the last canary test refute a run, which published nothing.")
+        path = f"{ROOT}/models?danger=audit_refused"
+        yield Danger(subject=count(models.audits_refused, "model", "models"), predicate=predicate, path=path)
+    if models.held:
+        predicate = ngettext(
+            "missed the quality gate and is not served: release the version, or learn again.",
+            "missed their quality gates and are not served: release the versions, or learn again.",
+            models.held,
+        )
+        yield Danger(
+            subject=count(models.held, "model", "models"), predicate=predicate, path=f"{ROOT}/models?danger=held"
+        )
+    below_gate = models.degraded - models.held
+    if below_gate > 0:
+        predicate = ngettext(
+            "is served although it misses the quality gate.", "are served below their quality gates.", below_gate
+        )
+        path = f"{ROOT}/models?danger=degraded"
+        yield Danger(subject=count(below_gate, "model", "models"), predicate=predicate, path=path, tone="warn")
+
+
+def _of_runs(numbers: OverviewOut) -> Iterator[Danger]:
+    if numbers.failed_runs:
+        predicate = gettext("failed, and no later run made good for them: {runs}.").format(
+            runs=_by_number(numbers.failed_runs)
+        )
+        total = sum(numbers.failed_runs.values())
+        yield Danger(subject=count(total, "run", "runs"), predicate=predicate, path=f"{ROOT}/runs?status=unresolved")
+
+
+def _of_deliveries(numbers: OverviewOut) -> Iterator[Danger]:
+    if dead := numbers.undelivered.get(DeliveryStatus.DEAD, 0):
+        predicate = ngettext(
+            "is given up: the receiver was not reached for three days.",
+            "are given up: the receiver was not reached for three days.",
+            dead,
+        )
+        subject = count(dead, "webhook delivery", "webhook deliveries")
+        yield Danger(subject=subject, predicate=predicate, path=f"{ROOT}/deliveries?status=dead")
+    if pending := numbers.undelivered.get(DeliveryStatus.PENDING, 0):
+        predicate = gettext("did not arrive yet, and will be tried again.")
+        subject = count(pending, "webhook delivery", "webhook deliveries")
+        yield Danger(subject=subject, predicate=predicate, path=f"{ROOT}/deliveries?status=undelivered", tone="warn")
+
+
+def _of_backups(numbers: OverviewOut, at: datetime.datetime) -> Iterator[Danger]:
+    if not numbers.backups.is_late:
+        return
+    last_at = numbers.backups.last_at
+    subject, predicate = gettext("No backup"), gettext("was ever made.")
+    if last_at is not None:
+        subject = gettext("The last backup")
+        predicate = gettext("was finished {duration} ago.").format(duration=duration((at - last_at).total_seconds()))
+    yield Danger(
+        subject=subject, predicate=predicate, path=f"{ROOT}/audit-log?action=installation.backed_up", tone="warn"
+    )
+
+
+def _by_number(counts: Mapping[str, int]) -> str:
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    return ", ".join(f"{number(counts[name])} × {name}" for name in names)

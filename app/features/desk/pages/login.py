@@ -1,0 +1,243 @@
+"""Login with an API key, or with an e-mail address, a password and a code; logout; and the choice of a language."""
+
+import hmac
+import time
+
+import anyio.to_thread
+from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+
+from app.access.service import Caller
+from app.api import calls
+from app.api.calls import At, Known
+from app.db import Actor
+from app.features.desk import gate, languages, sessions
+from app.features.desk import rendering as pages
+from app.features.desk.forms import text
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import COOKIE, TheContext, check_form
+from app.features.people import users
+from app.features.people.codes import enrolment
+from app.features.people.tables import User
+from app.installations import Installation
+from lethe.contract.problems import FormRefused, InputInvalid, LoginRefused, Problem, RateLimited, Unauthenticated
+
+router = pages.new_router()
+
+_MAX_CODE_SECONDS = 300
+"""Maximum time between the password and the code."""
+_YEAR_SECONDS = 365 * 86400
+
+
+# `next` is the usual name of this parameter in addresses.
+@router.get("/login")
+async def login_page(request: Request, installation: At, next: gate.Next = ROOT) -> Response:  # noqa: A002
+    """Show the form for a password or an API key."""
+    return _first_form(request, installation, next)
+
+
+@router.post("/login")
+async def log_in(request: Request, installation: At) -> Response:
+    """Exchange a key, or an address and a password, for a session. A refusal does not tell what is wrong with them."""
+    form = await gate.form_of(request, installation.settings)
+    onward, email = str(form.get("next", "")), text(form, "email")
+    address = calls.address_of(request.scope)
+    state: Known = request.app.state.known
+    try:
+        if not email:
+            caller, token = await calls.identified(state, text(form, "key"), address), sessions.new_token()
+            await run_in_threadpool(_open_session, installation, token, caller)
+            return _logged_in(request, caller, token, onward)
+        user = await _authenticated(state, installation, email, str(form.get("password", "")), address)
+    except (Unauthenticated, LoginRefused, RateLimited) as error:
+        return _first_form(request, installation, onward, error=error, email=email)
+    if user.totp.secret or installation.settings.require_totp:
+        return _code_form(request, installation, user, onward)
+    token = sessions.new_token()
+    caller = await run_in_threadpool(_enter, installation, user, token, password=str(form["password"]))
+    return _logged_in(request, caller, token, onward)
+
+
+@router.post("/login/code")
+async def send_code(request: Request, installation: At) -> Response:
+    """Exchange the result of the first step and a code for a session."""
+    form = await gate.form_of(request, installation.settings)
+    onward = str(form.get("next", ""))
+    state: Known = request.app.state.known
+    user = await run_in_threadpool(_user_of_first_step, installation, form, gate.form_token(request))
+    if user is None:
+        return _first_form(request, installation, onward, error=users.refusal())
+    places = calls.address_of(request.scope), gate.account_key(user.email)
+    token = sessions.new_token()
+    try:
+        state.rates.admit(*places)
+        caller = await run_in_threadpool(
+            _enter, installation, user, token, code=text(form, "code"), secret=text(form, "secret")
+        )
+    except (LoginRefused, InputInvalid, RateLimited) as error:
+        state.rates.failed(*places)
+        return _code_form(request, installation, user, onward, error=error, secret=text(form, "secret"))
+    return _logged_in(request, caller, token, onward)
+
+
+@router.get("/session")
+def is_logged_in(context: TheContext) -> Response:
+    """Tell an open page that its session goes on, and who the caller is.
+
+    A page asks before it sends what was typed, since its session may have ended and begun again in another tab.
+    """
+    return _session_of(context.caller, context.request.cookies[COOKIE])
+
+
+@router.post("/logout")
+def log_out(context: TheContext) -> Response:
+    """End the session."""
+    with context.call.writing() as session:
+        sessions.close_session(session, token=context.request.cookies[COOKIE], caller=context.caller)
+    response = pages.see(f"{ROOT}/login", ended=1)
+    response.delete_cookie(COOKIE, path=ROOT)
+    return response
+
+
+@router.post("/language")
+async def choose_language(request: Request, installation: At) -> Response:
+    """Keep the reader's language in a cookie, before or after a login, and show the same page again."""
+    if not (gate.is_known(request) or COOKIE in request.cookies):
+        raise Unauthenticated("A language is chosen on a page.")
+    try:
+        form = await gate.form_of(request, installation.settings)
+    except FormRefused:
+        await check_form(request, installation.settings, sessions.form_token(request.cookies.get(COOKIE, "")))
+        form = await request.form()
+    language = text(form, "language")
+    if language not in languages.LANGUAGES:
+        raise InputInvalid(languages.gettext("The pages are not in this language."))
+    response = pages.see(gate.onward_page(str(form.get("next", ""))))
+    response.set_cookie(
+        languages.COOKIE,
+        language,
+        path=ROOT,
+        max_age=_YEAR_SECONDS,
+        secure=gate.is_https(request),
+        httponly=True,
+        samesite="lax",
+    )
+    return response
+
+
+async def _authenticated(state: Known, installation: Installation, email: str, password: str, address: str) -> User:
+    """Return the person with this address and password. Raises `LoginRefused` and `RateLimited`."""
+    places = address, gate.account_key(email)
+    state.rates.admit(*places)
+
+    def check() -> User:
+        with installation.database.reading() as session:
+            return users.checked(session, email=email, password=password)
+
+    try:
+        return await anyio.to_thread.run_sync(check, limiter=state.strangers)
+    except LoginRefused:
+        state.rates.failed(*places)
+        raise
+
+
+def _enter(
+    installation: Installation,
+    user: User,
+    token: str,
+    *,
+    password: str | None = None,
+    code: str | None = None,
+    secret: str = "",
+) -> Caller:
+    """Open a session of a person with `token`, and return the person as a caller.
+
+    The session is opened in the transaction that compares the password, so that none outlives a change of it. Raises
+    `LoginRefused` and `InputInvalid`.
+    """
+    with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
+        stored = users.get(session, user.id)
+        is_admitted = stored.disabled_at is None and stored.password_hash == user.password_hash
+        if is_admitted and code is not None and stored.totp.secret:
+            is_admitted = users.accept_code(session, stored, code)
+        elif is_admitted and code is not None:
+            users.enrol(session, stored, secret=secret, code=code)
+        caller = users.caller_as(session, stored)
+        if is_admitted:
+            users.entered(session, stored, password=password)
+            sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
+    if not is_admitted:
+        raise users.refusal()
+    return caller
+
+
+def _logged_in(request: Request, caller: Caller, token: str, onward: str) -> Response:
+    """Set the session's cookie and redirect to `onward`; an open page stays where it is, if its caller is the same."""
+    response = _session_of(caller, token) if pages.is_fragment(request) else pages.see(gate.onward_page(onward))
+    return gate.let_in(request, response, token)
+
+
+def _session_of(caller: Caller, token: str) -> Response:
+    """Tell an open page who its caller is, and the token of its forms."""
+    return pages.no_content({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
+
+
+def _open_session(installation: Installation, token: str, caller: Caller) -> None:
+    with installation.database.writing(by=caller.actor) as session:
+        sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
+
+
+def _first_form(
+    request: Request, installation: Installation, onward: str, *, error: Problem | None = None, email: str = ""
+) -> Response:
+    return gate.page(
+        request,
+        "login_form.html" if pages.is_fragment(request) else "login.html",
+        token=sessions.new_token(),
+        error=error,
+        ended="ended" in request.query_params,
+        onward=gate.onward_page(onward),
+        email=email,
+        company=installation.settings.oidc_name if installation.settings.oidc_issuer else None,
+    )
+
+
+def _code_form(
+    request: Request,
+    installation: Installation,
+    user: User,
+    onward: str,
+    *,
+    error: Problem | None = None,
+    secret: str = "",
+) -> Response:
+    """Return the form of the second step, which is valid in this browser for `_MAX_CODE_SECONDS`."""
+    token = sessions.new_token()
+    until = str(int(time.time()) + _MAX_CODE_SECONDS)
+    mac = _mac(installation, user, until, sessions.form_token(token))
+    return gate.page(
+        request,
+        "login_code.html" if pages.is_fragment(request) else "login.html",
+        token=token,
+        error=error,
+        onward=gate.onward_page(onward),
+        step=f"{user.id}.{until}.{mac}",
+        enrolment=None if user.totp.secret else enrolment(user.email, secret),
+    )
+
+
+def _user_of_first_step(installation: Installation, form: FormData, form_token: str) -> User | None:
+    """Return the person who passed the first step in this browser; None if that is not proved, or too long ago."""
+    user_id, _, rest = text(form, "step").partition(".")
+    until, _, mac = rest.partition(".")
+    with installation.database.reading() as session:
+        user = session.get(User, user_id)
+    if user is None or not hmac.compare_digest(mac.encode(), _mac(installation, user, until, form_token).encode()):
+        return None
+    return user if time.time() < int(until) else None
+
+
+def _mac(installation: Installation, user: User, until: str, form_token: str) -> str:
+    parts = (user.id, until, form_token, user.password_hash or "")
+    return installation.keys.fingerprint(b"first step of a login", *(part.encode() for part in parts))

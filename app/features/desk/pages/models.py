@@ -1,0 +1,175 @@
+"""Models: the guarantees of each, its versions and exports, its ledger, and what more forgetting would take."""
+
+import contextlib
+from typing import Any, Literal
+
+from fastapi import Response
+
+from app.api import accounting, models, operations
+from app.features.desk import rendering as pages
+from app.features.desk.languages import gettext, marked
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import RequestContext, TheContext
+from app.features.insight.pages import first_what_if
+from app.features.lineage import endpoints as lineage
+from app.features.rehearsals import endpoints as rehearsals
+from app.features.rehearsals.pages import may_rehearse
+from lethe.contract.fields import ModelDanger, ModelOrder, PageOut
+from lethe.contract.models import ModelOut
+from lethe.contract.problems import ModelNotLive, ModelRetired
+from lethe.proof.guarantees import Notion
+
+router = pages.new_router()
+
+_MAX_NEWEST = 5
+"""Number of versions, exports and rehearsals on the page of a model, which links to all of them."""
+
+Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
+
+QUESTIONS: dict[str, str] = {
+    Notion.UNLEARNING: marked("How far is the live version from one learned without those whom it was made to forget?"),
+    Notion.RELEASE: marked("What can the live version show about somebody who stays, to whoever has the one before?"),
+    Notion.ADAPTIVE: marked("What can all versions together show about somebody, to whoever kept them all?"),
+}
+"""The question about a model that a guarantee of each notion answers."""
+
+
+@router.get("/models")
+def list_models(
+    context: TheContext,
+    place: ThePlace,
+    order: ModelOrder = ModelOrder.NEWEST,
+    danger: ModelDanger | Literal[""] = "",
+) -> Response:
+    """List models, newest first, or those in service by their danger."""
+    page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
+    query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
+    titles = {
+        ModelOrder.NEWEST: gettext("Newest first"),
+        ModelOrder.OLDEST: gettext("Oldest first"),
+        ModelOrder.RISK: gettext("In most danger first"),
+    }
+    return context.page(
+        "models/list.html",
+        page=page,
+        place=place,
+        extent=place.extent(page, "model", "models", total=_total(context, page, order, danger, place)),
+        query=query,
+        titles=titles,
+        may_rank=context.may(accounting.get_account),
+        may_make=context.may(models.create_model),
+    )
+
+
+@router.get("/models/{model_id}")
+def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
+    """Show a model. The page requests its curve, which takes longer, by itself."""
+    standing = _standing(context, model_id)
+    model: ModelOut = standing["model"]
+    return context.page(
+        "models/one.html",
+        **standing,
+        versions=context.ask(models.list_versions, model_id=model_id, limit=_MAX_NEWEST),
+        exports=context.ask(lineage.list_exports, model_id=model_id, limit=_MAX_NEWEST),
+        what_if=first_what_if(context, model),
+        may_account=context.may(accounting.get_ledger),
+        may_relearn=context.may(models.relearn) and not model.retired_at,
+        may_retire=context.may(models.retire_model) and not model.retired_at,
+        may_audit=context.may(models.audit) and model.live_version and model.audit.lanes,
+        may_rehearse=may_rehearse(context, live=bool(model.live_version)),
+        rehearsals=context.ask_if_allowed(rehearsals.list_rehearsals, model_id=model_id, limit=_MAX_NEWEST),
+        done=done,
+    )
+
+
+@router.get("/models/{model_id}/live")
+def live_model(context: TheContext, model_id: str) -> Response:
+    """Refresh the changing part of an open page of a model."""
+    return context.page("models/live.html", **_standing(context, model_id))
+
+
+@router.post("/models/{model_id}/relearn")
+def relearn_model(context: TheContext, model_id: str) -> Response:
+    """Request that a model is learned again on the present data."""
+    context.ask(models.relearn, model_id=model_id)
+    return pages.see(f"{ROOT}/models/{model_id}", done="relearn")
+
+
+@router.post("/models/{model_id}/retire")
+def retire_model(context: TheContext, model_id: str) -> Response:
+    """Retire a model."""
+    context.ask(models.retire_model, model_id=model_id)
+    return pages.see(f"{ROOT}/models/{model_id}", done="retired")
+
+
+@router.get("/models/{model_id}/versions")
+def list_versions(context: TheContext, model_id: str, place: ThePlace) -> Response:
+    """List all versions of a model, including destroyed ones."""
+    model = context.ask(models.get_model, model_id=model_id)
+    listing = context.listing(models.list_versions, place, "version", "versions", model_id=model_id)
+    return context.page("models/versions.html", model=model, **listing)
+
+
+@router.get("/models/{model_id}/exports")
+def list_exports(context: TheContext, model_id: str, place: ThePlace) -> Response:
+    """List all downloads of a model's weights."""
+    model = context.ask(models.get_model, model_id=model_id)
+    listing = context.listing(lineage.list_exports, place, "copy", "copies", model_id=model_id)
+    return context.page("models/exports.html", model=model, **listing)
+
+
+@router.get("/models/{model_id}/ledger")
+def show_ledger(context: TheContext, model_id: str, place: ThePlace) -> Response:
+    """List the ledger entries from which all numbers of a model follow, oldest first."""
+    listing = context.listing(accounting.get_ledger, place, "entry", "entries", model_id=model_id)
+    return context.page("models/ledger.html", model_id=model_id, **listing)
+
+
+@router.post("/models/{model_id}/ledger/verify")
+def verify_ledger(context: TheContext, model_id: str) -> Response:
+    """Recompute the ledger of a model."""
+    verdict = context.ask(accounting.verify_ledger, model_id=model_id)
+    return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
+
+
+def _total(
+    context: RequestContext,
+    page: PageOut[ModelOut],
+    order: ModelOrder,
+    danger: ModelDanger | Literal[""],
+    place: PagePosition,
+) -> int | None:
+    """Return the number of models on all pages; None unless the list has more pages and the overview counts it."""
+    if place.has_all(page) or (order is not ModelOrder.RISK and danger == ""):
+        return None
+    numbers = context.ask_if_allowed(operations.get_overview)
+    if numbers is None:
+        return None
+    match danger:
+        case ModelDanger.WAITING:
+            return numbers.models.waiting
+        case ModelDanger.FAILED:
+            return numbers.models.failed
+        case ModelDanger.AUDIT_REFUSED:
+            return numbers.models.audits_refused
+        case ModelDanger.DEGRADED:
+            return numbers.models.degraded
+        case ModelDanger.HELD:
+            return numbers.models.held
+        case "":
+            return numbers.models.total
+
+
+def _standing(context: RequestContext, model_id: str) -> dict[str, Any]:
+    model = context.ask(models.get_model, model_id=model_id)
+    account = None
+    with contextlib.suppress(ModelNotLive, ModelRetired):
+        account = context.ask_if_allowed(
+            accounting.get_account, model_id=model_id, adaptive_epsilon=None, adaptive_delta=None
+        )
+    return {
+        "model": model,
+        "account": account,
+        "questions": {notion: gettext(question) for notion, question in QUESTIONS.items()},
+    }

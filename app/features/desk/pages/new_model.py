@@ -1,0 +1,215 @@
+"""The form for a new model, which forecasts what the model would take before it is created."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from fastapi import Response
+from starlette.datastructures import FormData
+
+from app.accounting import runtime_estimates
+from app.accounting import service as accounting
+from app.accounting.runtime_estimates import RuntimeEstimate
+from app.api import datasets, models, problems
+from app.catalogue import datasets as registered
+from app.catalogue import mechanisms, service
+from app.features.desk import rendering as pages
+from app.features.desk import wording
+from app.features.desk.forms import checked, parse_number, parse_optional_number, text
+from app.features.desk.languages import gettext
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.insight import endpoints as previews
+from app.features.insight.pages import plan_of_new
+from app.features.networks import endpoints as networks
+from app.features.quality.pages import ON_BREACH
+from app.unlearning import planner
+from lethe.contract.datasets import DatasetOut
+from lethe.contract.models import ModelIn, Objective
+from lethe.contract.problems import Problem
+from lethe.contract.sets import Metric, OnBreach
+from lethe.features.insight.contract import EXPECTED_REQUESTS, OptionOut
+from lethe.proof import accountant
+from lethe.proof.accountant import Run
+from lethe.proof.calibration import ModelSettings
+from lethe.proof.mechanism import Mechanism
+
+router = pages.new_router()
+
+_MAX_DATASETS = 500
+_SETTINGS = tuple(field.name for field in fields(ModelSettings) if field.name in ModelIn.model_fields)
+"""The settings of the mechanism, each of which has a default."""
+_PARTS = {
+    "epsilon": "target",
+    "delta": "target",
+    "max_requests": "batching",
+    "max_wait_seconds": "batching",
+    "lanes": "audit",
+    "chains": "audit",
+    "threshold": "quality",
+    "rank": "tangent",
+}
+"""Fields for numbers, with the objects that have them in the body of the API."""
+_FIELDS_OF_PARTS = {"quality": "metric", "tangent": "network_id"}
+"""The field that shows a fault of a whole object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelForecast:
+    """The mechanism of a model, and what forgetting one record would take once it has learned.
+
+    `room` is the number of records that can be forgotten together before learning again is no dearer. `measured` is the
+    running time measured on the rows of the dataset.
+    """
+
+    delta: float
+    mechanism: Mechanism
+    epsilon_without_steps: float
+    room: int
+    options: list[OptionOut]
+    measured: RuntimeEstimate | None
+
+
+@router.get("/models/new")
+def new_model(context: TheContext, dataset_id: str = "") -> Response:
+    """Show the form for a model."""
+    context.require(models.create_model)
+    return _form(context, {"dataset_id": dataset_id} if dataset_id else {})
+
+
+@router.post("/models/new/preview")
+def preview_model(context: TheContext, form: Form) -> Response:
+    """Forecast a model without creating it: the forecast alone to an open form, or the page if the form is sent."""
+    context.require(models.create_model)
+    return _form(context, _written(form), is_preview=True)
+
+
+@router.post("/models/new")
+def create_model(context: TheContext, form: Form) -> Response:
+    """Create a model and show it, or show which field of the form is wrong."""
+    context.require(models.create_model)
+    try:
+        answer = context.ask(models.create_model, body=_body(_written(form)))
+    except Problem as error:
+        return _form(context, _written(form), error=error)
+    model = json.loads(bytes(answer.body))
+    return pages.see(f"{ROOT}/models/{model['id']}", done="made")
+
+
+def _written(form: FormData) -> dict[str, str]:
+    return {name: text(form, name) for name in form if name != "csrf"}
+
+
+def _body(values: Mapping[str, str]) -> ModelIn:
+    """Return the body of the call. Raises `InputInvalid`, with the names of fields as paths."""
+    fields: dict[str, Any] = {"name": values.get("name", ""), "dataset_id": values.get("dataset_id", "")}
+    for name in ("evaluation_dataset_id", "objective"):
+        fields[name] = values.get(name) or None
+    for name in (*_SETTINGS, *_PARTS):
+        value = parse_optional_number(values.get(name, ""))
+        if value is not None:
+            part = fields.setdefault(_PARTS[name], {}) if name in _PARTS else fields
+            part[name] = value
+    if lines := _lines(values, "class_weights"):
+        pairs = [line.rpartition("=") for line in lines]
+        fields["class_weights"] = {name.strip(): parse_number(weight.strip()) for name, _, weight in pairs}
+    if values.get("metric") or "quality" in fields:
+        gate = {"metric": values.get("metric"), "on_breach": values.get("on_breach") or OnBreach.PUBLISH_DEGRADED}
+        fields["quality"] = fields.get("quality", {}) | gate
+    layers = _lines(values, "layers")
+    if values.get("network_id") or layers or "tangent" in fields:
+        tangent = {"network_id": values.get("network_id") or None, "layers": layers}
+        fields["tangent"] = fields.get("tangent", {}) | tangent
+    return checked(ModelIn, **fields)
+
+
+def _lines(values: Mapping[str, str], name: str) -> list[str]:
+    return [line.strip() for line in values.get(name, "").splitlines() if line.strip()]
+
+
+def _field_of(path: str) -> str:
+    """Return the field of a path in the body. A list or a map has one field for all its items."""
+    part, *rest = path.removeprefix("tangent.").removeprefix("quality.").split(".")
+    return part if part in ("class_weights", "layers") else _FIELDS_OF_PARTS.get(part, part) if not rest else rest[-1]
+
+
+def _form(
+    context: RequestContext, values: Mapping[str, str], *, is_preview: bool = False, error: Problem | None = None
+) -> Response:
+    choices = context.ask(datasets.list_datasets, limit=_MAX_DATASETS).items
+    forecast, drawing, fault = None, None, error
+    if choices and error is None:
+        filled = {"dataset_id": choices[0].id} | dict(values)
+        try:
+            body = _body({"name": "new"} | {name: value for name, value in filled.items() if value})
+            forecast, drawing = _forecast(context, body), plan_of_new(context, body)
+        except Problem as refusal:
+            fault = refusal
+    template = "models/outlook.html" if is_preview and pages.is_fragment(context.request) else "models/new.html"
+    return context.page(
+        template,
+        status=problems.status_of(type(error)) if error else 200,
+        written=values,
+        objectives=[
+            ("", gettext("as the dataset has it")),
+            *((objective, wording.words(objective)) for objective in get_args(Objective)),
+        ],
+        datasets=[(dataset.id, _title(dataset)) for dataset in choices],
+        networks=_networks(context),
+        metrics=[("", gettext("no gate")), *((metric.value, wording.words(metric)) for metric in Metric)],
+        on_breach=[(value, gettext(label)) for value, label in ON_BREACH],
+        faults={_field_of(error.path): error.message for error in fault.errors} if fault else {},
+        error=fault,
+        outlook=forecast,
+        drawing=drawing,
+    )
+
+
+def _networks(context: RequestContext) -> list[tuple[str, str]]:
+    """Return the networks whose weights a model may move; none for a caller who may not see networks."""
+    page = context.ask_if_allowed(networks.list_networks, limit=_MAX_DATASETS)
+    if page is None:
+        return []
+    return [
+        ("", gettext("none: a linear model")),
+        *(
+            (network.id, _sized(network.name, wording.count(network.num_parameters, "weight", "weights")))
+            for network in page.items
+        ),
+    ]
+
+
+def _title(dataset: DatasetOut) -> str:
+    of_target = gettext("counts") if dataset.target and dataset.target.counts else gettext("a target")
+    learned = of_target if dataset.target else wording.count(dataset.num_classes, "class", "classes")
+    rows = wording.count(dataset.num_slots, "row", "rows")
+    return _sized(dataset.name, f"{rows}, {learned}")
+
+
+def _sized(name: str, size: str) -> str:
+    return f"{name} ({size})"
+
+
+def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
+    """Forecast a model. Raises the errors of creating it."""
+    with context.call.reading() as session:
+        dataset = registered.get(session, body.dataset_id)
+        measured = runtime_estimates.of_dataset(session, dataset.id)
+        tangent = registered.network_keeper().linearised(session, dataset, body.tangent) if body.tangent else None
+    epsilon, delta = body.target.epsilon, mechanisms.delta_of(dataset, body.target)
+    max_steps = context.call.installation.settings.max_steps
+    mechanism = mechanisms.of(dataset, body, tangent=tangent, max_steps=max_steps)
+    service.stored_gate(body.quality, mechanism, is_evaluated=body.evaluation_dataset_id is not None)
+    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    return ModelForecast(
+        delta=delta,
+        mechanism=mechanism,
+        epsilon_without_steps=accounting.epsilon_without_steps(learned, records=1, delta=delta),
+        room=accounting.room(learned, epsilon=epsilon, delta=delta),
+        options=previews.options_to_response(
+            planner.options(learned, records=1, epsilon=epsilon, delta=delta, expected_requests=EXPECTED_REQUESTS),
+            measured,
+        ),
+        measured=measured,
+    )

@@ -1,0 +1,344 @@
+"""Requests: the list with its search and export, and decisions about chosen requests or all that match."""
+
+import csv
+import datetime
+import io
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from typing import Any, Literal
+
+from fastapi import Response
+from pydantic import BaseModel
+from starlette.datastructures import FormData
+
+from app.api import batches, deletion_requests
+from app.features.desk import case_endpoints, filters
+from app.features.desk import rendering as pages
+from app.features.desk.filters import Filters, RequestColumn
+from app.features.desk.forms import checked, text
+from app.features.desk.languages import gettext, inside, marked
+from app.features.desk.lists import SIZES, PagePosition, ThePlace
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk.wording import regulation, sentence, state, words
+from lethe.contract.deletion_requests import NOBODY, DecisionsIn, DeletionRequestOut, RejectionIn
+from lethe.contract.fields import Decision, Moment, PageOut, SubjectIn
+from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
+from lethe.contract.sets import Regulation, RequestStatus
+
+router = pages.new_router()
+
+_MAX_CHOSEN_REQUESTS = 200
+"""Number of requests on the longest page."""
+_MAX_MATCHES = 500
+_BATCH_SIZE = 100
+"""Number of requests in one transaction, which holds the write lock."""
+_MAX_SECONDS = 20.0
+"""Time after which a decision about all requests shows its progress, to be continued."""
+_SEARCHES = {
+    "subject_id": marked("subject id"),
+    "subject_sha256": marked("SHA-256 of the subject id"),
+    "external_id": marked("case number"),
+}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""First characters of cells that spreadsheets compute instead of showing them."""
+_DUE = {"soon": marked("Due soon"), "overdue": marked("Overdue"), "paused": marked("Clock paused")}
+_UNDECIDED = (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED)
+_RESULTS = {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}
+Done = Literal["", "approved", "rejected"]
+
+
+class _SeenBefore(BaseModel):
+    """The time at which a person was shown how many requests match."""
+
+    before: Moment
+
+
+@router.get("/requests")
+def list_requests(
+    context: TheContext, query: Filters, place: ThePlace, done: Done = "", decided: int = 0, refused: int = 0
+) -> Response:
+    """List requests. The address has the filters, and nothing about a person."""
+    try:
+        return _list(context, query, place, result=_result(done, decided, refused))
+    except InputInvalid as error:
+        if not error.errors or error.errors[0].path == "cursor":
+            raise
+        return _list(context, query, place, page=PageOut(items=[], next_cursor=None), error=error)
+
+
+@router.post("/requests/search")
+def search_requests(context: TheContext, form: Form) -> Response:
+    """List the requests about a person, whose id is sent in the body, hashed in memory, and stored nowhere."""
+    field, value = text(form, "by"), text(form, "sought")
+    if field not in _SEARCHES or not value:
+        raise InputInvalid(gettext("Choose what to search by, and enter it."))
+    if field != "external_id":
+        checked(SubjectIn, **{field: value})
+    page = context.ask(deletion_requests.list_deletion_requests, **{field: value}, limit=_MAX_MATCHES)
+    return _list(context, {}, None, page=page, criterion=gettext(_SEARCHES[field]))
+
+
+@router.post("/requests/decide")
+def decide_requests(context: TheContext, form: Form) -> Response:
+    """Approve or reject each chosen request by itself, and show the list again with its filters and its size.
+
+    A request that can be decided no longer does not prevent the decision about the others.
+    """
+    endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
+    done, body = "approved", {}
+    if text(form, "decision") == "reject":
+        endpoint = deletion_requests.reject_deletion_request
+        try:
+            done, body = "rejected", {"body": rejection(form)}
+        except InputInvalid as error:
+            chosen = frozenset(map(str, form.getlist("chosen")))
+            return _list(context, filters.in_form(form), _place_in(form), error=error, chosen=chosen)
+    decided = refused = 0
+    for request_id in form.getlist("chosen")[:_MAX_CHOSEN_REQUESTS]:
+        try:
+            context.ask(endpoint, request_id=str(request_id), **body)
+            decided += 1
+        except ScopeMissing:
+            raise
+        except Problem:
+            refused += 1
+    position = filters.in_form(form) | _place_in(form).settings
+    return pages.see(f"{ROOT}/requests", **position, done=done, decided=decided, refused=refused)
+
+
+@router.get("/requests.csv")
+def export_requests(context: TheContext, query: Filters) -> Response:
+    """Download all requests that the list shows as CSV for a spreadsheet, newest first."""
+    export = context.ask(batches.export_deletion_requests, **filters.listed(query, caller=context.caller))
+    export.body_iterator = _without_formulas(export.body_iterator)
+    return export
+
+
+@router.get("/requests/decide")
+def ask_about_all(
+    context: TheContext,
+    query: Filters,
+    before: Moment | None = None,
+    done: Done = "",
+    decided: int = 0,
+    refused: int = 0,
+) -> Response:
+    """Show how many requests match and offer to decide about them. Requests that come in later are left out."""
+    context.require(batches.decide_deletion_requests)
+    result = _result(done, decided, refused)
+    return _confirmation(context, query, before or datetime.datetime.now(datetime.UTC), result=result)
+
+
+@router.post("/requests/decide-all")
+def decide_about_all(context: TheContext, form: Form) -> Response:
+    """Decide about all requests that match in many transactions, each request by the rules for one."""
+    decision = Decision.REJECT if text(form, "decision") == Decision.REJECT else Decision.APPROVE
+    query, before = filters.in_form(form), checked(_SeenBefore, before=text(form, "before")).before
+    try:
+        decided, refused, is_finished = _decide(context, decision, query, before, form)
+    except InputInvalid as error:
+        return _confirmation(context, query, before, error=error)
+    result: dict[str, Any] = {"done": _RESULTS[decision], "decided": decided, "refused": refused}
+    if is_finished:
+        return pages.see(f"{ROOT}/requests", **query, **result)
+    return pages.see(f"{ROOT}/requests/decide", **filters.narrowing(query), before=before.isoformat(), **result)
+
+
+def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
+    """Return the choice of assignees by name, after nobody; empty for a caller who may not know them.
+
+    `also`: the id and the name of a present assignee, who is added if they decide about requests no longer.
+    """
+    page = context.ask_if_allowed(case_endpoints.list_assignees, limit=_MAX_MATCHES)
+    if page is None:
+        return []
+    names = {assignee.id: assignee.name for assignee in page.items}
+    if also and also[0] and also[0] not in names:
+        names[also[0]] = gettext("{name} (decides no longer)").format(name=also[1] or also[0])
+    return [(NOBODY, gettext("Nobody")), *sorted(names.items(), key=lambda item: item[1].casefold())]
+
+
+def rejection(form: FormData) -> RejectionIn:
+    return checked(RejectionIn, ground=text(form, "ground"), explanation=text(form, "explanation"))
+
+
+def _result(done: Done, decided: int, refused: int) -> dict[str, Any] | None:
+    return {"done": done, "decided": decided, "refused": refused} if done else None
+
+
+def _place_in(form: FormData) -> PagePosition:
+    """Return the first page of the list from which a form was sent, in its size."""
+    size = text(form, "size")
+    return PagePosition(size=int(size)) if size in SIZES else PagePosition()
+
+
+async def _without_formulas(parts: AsyncIterable[Any]) -> AsyncIterator[str]:
+    """Put an apostrophe before each cell of a CSV that would be a formula. Each part has whole lines.
+
+    All cells are quoted, because some spreadsheets split cells at semicolons.
+    """
+    async for part in parts:
+        text = io.StringIO()
+        lines = csv.reader(io.StringIO(part, newline=""))
+        csv.writer(text, quoting=csv.QUOTE_ALL).writerows([_as_text(cell) for cell in line] for line in lines)
+        yield text.getvalue()
+
+
+def _as_text(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _page(context: RequestContext, query: Mapping[str, str], place: PagePosition) -> PageOut[DeletionRequestOut]:
+    return context.ask(
+        deletion_requests.list_deletion_requests,
+        **filters.matching(query, caller=context.caller),
+        status=query.get("status"),
+        order=query.get("order", "newest"),
+        limit=place.size,
+        cursor=place.cursor,
+    )
+
+
+def _total(
+    context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str], place: PagePosition
+) -> int | None:
+    """Return the number of requests on all pages; None if there is one page."""
+    if place.has_all(page):
+        return None
+    return context.ask(batches.count_deletion_requests, **filters.listed(query, caller=context.caller)).count
+
+
+def _num_undecided(context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str]) -> int | None:
+    """Return the number of requests on all pages that the caller can decide about; None if there is one page."""
+    if page.next_cursor is None or not context.may(batches.decide_deletion_requests):
+        return None
+    if query.get("order") in filters.OF_COMPLETED:
+        return None
+    return sum(_undecided(context, query).values())
+
+
+def _undecided(context: RequestContext, query: Mapping[str, str], **more: Any) -> dict[RequestStatus, int]:
+    """Count the matching requests by each status in which a request can be decided about."""
+    parameters = filters.matching(query, caller=context.caller) | more
+    return {
+        status: context.ask(batches.count_deletion_requests, status=status, **parameters).count
+        for status in _UNDECIDED
+        if query.get("status", "") in ("", status)
+    }
+
+
+def _list(
+    context: RequestContext,
+    query: dict[str, str],
+    place: PagePosition | None,
+    *,
+    page: PageOut[DeletionRequestOut] | None = None,
+    criterion: str | None = None,
+    result: dict[str, Any] | None = None,
+    error: Problem | None = None,
+    chosen: frozenset[str] = frozenset(),
+) -> Response:
+    total = None
+    if page is None:
+        place = place or PagePosition()
+        page = _page(context, query, place)
+        total = _total(context, page, query, place)
+    people = _assigned_choices(context)
+    regulations = dict.fromkeys([*Regulation, *context.caller.policy.regulations])
+    return context.page(
+        "requests/list.html",
+        error=error,
+        chosen=chosen,
+        page=page,
+        query=query,
+        filtered=filters.narrowing(query),
+        columns=filters.columns_of(query),
+        place=place,
+        extent=(place or PagePosition(size=_MAX_MATCHES)).extent(page, "request", "requests", total=total),
+        criterion=criterion,
+        result=result,
+        orders=[(order.value, gettext(label)) for order, label in filters.ORDERS.items()],
+        statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],
+        regulations=[("", gettext("Any")), *((name, regulation(name)) for name in regulations)],
+        people=people,
+        choice=[
+            (column.value, gettext(label))
+            for column, label in filters.COLUMNS.items()
+            if people or column is not RequestColumn.ASSIGNEE
+        ],
+        searches=[(field, sentence(gettext(label))) for field, label in _SEARCHES.items()],
+        may_enter=context.may(deletion_requests.create_deletion_request),
+        may_decide=context.may(deletion_requests.approve_deletion_request),
+        matching=None if criterion else _num_undecided(context, page, query),
+    )
+
+
+def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
+    """Return the choices of the filter by assignee; empty for a caller who may not know the assignees."""
+    people = everybody(context)
+    mine = [(filters.ME, gettext("Me"))] if context.caller.is_person else []
+    return people and [("", gettext("Anybody or nobody")), *mine, *people]
+
+
+def _decide(
+    context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
+) -> tuple[int, int, bool]:
+    """Decide about matching requests, and return how many were decided, how many refused, and if none is left."""
+    parameters = filters.matching(query, caller=context.caller)
+    if {parameters.pop("completed_from"), parameters.pop("completed_before")} != {None}:
+        # Completed requests cannot be decided.
+        return 0, 0, True
+    body: dict[str, Any] = {"decision": decision, "made_before": before, "limit": _BATCH_SIZE} | parameters
+    if decision is Decision.REJECT:
+        body["rejection"] = {"ground": text(form, "ground"), "explanation": text(form, "explanation")}
+    ends, decided, refused = time.monotonic() + _MAX_SECONDS, 0, 0
+    for status in _UNDECIDED if decision is Decision.REJECT else _UNDECIDED[:1]:
+        if query.get("status", status) != status:
+            continue
+        cursor = None
+        while True:
+            batch = checked(DecisionsIn, **body, status=status, cursor=cursor)
+            outcome = context.ask(batches.decide_deletion_requests, body=batch)
+            decided, refused, cursor = decided + outcome.decided, refused + outcome.refused, outcome.next_cursor
+            if cursor is None:
+                break
+            if time.monotonic() > ends:
+                return decided, refused, False
+    return decided, refused, True
+
+
+def _confirmation(
+    context: RequestContext,
+    query: dict[str, str],
+    before: datetime.datetime,
+    *,
+    result: dict[str, Any] | None = None,
+    error: Problem | None = None,
+) -> Response:
+    counts = _undecided(context, query, made_before=before)
+    return context.page(
+        "requests/decide.html",
+        query=query,
+        words=[_filter_label(context, name, value) for name, value in filters.narrowing(query).items()],
+        before=before,
+        can_approve=counts.get(RequestStatus.IN_REVIEW, 0),
+        can_reject=sum(counts.values()),
+        result=result,
+        error=error,
+    )
+
+
+def _filter_label(context: RequestContext, name: str, value: str) -> str:
+    match name:
+        case "status":
+            return state(value).label
+        case "regulation":
+            return regulation(value)
+        case "due":
+            return gettext(_DUE[value])
+        case "assigned":
+            name = dict(everybody(context)).get(value, value)
+            return gettext("assigned to {name}").format(name=name)
+        case _:
+            return f"{inside(words(name))} {value}"

@@ -1,0 +1,301 @@
+"""Rendering of pages: templates, static files, security headers, and a page for every error."""
+
+import datetime
+import functools
+import gzip
+import hashlib
+import importlib.resources
+import json
+import urllib.parse
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import sqlalchemy.exc
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from pydantic import BaseModel
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from app.api import forms, problems
+from app.features import FEATURES
+from app.features.desk import languages, terms, wording
+from app.features.desk.forms import fault_of, in_words, place_of
+from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
+
+ROOT = "/admin"
+MAX_ONWARD_LENGTH = 500
+"""Maximum length of an address that a login leads on to."""
+_MIN_COMPRESSED_BYTES = 1024
+"""Size from which static files are compressed."""
+_CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
+"""Headers that a static file has in either encoding."""
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    # With no-referrer, browsers would hide the origin of the dashboard's own forms.
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+
+def with_templates() -> list[str]:
+    """Return the names of the features that have a folder of templates."""
+    folder = importlib.resources.files("app.features")
+    return [feature for feature in FEATURES if (folder / feature / "templates").is_dir()]
+
+
+_FILTERS = (
+    fault_of,
+    languages.inside,
+    place_of,
+    wording.at_least,
+    wording.at_most,
+    wording.damage,
+    wording.duration,
+    wording.given,
+    wording.happened,
+    wording.left,
+    wording.legal,
+    wording.message,
+    wording.moment,
+    wording.number,
+    wording.of_notion,
+    wording.outcome,
+    wording.regulation,
+    wording.run_kind,
+    wording.sentence,
+    wording.size,
+    wording.state,
+    wording.why,
+    wording.words,
+    wording.written,
+)
+"""Filters of templates, by the names of the functions."""
+
+
+@functools.cache
+def environment() -> Environment:
+    """Return the environment of the templates of all features."""
+    templates = Environment(
+        loader=ChoiceLoader([PackageLoader(f"app.features.{feature}") for feature in with_templates()]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
+    )
+    templates.policies["ext.i18n.trimmed"] = True
+    # With newstyle gettext, the template fills in the placeholders of texts, and escapes the values as everywhere.
+    templates.install_gettext_callables(  # type: ignore[attr-defined]
+        languages.gettext, languages.ngettext, newstyle=True
+    )
+    templates.globals |= {"asset": asset, "count": wording.count, "percent": wording.percent, "root": ROOT}
+    templates.filters |= {function.__name__: function for function in _FILTERS}
+    return templates
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """Return the address of a static file. It changes with the content, so that browsers may cache it for ever."""
+    return f"{ROOT}/static/{name}?{hashlib.sha256(_content(name)).hexdigest()[:12]}"
+
+
+def _content(name: str) -> bytes:
+    return importlib.resources.files("app.features.desk").joinpath("static", name).read_bytes()
+
+
+@functools.cache
+def _compressed(name: str) -> bytes | None:
+    """Return a static file compressed by gzip; None if it is no text, or too short to be compressed."""
+    content = _content(name)
+    is_text = name.endswith((".css", ".js", ".svg"))
+    return gzip.compress(content, 9, mtime=0) if is_text and len(content) >= _MIN_COMPRESSED_BYTES else None
+
+
+def _accepts_gzip(scope: Scope) -> bool:
+    """Return True if the browser accepts gzip with a quality above zero."""
+    codings = Headers(scope=scope).get("accept-encoding", "").lower().replace(" ", "").split(",")
+    return any(coding == "gzip" or (coding.startswith("gzip;q=") and coding[7:].strip("0.")) for coding in codings)
+
+
+class Assets(StaticFiles):
+    """The static files of the dashboard. Each is compressed once, for browsers that accept gzip."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=str(importlib.resources.files("app.features.desk") / "static"))
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        answer = await super().get_response(path, scope)
+        if answer.status_code == 200 and scope["query_string"]:
+            answer.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        if answer.status_code != 200 or scope["method"] != "GET":
+            return answer
+        content = await run_in_threadpool(_compressed, path)
+        if content is None:
+            return answer
+        answer.headers["Vary"] = "Accept-Encoding"
+        # A weak tag: it names the same file in either encoding.
+        answer.headers["ETag"] = f"W/{answer.headers['etag']}"
+        if not _accepts_gzip(scope):
+            return answer
+        headers = {name: answer.headers[name] for name in _CACHING_HEADERS if name in answer.headers}
+        return Response(content, media_type=answer.media_type, headers=headers | {"Content-Encoding": "gzip"})
+
+
+def rendered(
+    request: Request, template: str, /, *, status: int | None = None, error: Problem | None = None, **variables: Any
+) -> HTMLResponse:
+    """Render a page, or a part of one; in templates, `context` is None without a login.
+
+    With an `error`, fields keep what was typed, and the status is that of the error unless `status` is given.
+    """
+    if status is None:
+        status = problems.status_of(type(error)) if error else 200
+    languages.speak(request)
+    content = (
+        environment()
+        .get_template(template)
+        .render(
+            context=getattr(request.state, "context", None),
+            here=request.url.path,
+            again=_address(request) if request.method == "GET" and status == 200 else ROOT,
+            fragment=is_fragment(request),
+            typed=getattr(request.state, "typed", {}) if error else {},
+            error=error,
+            opened_at=datetime.datetime.now(datetime.UTC),
+            page_language=languages.spoken(),
+            page_languages=languages.LANGUAGES,
+            terms=terms.translated(),
+            grounds=wording.rejection_grounds(),
+            **variables,
+        )
+    )
+    response = HTMLResponse(content, status, headers=_HEADERS)
+    if isinstance(error, RateLimited):
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _address(request: Request) -> str:
+    """Return the path and query of a request."""
+    return str(request.url.replace(scheme="", netloc=""))
+
+
+def see(path: str, **query: str | int) -> RedirectResponse:
+    """Return the answer to a form that was carried out: 303 See Other, which shows the page at `path`."""
+    return RedirectResponse(
+        f"{path}?{urllib.parse.urlencode(query)}" if query else path, status_code=303, headers=_HEADERS
+    )
+
+
+def no_content(headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """Return an answer to a page's script, with nothing to show."""
+    return Response(status_code=204, headers=_HEADERS | dict(headers))
+
+
+def file(name: str, content: str, media_type: str) -> Response:
+    """Return a file to save."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def json_file(name: str, answer: BaseModel | Sequence[BaseModel]) -> Response:
+    """Return an answer of the API, or a list of them, as a JSON file to save."""
+    content: Any = (
+        answer.model_dump(mode="json")
+        if isinstance(answer, BaseModel)
+        else [item.model_dump(mode="json") for item in answer]
+    )
+    return file(name, json.dumps(content, indent=1), "application/json")
+
+
+def is_fragment(request: Request) -> bool:
+    """Return True if a page requests a part of itself."""
+    return request.headers.get("hx-request") == "true"
+
+
+class _PageRoute(forms.SpooledRoute):
+    """A route of a page, which answers errors with a page. It spools files as the API does, never in clear."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def page(request: Request) -> Response:
+            languages.speak(request)
+            try:
+                return await handler(request)
+            except Unauthenticated:
+                return _login_of(request)
+            except Exception as error:  # noqa: BLE001  every error has a page
+                return refused(request, _problem_of(error))
+
+        return page
+
+
+def _problem_of(error: Exception) -> Problem:
+    """Return the problem that a page reports for an error.
+
+    An unexpected error is logged without its message, which may name people.
+    """
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RequestValidationError):
+        return malformed(error)
+    if isinstance(error, sqlalchemy.exc.OperationalError):
+        return problems.unavailable(error)
+    if problems.is_full(error.__cause__ if isinstance(error, HTTPException) else error):
+        return problems.storage_full()
+    if isinstance(error, HTTPException):
+        if error.status_code == 400:
+            return InputInvalid(languages.gettext("The form cannot be read."))
+        return NotFound(languages.gettext("There is no such page."))
+    problems.unexpected(error)
+    return Problem(languages.gettext("The log of the gateway names the error. Try again."))
+
+
+def new_router() -> APIRouter:
+    """Return a router for pages, which the API's documentation leaves out."""
+    return APIRouter(prefix=ROOT, route_class=_PageRoute, include_in_schema=False)
+
+
+def refused(request: Request, error: Problem) -> Response:
+    """Return the page of an error."""
+    return rendered(request, "refused.html", error=error, status_code=problems.status_of(type(error)))
+
+
+def malformed(error: RequestValidationError) -> InputInvalid:
+    """Describe what is wrong with an address, without quoting the address."""
+    messages: dict[str, str] = {}
+    for fault in in_words(error):
+        # A union of types reports one fault for each type: the first is enough.
+        name = fault.path.partition(".")[2] or fault.path
+        messages.setdefault(name.partition(".")[0], fault.message)
+    faults = [FieldError(name, message) for name, message in messages.items()]
+    return InputInvalid(languages.gettext("The address of this page has what the page does not know."), faults)
+
+
+def _login_of(request: Request) -> Response:
+    """Redirect to the login, and from there back to the page.
+
+    An open page is answered 401 and shows the login itself, so that nothing typed there is lost.
+    """
+    if is_fragment(request):
+        return Response(status_code=401, headers=_HEADERS | {"HX-Reswap": "none"})
+    onward = _address(request)
+    if request.method != "GET":
+        origin, path = request.headers.get("origin", ""), request.headers.get("referer", "")
+        onward = path.removeprefix(origin) if origin else ROOT
+    if onward == ROOT or len(onward) > MAX_ONWARD_LENGTH:
+        return see(f"{ROOT}/login")
+    return see(f"{ROOT}/login", next=onward)

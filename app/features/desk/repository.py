@@ -1,0 +1,89 @@
+"""SQL of the desk: sessions of the dashboard, and the notes and attachments of requests."""
+
+import datetime
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.bulk import Page, page
+from app.features.desk.tables import DashboardSession, RequestAttachment, RequestNote
+
+T = TypeVar("T", RequestNote, RequestAttachment)
+
+
+def dashboard_session(session: Session, token_hash: str) -> DashboardSession | None:
+    return session.get(DashboardSession, token_hash)
+
+
+def end_dashboard_session(session: Session, token_hash: str) -> None:
+    session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash == token_hash))
+
+
+def end_sessions_of(session: Session, user_id: str) -> None:
+    """End all sessions of a person."""
+    session.execute(sa.delete(DashboardSession).where(DashboardSession.user_id == user_id))
+
+
+def end_sessions(session: Session) -> None:
+    """End all sessions: some of a restored database may have ended since its backup."""
+    session.execute(sa.delete(DashboardSession))
+
+
+def is_any_session_over(session: Session, *, at: datetime.datetime, idle_since: datetime.datetime) -> bool:
+    return session.scalar(sa.select(sa.exists().where(_is_over(at, idle_since)))) is True
+
+
+def drop_ended_sessions(session: Session, *, at: datetime.datetime, idle_since: datetime.datetime, limit: int) -> int:
+    """Delete up to `limit` sessions that are over, and return their number."""
+    ended = sa.select(DashboardSession.token_hash).where(_is_over(at, idle_since)).limit(limit)
+    result = session.execute(sa.delete(DashboardSession).where(DashboardSession.token_hash.in_(ended)))
+    return cast("sa.CursorResult[tuple[()]]", result).rowcount
+
+
+def _is_over(at: datetime.datetime, idle_since: datetime.datetime) -> sa.ColumnElement[bool]:
+    return sa.or_(DashboardSession.expires_at <= at, DashboardSession.seen_at <= idle_since)
+
+
+def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cursor: str | None) -> Page[T]:
+    """Return one page of the notes or attachments of a request, oldest first, without the bytes of attachments."""
+    query = sa.select(table).where(table.request_id == request_id)
+    return page(session, query, table.at, table.id, limit=limit, cursor=cursor, ascending=True)
+
+
+def count_of(session: Session, table: type[T], *, request_id: str) -> int:
+    """Count the notes or attachments of a request."""
+    query = sa.select(sa.func.count()).select_from(table).where(table.request_id == request_id)
+    return session.scalars(query).one()
+
+
+def keys_of(table: type[T], sealed: Any) -> Callable[[Session, Collection[str]], dict[str, list[str]]]:
+    """Return a function that maps requests to the keys under which the column `sealed` of their rows is sealed."""
+
+    def keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
+        by_request: dict[str, list[str]] = {}
+        query = sa.select(table.request_id, sealed).where(table.request_id.in_(request_ids))
+        for request_id, content in session.execute(query):
+            if content.key is not None:
+                by_request.setdefault(request_id, []).append(content.key)
+        return by_request
+
+    return keys
+
+
+def drop_of(table: type[T]) -> Callable[[Session, Collection[str]], None]:
+    """Return a function that deletes the rows of requests."""
+
+    def drop(session: Session, request_ids: Collection[str]) -> None:
+        session.execute(
+            sa.delete(table).where(table.request_id.in_(request_ids)),
+            execution_options={"synchronize_session": False},
+        )
+
+    return drop
+
+
+def attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment | None:
+    query = sa.select(RequestAttachment).where(RequestAttachment.id == attachment_id)
+    return session.scalars(query.where(RequestAttachment.request_id == request_id)).one_or_none()

@@ -1,0 +1,162 @@
+"""The context of a page: its caller, found by the session cookie, and the endpoints of the API that they may call.
+
+A page calls the functions that answer callers of the API, and so requires the same scopes.
+"""
+
+import functools
+import hmac
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import HTMLResponse
+from starlette.datastructures import FormData
+
+from app.access.idempotency import Once
+from app.access.service import Caller
+from app.api.calls import WINDOW, At, Call, Known
+from app.api.gateway import operation_of
+from app.api.intake import Intake
+from app.config import Settings
+from app.features.desk import rendering as pages
+from app.features.desk import sessions
+from app.features.desk.languages import gettext
+from app.features.desk.lists import PagePosition
+from lethe.contract.problems import FormRefused
+
+T = TypeVar("T")
+COOKIE = "lethe_session"
+# The name of a form field, not a secret.
+_FORM_TOKEN = "csrf"  # noqa: S105
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """Context of one request for one page. `form_token` is the token that the page's forms must carry."""
+
+    request: Request
+    call: Call
+    intake: Intake
+    form_token: str
+
+    @property
+    def caller(self) -> Caller:
+        return self.call.caller
+
+    def may(self, endpoint: Callable[..., Any]) -> bool:
+        """Return True if the caller may call `endpoint` of the API; pages offer nothing else."""
+        return may(self.call, endpoint)
+
+    def require(self, endpoint: Callable[..., Any]) -> None:
+        """Raise `ScopeMissing` if the caller may not call `endpoint` of the API."""
+        if scope := operation_of(endpoint).scope:
+            self.caller.require(scope)
+
+    def ask(self, endpoint: Callable[..., T], /, **arguments: Any) -> T:
+        """Call `endpoint` of the API as if over HTTP, with its ids, its body and its query parameters by name.
+
+        Call, intake, idempotency key and response are supplied. Raises `ScopeMissing`, and the errors of the endpoint.
+        """
+        self.require(endpoint)
+        query = operation_of(endpoint).query
+        parameters = {name: arguments.pop(name) for name in query.model_fields.keys() & arguments.keys()}
+        supplied = {
+            Call: self.call,
+            Intake: self.intake,
+            Once: Once(name=None, fingerprint=""),
+            Response: Response(),
+            query: query.model_validate(parameters),
+        }
+        types = _parameter_types(endpoint).items()
+        return endpoint(**{name: supplied[kind] for name, kind in types if kind in supplied}, **arguments)
+
+    def ask_if_allowed(self, endpoint: Callable[..., T], /, **arguments: Any) -> T | None:
+        """Return the answer of `endpoint`; None if the caller may not call it."""
+        return self.ask(endpoint, **arguments) if self.may(endpoint) else None
+
+    def listing(
+        self, endpoint: Callable[..., Any], place: PagePosition, singular: str, plural: str, /, **arguments: Any
+    ) -> dict[str, Any]:
+        """Return what the template of a list needs: the page at `place`, and how many of the entries it shows."""
+        page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
+        return {"page": page, "place": place, "extent": place.extent(page, singular, plural)}
+
+    def page(self, template: str, /, *, status: int | None = None, **variables: Any) -> HTMLResponse:
+        return pages.rendered(self.request, template, status=status, **variables)
+
+
+def may(call: Call, endpoint: Callable[..., Any]) -> bool:
+    """Return True if the caller of `call` has the scope that `endpoint` requires."""
+    scope = operation_of(endpoint).scope
+    return scope is None or call.caller.has(scope)
+
+
+@functools.cache
+def _parameter_types(endpoint: Callable[..., Any]) -> dict[str, Any]:
+    return {name: kind for name, kind in typing.get_type_hints(endpoint).items() if name != "return"}
+
+
+def _authenticated(request: Request, installation: At) -> tuple[Caller, str]:
+    """Return the caller of the session, and its token. Raises `Unauthenticated`."""
+    token = request.cookies.get(COOKIE, "")
+    with installation.database.reading() as session:
+        caller, is_touch_due = sessions.caller_of(session, token, settings=installation.settings)
+    if is_touch_due:
+        with installation.database.writing(by=caller.actor, exclusive=False) as session:
+            sessions.touch(session, token)
+    return caller, token
+
+
+async def _context(
+    request: Request, installation: At, login: Annotated[tuple[Caller, str], Depends(_authenticated)]
+) -> RequestContext:
+    caller, token = login
+    state: Known = request.app.state.known
+    request.scope[WINDOW] = state.rates.count(caller)
+    form_token = sessions.form_token(token)
+    context = RequestContext(
+        request=request,
+        call=Call(installation=installation, caller=caller),
+        intake=request.app.state.intake,
+        form_token=form_token,
+    )
+    request.state.context = context
+    if request.method not in _SAFE_METHODS:
+        await check_form(request, installation.settings, form_token)
+    return context
+
+
+TheContext = Annotated[RequestContext, Depends(_context)]
+
+
+async def _form(request: Request, _context: TheContext) -> FormData:
+    form = await request.form()
+    request.state.typed = {name: value for name, value in form.items() if isinstance(value, str)}
+    return form
+
+
+Form = Annotated[FormData, Depends(_form)]
+"""The submitted form. Pages declare no form fields of their own: a body is read only once its sender is known."""
+
+
+async def check_form(request: Request, settings: Settings, expected: str) -> None:
+    """Raise `FormRefused` unless a page of this dashboard with the token `expected` sent the request."""
+    token: object = None
+    if _is_same_origin(request, settings):
+        token = request.headers.get("x-csrf-token") or (await request.form()).get(_FORM_TOKEN)
+    if not (isinstance(token, str) and hmac.compare_digest(token.encode(), expected.encode())):
+        raise FormRefused(
+            gettext("The form did not come from a page of this session. Open the page again and repeat it.")
+        )
+
+
+def _is_same_origin(request: Request, settings: Settings) -> bool:
+    """Return True if the browser names this dashboard as the origin of the form; a form without origin is refused."""
+    origin = request.headers.get("origin", "")
+    if settings.dashboard_origin is not None:
+        return origin == settings.dashboard_origin
+    return bool(origin) and urlsplit(origin).netloc == request.headers.get("host")

@@ -1,0 +1,141 @@
+"""Case work on requests: their assignment to people, internal notes, and attached files.
+
+Neither assignment nor notes nor attachments are among the events of a request, which apps read. Notes and attachments
+are kept as long as the other details of the request. An attachment is stored in the database and not among the
+objects of the vault's folder or bucket: it has a few MiB at most, and so it is covered by whatever covers notes. It is
+stored in one transaction with its line in the audit log. Its name and its bytes are sealed under one key, which is
+destroyed with the details of the request, or when the attachment is deleted; `lethe backup` stores the attachment with
+the tables, and its key with the vault's pages.
+"""
+
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.db import now, sealed
+from app.db.tables import DeletionRequest, new_id
+from app.deletion import retention
+from app.deletion.retention import RetentionLevel
+from app.features.desk import repository
+from app.features.desk.file_kinds import AttachmentFile
+from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
+from app.features.people import repository as people_repository
+from app.features.people import users
+from lethe.contract.deletion_requests import NOBODY
+from lethe.contract.problems import AttachmentsFull, AttachmentUnknown, NotAssignable, NotesFull
+from lethe.contract.tenants import Policy
+from lethe.features.desk.contract import MAX_NOTES
+
+
+def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:
+    """Assign a request to a person, or to `NOBODY`.
+
+    Raises `NotAssignable` for a person who is unknown, is disabled, or does not decide about requests.
+    """
+    user_id = None if assignee == NOBODY else assignee
+    if user_id == request.assignee:
+        return
+    if user_id is not None:
+        user = people_repository.user(session, user_id)
+        if user is None or not users.may_decide(user):
+            raise NotAssignable(
+                "Nobody with this id decides about requests here; GET /v1/deletion-requests:assignees lists who does."
+            )
+    request.assignee = user_id
+    audit.record(session, "deletion_request.assigned", request.id, assignee=user_id)
+
+
+def add_note(session: Session, request: DeletionRequest, *, text: str, policy: Policy) -> RequestNote:
+    """Store a note with the details of a request; the audit log has its id and not its text.
+
+    Raises `DetailsErased` once details are kept no longer, and `NotesFull`.
+    """
+    retention.require_kept(session, request, policy=policy)
+    if repository.count_of(session, RequestNote, request_id=request.id) >= MAX_NOTES:
+        raise NotesFull(f"The request has {MAX_NOTES} notes; write more in your own files, about its id.")
+    note = RequestNote(
+        id=new_id("note"),
+        tenant_id=request.tenant_id,
+        request_id=request.id,
+        author=audit.actor_of(session),
+        at=now(session),
+        text=Note(text=text),
+    )
+    session.add(note)
+    request.kept = RetentionLevel.DETAILS
+    audit.record(session, "deletion_request.note_added", request.id, note=note.id)
+    return note
+
+
+def attach(
+    session: Session, request: DeletionRequest, *, file: AttachmentFile, max_attachments: int, policy: Policy
+) -> RequestAttachment:
+    """Store a file with the details of a request; the audit log has its id and not its name.
+
+    Raises `DetailsErased` once details are kept no longer, and `AttachmentsFull` for more than `max_attachments`.
+    """
+    retention.require_kept(session, request, policy=policy)
+    if repository.count_of(session, RequestAttachment, request_id=request.id) >= max_attachments:
+        raise AttachmentsFull(
+            f"The request has {max_attachments} attachments (LETHE_MAX_ATTACHMENTS); delete one of them first."
+        )
+    key = sealed.new_key(session)
+    attachment = RequestAttachment(
+        id=new_id("att"),
+        tenant_id=request.tenant_id,
+        request_id=request.id,
+        author=audit.actor_of(session),
+        at=now(session),
+        kind=file.kind,
+        size=len(file.content),
+        name=FileName(key=key, text=file.name),
+        content=AttachedFile.of(file.content, key=key),
+    )
+    session.add(attachment)
+    request.kept = RetentionLevel.DETAILS
+    audit.record(session, "deletion_request.attachment_added", request.id, attachment=attachment.id)
+    return attachment
+
+
+def get_attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment:
+    """Return an attachment. Raises `AttachmentUnknown`, also if its key is destroyed and its row is not yet deleted."""
+    attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
+    if attachment is None or not attachment.name.text:
+        raise _unknown_attachment()
+    return attachment
+
+
+def record_download(session: Session, *, request_id: str, attachment_id: str) -> None:
+    """Record that the session's actor downloads an attachment. Raises `AttachmentUnknown`."""
+    get_attachment(session, request_id=request_id, attachment_id=attachment_id)
+    audit.record(session, "deletion_request.attachment_read", request_id, attachment=attachment_id)
+
+
+def read_attachment(session: Session, *, request_id: str, attachment_id: str) -> tuple[RequestAttachment, bytes]:
+    """Return an attachment and its bytes. Raises `AttachmentUnknown`."""
+    attachment = get_attachment(session, request_id=request_id, attachment_id=attachment_id)
+    content = attachment.content.content
+    if not content:
+        raise _unknown_attachment()
+    return attachment, content
+
+
+def attachment_key(session: Session, *, request_id: str, attachment_id: str) -> str:
+    """Return the key to destroy before `delete_attachment`; it may be destroyed already. Raises `AttachmentUnknown`."""
+    attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
+    if attachment is None or attachment.name.key is None:
+        raise _unknown_attachment()
+    return attachment.name.key
+
+
+def delete_attachment(session: Session, *, request_id: str, attachment_id: str) -> None:
+    """Delete the row of an attachment whose key is destroyed. Raises `AttachmentUnknown`."""
+    attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
+    if attachment is None:
+        raise _unknown_attachment()
+    session.delete(attachment)
+    session.flush()
+    audit.record(session, "deletion_request.attachment_deleted", request_id, attachment=attachment_id)
+
+
+def _unknown_attachment() -> AttachmentUnknown:
+    return AttachmentUnknown("The request has no attachment with this id; it may have been erased with its details.")

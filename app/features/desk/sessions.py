@@ -1,0 +1,107 @@
+"""Sessions of the dashboard: a browser keeps a random token in place of the API key or the password of its login.
+
+Only the hash of the token is stored. A session is over after a time without use, at its end, with its key, when its
+person is disabled or gets another role or password, or at logout.
+"""
+
+import datetime
+import hashlib
+import secrets
+
+from sqlalchemy.orm import Session
+
+from app.access import service as access
+from app.access.service import Caller
+from app.audit import service as audit
+from app.config import Settings
+from app.db import now
+from app.db.tables import ApiKey
+from app.features.desk import repository
+from app.features.desk.tables import DashboardSession
+from app.features.people import users
+from app.features.people.tables import User
+from lethe.contract.problems import Unauthenticated
+
+_SEEN_EVERY = datetime.timedelta(minutes=1)
+"""Interval at which the use of a session is written down."""
+
+
+def new_token() -> str:
+    """Return 256 random bits."""
+    return secrets.token_urlsafe(32)
+
+
+def form_token(token: str) -> str:
+    """Derive the token that the forms of a session carry; the session's own token cannot be computed from it."""
+    return hashlib.sha256(f"lethe dashboard form {token}".encode()).hexdigest()
+
+
+def open_session(session: Session, *, token: str, caller: Caller, settings: Settings) -> None:
+    """Open a session in which the holder of `token` acts as `caller`."""
+    at = now(session)
+    ends = at + datetime.timedelta(hours=settings.dashboard_session_hours)
+    opening = DashboardSession(token_hash=_hash_of(token), opened_at=at, seen_at=at, expires_at=ends)
+    if caller.is_person:
+        opening.user_id = caller.id
+    else:
+        opening.api_key_id = caller.id
+    session.add(opening)
+    audit.record(session, "dashboard.session_opened", caller.id)
+
+
+def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[Caller, bool]:
+    """Return the caller of a session, and True if its use is to be written down by `touch`.
+
+    Raises `Unauthenticated` if there is no session, or it is over.
+    """
+    stored = repository.dashboard_session(session, _hash_of(token)) if token else None
+    at = now(session)
+    if stored is None or stored.expires_at <= at or stored.seen_at <= _idle_since(at, settings):
+        raise Unauthenticated("Log in: there is no session, or it is over.")
+    return _caller(session, stored, at), at - stored.seen_at >= _SEEN_EVERY
+
+
+def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -> Caller:
+    """Return the caller of a session. Raises `Unauthenticated` if their key or login is no longer valid."""
+    if stored.user_id is not None:
+        user = session.get_one(User, stored.user_id)
+        if user.disabled_at is not None:
+            raise Unauthenticated("Nobody gets in as this person any more.")
+        return users.caller_as(session, user)
+    key = session.get_one(ApiKey, stored.api_key_id)
+    if not access.is_in_force(key, at=at):
+        raise Unauthenticated("Log in with another key: the one of this session is not in force any more.")
+    return access.caller_with(session, key)
+
+
+def touch(session: Session, token: str) -> None:
+    """Write down that a session is used, which restarts its idle time."""
+    if stored := repository.dashboard_session(session, _hash_of(token)):
+        stored.seen_at = now(session)
+
+
+def close_session(session: Session, *, token: str, caller: Caller) -> None:
+    """End a session at logout."""
+    repository.end_dashboard_session(session, _hash_of(token))
+    audit.record(session, "dashboard.session_closed", caller.id)
+
+
+def is_any_over(session: Session, *, settings: Settings) -> bool:
+    """Return True if a stored session is over."""
+    at = now(session)
+    return repository.is_any_session_over(session, at=at, idle_since=_idle_since(at, settings))
+
+
+def purge(session: Session, *, settings: Settings, limit: int) -> int:
+    """Delete up to `limit` sessions that are over, and return their number."""
+    at = now(session)
+    return repository.drop_ended_sessions(session, at=at, idle_since=_idle_since(at, settings), limit=limit)
+
+
+def _idle_since(at: datetime.datetime, settings: Settings) -> datetime.datetime:
+    """Return the time before which the last use of a session has to be for the session to be over."""
+    return at - datetime.timedelta(minutes=settings.dashboard_idle_minutes)
+
+
+def _hash_of(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

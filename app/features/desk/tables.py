@@ -1,0 +1,83 @@
+"""Tables of the feature desk."""
+
+import base64
+import datetime
+from dataclasses import dataclass, field
+from typing import Self
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.sealed import Private, Sealed
+from app.db.tables import Owned, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note(Private):
+    """Internal note about a request, for reviewers only."""
+
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileName(Private):
+    """Name of a file about a request, which is often personal itself."""
+
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachedFile(Private):
+    """Content of a file about a request."""
+
+    base64: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, content: bytes, *, key: str) -> Self:
+        return cls(key=key, base64=base64.b64encode(content).decode())
+
+    @property
+    def content(self) -> bytes:
+        return base64.b64decode(self.base64)
+
+
+class DashboardSession(Table):
+    """A session of the dashboard, opened with an API key or by a person. `token_hash` is the hash of the token in the
+    browser's cookie."""
+
+    __tablename__ = "dashboard_sessions"
+    token_hash: Mapped[str] = mapped_column(primary_key=True)
+    api_key_id: Mapped[str | None] = mapped_column(sa.ForeignKey("api_keys.id"))
+    user_id: Mapped[str | None] = mapped_column(sa.ForeignKey("users.id"), index=True)
+    opened_at: Mapped[datetime.datetime]
+    seen_at: Mapped[datetime.datetime] = mapped_column(index=True)
+    expires_at: Mapped[datetime.datetime] = mapped_column(index=True)
+    __table_args__ = (sa.CheckConstraint("(api_key_id IS NULL) <> (user_id IS NULL)", name="key_or_user"),)
+
+
+class RequestNote(Owned, Table):
+    """An internal note about a request. Each note is sealed under its own key."""
+
+    __tablename__ = "request_notes"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"))
+    author: Mapped[str]
+    at: Mapped[datetime.datetime]
+    text: Mapped[Note] = mapped_column(Sealed(Note), nullable=True)
+    __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
+
+
+class RequestAttachment(Owned, Table):
+    """A file that is attached to a request. Its name and its bytes are sealed under one key of its own; the bytes are
+    loaded on access."""
+
+    __tablename__ = "request_attachments"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"))
+    author: Mapped[str]
+    at: Mapped[datetime.datetime]
+    kind: Mapped[str]
+    size: Mapped[int]
+    name: Mapped[FileName] = mapped_column(Sealed(FileName), nullable=True)
+    content: Mapped[AttachedFile] = mapped_column(Sealed(AttachedFile), nullable=True, deferred=True)
+    __table_args__ = (sa.Index(None, "request_id", "at", "id"),)

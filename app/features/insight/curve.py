@@ -1,0 +1,162 @@
+"""Curve of a model: influence and epsilon after each step of its life, computed from the ledger alone."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from app.accounting import budgets, repository
+from app.db.tables import Dataset, LedgerEntry, Model, stored_mechanism
+from app.features.lineage import repository as lineage_repository
+from lethe.contract.sets import RunKind
+from lethe.features.insight import curve
+from lethe.features.insight.curve import Point
+from lethe.proof import accountant, guarantees
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.budget import Adaptive
+from lethe.proof.guarantees import Guarantee
+from lethe.proof.mechanism import Mechanism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Steps behind one ledger entry.
+
+    `steps_before`: number of steps of the model's life before these. `largest`: maximum number of records of one person
+    whom the run forgot; None if it forgot nobody. `adaptive`: guarantee to that person, over all versions published
+    while the person was in the data. `exports`: number of times that the version's weights were handed out.
+    """
+
+    entry: dict[str, Any]
+    steps_before: int
+    largest: int | None
+    adaptive: Guarantee | None
+    exports: int
+    points: tuple[Point, ...]
+
+
+def segments(
+    session: Session, model: Model, *, points: int, limit: int, before: int | None = None
+) -> tuple[list[Segment], int | None]:
+    """Return the last `limit` segments before the entry `before`, newest first, and the `before` of the next page.
+
+    `before` counts as the end of the ledger if it is None, and is None in the result if there is no next page.
+    """
+    entries = repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
+    bodies = [_body(entry) for entry in entries[:limit]]
+    chain = _chain_before(session, bodies[-1]) if bodies else None
+    steps = repository.steps_until(session, model_id=model.id, number=bodies[-1]["version"]) if bodies else 0
+    exports = lineage_repository.export_counts(session, model.id)
+    releases = _Releases(session, model)
+    segments: list[Segment] = []
+    for body in reversed(bodies):
+        mechanism, run = Mechanism.from_json(body["mechanism"]), Run(steps=body["steps"], records=body["records"])
+        if chain is None or body["kind"] != RunKind.UNLEARN:
+            chain = accountant.started(mechanism)
+        largest = max((request["records"] for request in body["requests"]), default=None)
+        delta = body["guarantees"][0]["delta"]
+        segments.append(
+            Segment(
+                entry=body,
+                steps_before=steps,
+                largest=largest,
+                adaptive=releases.to_forgotten(body, records=largest, delta=delta) if largest else None,
+                exports=exports.get(body["version"], 0),
+                points=curve.points(
+                    chain,
+                    run,
+                    largest=largest,
+                    exposures=releases.to_present(body),
+                    delta=delta,
+                    at_most=points,
+                ),
+            )
+        )
+        steps += run.steps
+        chain = accountant.advance(chain, run)
+    return segments[::-1], bodies[-1]["sequence"] if len(entries) > limit else None
+
+
+class _Releases:
+    """Published versions of all models of a dataset, by which exposures are counted; read once per page."""
+
+    def __init__(self, session: Session, model: Model) -> None:
+        self._models = [
+            (row.id, stored_mechanism(row.mechanism), repository.releases(session, model_id=row.id))
+            for row in repository.models_of(session, dataset_id=model.dataset_id)
+        ]
+        self._budget = budgets.of(session.get_one(Dataset, model.dataset_id))
+        for model_id, mechanism, steps in repository.lost_models(session, dataset_id=model.dataset_id):
+            self._models.append((model_id, mechanism, [(0, -1, count) for count in steps]))
+
+    def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> Guarantee:
+        """Return the guarantee to a person whose `records` became null before this entry.
+
+        Exposures are counted as by `certificates.Evidences`.
+        """
+        if self._budget:
+            return guarantees.adaptive(Adaptive(mu=records * self._budget.mu, bounded=True), delta=delta)
+        before = [[release for release in releases if release[1] < body["revision"]] for _, _, releases in self._models]
+        mu = accountant.adaptive_mu(self._exposures(before, records=records))
+        return guarantees.adaptive(Adaptive(mu=mu, bounded=False), delta=delta)
+
+    def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:
+        """Return the exposures of one record that is still present at this entry.
+
+        They are this model's earlier versions, and the other models' versions on data of this revision or an earlier
+        one: those that contain a person who is deleted next.
+        """
+        return self._exposures(
+            [
+                [
+                    (number, revision, steps)
+                    for number, revision, steps in releases
+                    if (number < body["version"] if model_id == body["model_id"] else revision <= body["revision"])
+                ]
+                for model_id, _, releases in self._models
+            ],
+            records=1,
+        )
+
+    def _exposures(self, releases: list[list[tuple[int, int, int]]], *, records: int) -> tuple[Exposure, ...]:
+        return tuple(
+            accountant.exposed(
+                mechanism,
+                Counter(steps for _, _, steps in releases_of_model),
+                records=records,
+                lost=sum(revision < 0 for _, revision, _ in releases_of_model),
+            )
+            for (_, mechanism, _), releases_of_model in zip(self._models, releases, strict=True)
+            if releases_of_model
+        )
+
+
+def _body(entry: LedgerEntry) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(entry.body)
+    return body
+
+
+def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
+    """Return the chain that an entry continues, as it was before the entry; None if the entry began a chain."""
+    if body["kind"] != RunKind.UNLEARN:
+        return None
+    mechanism = Mechanism.from_json(body["mechanism"])
+    runs = [Run(steps=earlier["steps"], records=earlier["records"]) for earlier in _earlier_in_chain(session, body)]
+    return accountant.replay_recent(mechanism, runs[::-1])
+
+
+def _earlier_in_chain(session: Session, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of the same chain before this one, newest first."""
+    while entries := repository.entries_backwards(
+        session, model_id=body["model_id"], before=body["sequence"], limit=_AT_ONCE
+    ):
+        for body in map(_body, entries):
+            yield body
+            if body["kind"] != RunKind.UNLEARN:
+                return
+
+
+_AT_ONCE = 100

@@ -1,0 +1,91 @@
+"""Outlook of a request that no run has started on: the rows to erase, the cost for each model, and the waits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from app.accounting import runtime_estimates
+from app.accounting import service as accounting
+from app.db import now
+from app.db.tables import OWED, DeletionRequest, Model
+from app.deletion import completion, repository
+from app.rows import repository as rows_repository
+from app.unlearning import planner, waiting
+from app.unlearning.planner import Plan
+from app.unlearning.waiting import Wait
+from lethe.contract.sets import RequestStatus, WaitReason
+
+_UNDECIDED = (RequestStatus.RECEIVED, RequestStatus.IN_REVIEW)
+_NOT_READY = (WaitReason.IN_REVIEW, WaitReason.GRACE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOutlook:
+    """Outlook for one model. `plan`, `passes` and `seconds` are those of a run for this request alone; None without a
+    live version."""
+
+    model: Model
+    rows: int
+    plan: Plan | None
+    passes: float | None
+    seconds: float | None
+    wait: Wait | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOutlook:
+    """Outlook of a request. `rows`: numbers of rows by dataset id."""
+
+    rows: Mapping[str, int]
+    models: Sequence[ModelOutlook]
+
+
+def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | None:
+    """Return the outlook of a request; None once a run has started on it, or it has ended."""
+    if request.status not in (*_UNDECIDED, RequestStatus.ACCEPTED):
+        return None
+    counts = rows_repository.count_unclaimed(session, subject_refs=request.subject_refs)
+    rows = {dataset_id: count for dataset_id, count in counts.items() if completion.asks_for(request, dataset_id)}
+    if request.status in _UNDECIDED:
+        models_of = repository.look_up(session, subject_refs=request.subject_refs).models
+        model_ids = [model_id for dataset_id in rows for model_id in models_of.get(dataset_id, ())]
+    else:
+        request_models = repository.request_models(session, request_id=request.id)
+        model_ids = [row.model_id for row in request_models if row.status in OWED]
+    models = [session.get_one(Model, model_id) for model_id in model_ids]
+    waits = waiting.for_models(session, models)
+    return RequestOutlook(
+        rows=rows,
+        models=[
+            _of_model(session, model, rows.get(model.dataset_id, 0), _wait(session, request, waits.get(model.id)))
+            for model in models
+        ],
+    )
+
+
+def _of_model(session: Session, model: Model, rows: int, wait: Wait | None) -> ModelOutlook:
+    if model.live_version is None or not rows:
+        return ModelOutlook(model=model, rows=rows, plan=None, passes=None, seconds=None, wait=wait)
+    chain = accounting.standing(session, model).chain
+    plan = planner.forget(chain, records=rows, epsilon=model.epsilon, delta=model.delta)
+    measured = runtime_estimates.of_model(session, model)
+    return ModelOutlook(
+        model=model,
+        rows=rows,
+        plan=plan,
+        passes=plan.steps / chain.mechanism.num_batches,
+        seconds=measured.seconds(plan.steps) if measured else None,
+        wait=wait,
+    )
+
+
+def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> Wait | None:
+    """Return what this request waits for, among the waits of all requests of the model; None if it does not wait."""
+    if model_waits is None:
+        return None
+    if request.status in _UNDECIDED:
+        return next((wait for wait in model_waits.reasons if wait.reason is WaitReason.IN_REVIEW), None)
+    if completion.is_held(request, at=now(session)):
+        return Wait(reason=WaitReason.GRACE, requests=1, until=request.held_until)
+    return next((wait for wait in model_waits.reasons if wait.reason not in _NOT_READY), None)

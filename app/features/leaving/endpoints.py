@@ -1,0 +1,55 @@
+"""Endpoints of `/leaving-reasons`: answers that people randomise before they send them, and estimates from these."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter
+
+from app.api.calls import Call
+from app.api.gateway import Mount, serves
+from app.features.leaving import service as leaving
+from app.features.leaving.service import Survey
+from lethe.features.leaving import contract
+from lethe.features.leaving.contract import (
+    LeavingReasonCountedOut,
+    LeavingReasonIn,
+    LeavingReasonsOut,
+    LeavingReasonsQuery,
+    ReasonOut,
+    SurveyOut,
+)
+
+router = APIRouter()
+
+METHOD = (
+    "k-ary randomised response among k reasons (Warner 1965; Kairouz, Bonawitz, Ramage 2016): with p = odds/(odds+k-1),"
+    " q = 1/(odds+k-1) and r the rate sent, share = (r-q)/(p-q), standard_error = sqrt(r(1-r)/n)/(p-q); low and high"
+    " from the limits of r by Clopper and Pearson (1934), Bonferroni over the k reasons."
+)
+
+
+@serves(router, contract.COUNT)
+def count_leaving_reason(call: Call, body: LeavingReasonIn) -> LeavingReasonCountedOut:
+    with call.writing() as session:
+        week = leaving.count(session, answer=body.answer, odds=body.odds)
+    return LeavingReasonCountedOut(week=week)
+
+
+@serves(router, contract.GET)
+def get_leaving_reasons(call: Call, query: LeavingReasonsQuery) -> LeavingReasonsOut:
+    with call.reading() as session:
+        surveys = leaving.surveys(session, since=query.since, until=query.until)
+    return LeavingReasonsOut(
+        confidence=leaving.CONFIDENCE, method=METHOD, surveys=[_to_response(survey) for survey in surveys]
+    )
+
+
+def _to_response(survey: Survey) -> SurveyOut:
+    return SurveyOut(
+        odds=survey.response.odds,
+        epsilon=survey.response.epsilon,
+        num_answers=survey.num_answers,
+        reasons=[ReasonOut(reason=reason, **asdict(estimate)) for reason, estimate in survey.reasons.items()],
+    )
+
+
+MOUNTS = (Mount(router=router),)

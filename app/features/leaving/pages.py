@@ -1,0 +1,95 @@
+"""Page of reasons for leaving: the estimated share of each reason, with its confidence interval."""
+
+import datetime
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import Response
+
+from app.features.desk import rendering as pages
+from app.features.desk.languages import gettext, marked
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import TheContext
+from app.features.desk.wording import words
+from app.features.leaving import endpoints as leaving_reasons
+from lethe.features.leaving.contract import ReasonOut, SurveyOut
+
+router = pages.new_router()
+
+Weeks = Literal["", "4", "13", "52"]
+_WEEKS: list[tuple[Weeks, str]] = [
+    ("", marked("Ever")),
+    ("4", marked("4 weeks")),
+    ("13", marked("13 weeks")),
+    ("52", marked("52 weeks")),
+]
+_REASONS: Mapping[str, str] = {
+    "privacy": marked("Privacy"),
+    "not_using": marked("Does not use it any more"),
+    "cost": marked("Cost"),
+    "switched": marked("Uses something else"),
+    "other": marked("Another reason"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonBar:
+    """Row of the plot, which is a table. `low`, `mark` and `high` are positions from 0 to 100."""
+
+    reason: str
+    share: str
+    between: str
+    sent: int
+    low: float
+    mark: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonChart:
+    survey: SurveyOut
+    bars: list[ReasonBar]
+
+
+@router.get("/leaving-reasons")
+def show_leaving_reasons(context: TheContext, weeks: Weeks = "") -> Response:
+    """Show estimates from the answers of the last `weeks`, or of all weeks; surveys with most answers first."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    since = today - datetime.timedelta(weeks=int(weeks)) if weeks else None
+    estimates = context.ask(leaving_reasons.get_leaving_reasons, since=since)
+    ordered = sorted(estimates.surveys, key=lambda survey: -survey.num_answers)
+    charts = [ReasonChart(survey=survey, bars=[_bar(reason) for reason in survey.reasons]) for survey in ordered]
+    return context.page(
+        "leaving_reasons.html",
+        found=estimates,
+        surveys=charts,
+        weeks=weeks,
+        choices=[(value, gettext(label)) for value, label in _WEEKS],
+    )
+
+
+def _bar(reason: ReasonOut) -> ReasonBar:
+    low, high = (f"{round_(100 * end)} %" for round_, end in ((math.floor, reason.low), (math.ceil, reason.high)))
+    return ReasonBar(
+        reason=gettext(_REASONS[reason.reason]) if reason.reason in _REASONS else words(reason.reason),
+        share=f"{round(100 * reason.share)} %".replace("-", "−"),
+        between=gettext("{low} to {high}").format(low=low, high=high),
+        sent=reason.sent,
+        low=100 * reason.low,
+        mark=100 * min(1.0, max(0.0, reason.share)),
+        high=100 * reason.high,
+    )
+
+
+PAGES = (router,)
+MENU = (
+    MenuEntry(
+        place=100,
+        title=marked("Leaving reasons"),
+        path=f"{ROOT}/leaving-reasons",
+        endpoint=leaving_reasons.get_leaving_reasons,
+    ),
+)

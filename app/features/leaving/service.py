@@ -1,0 +1,85 @@
+"""Count randomised answers, and estimate from the counts why people leave.
+
+An answer increments the counter of its week and leaves no other trace: no row, person, request, key or time of day. The
+audit log has no entry either, because its time would be that of the answer.
+"""
+
+import datetime
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db import actor, now
+from app.features.leaving.tables import LeavingCount
+from lethe.contract.sets import LeavingReason
+from lethe.features.leaving.local import Estimate, RandomisedResponse
+
+CONFIDENCE = 0.95
+"""Confidence with which all intervals of one estimate hold at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Answers that clients with the same odds sent, and the estimate for each reason."""
+
+    response: RandomisedResponse
+    num_answers: int
+    reasons: dict[LeavingReason, Estimate]
+
+
+def count(session: Session, *, answer: LeavingReason, odds: int) -> datetime.date:
+    """Count an answer in the present week, and return the Monday of it."""
+    tenant_id, week = actor(session).tenant_id, week_of(now(session))
+    key = {"tenant_id": tenant_id, "week": week, "odds": odds, "answer": str(answer)}
+    row = session.get(LeavingCount, key)
+    if row is None:
+        session.add(LeavingCount(**key, num_sent=1))
+    # The transaction holds the write lock, so no increment is lost.
+    else:
+        row.num_sent += 1
+    return week.date()
+
+
+def surveys(
+    session: Session, *, since: datetime.date | None = None, until: datetime.date | None = None
+) -> list[Survey]:
+    """Return a survey for each odds, over the weeks that begin on or after `since` and before `until`.
+
+    Answers of different odds are not mixed, because their rates mean different things.
+    """
+    first, end = (None if day is None else _midnight(day) for day in (since, until))
+    return [_survey(odds, sent) for odds, sent in _counts(session, since=first, until=end).items()]
+
+
+def week_of(at: datetime.datetime) -> datetime.datetime:
+    """Return the beginning of the week of a time: Monday, midnight UTC."""
+    day = at.astimezone(datetime.UTC).date()
+    return _midnight(day - datetime.timedelta(days=day.weekday()))
+
+
+def _midnight(day: datetime.date) -> datetime.datetime:
+    return datetime.datetime.combine(day, datetime.time(), tzinfo=datetime.UTC)
+
+
+def _survey(odds: int, sent: dict[str, int]) -> Survey:
+    response = RandomisedResponse(odds=odds, num_answers=len(LeavingReason))
+    counts = [sent.get(reason, 0) for reason in LeavingReason]
+    estimates = response.estimates(counts, confidence=CONFIDENCE)
+    return Survey(response=response, num_answers=sum(counts), reasons=dict(zip(LeavingReason, estimates, strict=True)))
+
+
+def _counts(
+    session: Session, *, since: datetime.datetime | None, until: datetime.datetime | None
+) -> dict[int, dict[str, int]]:
+    """Return the number of times that each answer was sent, by odds, in the weeks that begin in [since, until)."""
+    query = sa.select(LeavingCount.odds, LeavingCount.answer, sa.func.sum(LeavingCount.num_sent))
+    if since is not None:
+        query = query.where(LeavingCount.week >= since)
+    if until is not None:
+        query = query.where(LeavingCount.week < until)
+    by_odds: dict[int, dict[str, int]] = {}
+    grouped = query.group_by(LeavingCount.odds, LeavingCount.answer).order_by(LeavingCount.odds)
+    for odds, answer, sent in session.execute(grouped):
+        by_odds.setdefault(odds, {})[answer] = int(sent)
+    return by_odds

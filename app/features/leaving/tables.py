@@ -1,0 +1,22 @@
+"""Tables of the feature leaving."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables import Owned, Table
+
+
+class LeavingCount(Owned, Table):
+    """Number of times that an answer was sent in the week since Monday `week` (UTC). Nothing else of it is stored.
+
+    `odds`: ratio of the probability of sending the true answer to that of each other one.
+    """
+
+    __tablename__ = "leaving_counts"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    week: Mapped[datetime.datetime] = mapped_column(primary_key=True)
+    odds: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    answer: Mapped[str] = mapped_column(primary_key=True)
+    num_sent: Mapped[int]

@@ -1,0 +1,144 @@
+"""Endpoints of exports, lineage and serving."""
+
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from fastapi.responses import JSONResponse, Response
+
+from app.api.calls import Call
+from app.api.deletion_requests import subject_ref
+from app.api.gateway import Mount, serves
+from app.audit import service as audit
+from app.catalogue import service as catalogue
+from app.db import actor
+from app.deletion import service as deletion
+from app.features.lineage import repository, service, serving
+from app.features.lineage.service import FirstWithout, Lineage, ModelLineage
+from app.features.lineage.serving import Serving
+from lethe.contract.fields import PageOut, SubjectIn
+from lethe.features.lineage import contract
+from lethe.features.lineage.contract import (
+    CarryingVersionOut,
+    DatasetLineageOut,
+    ExportOut,
+    ExportsQuery,
+    FirstWithoutOut,
+    LineageOut,
+    ModelLineageOut,
+    ServingOut,
+    ServingQuery,
+)
+
+router = APIRouter()
+
+
+@serves(router, contract.EXPORTS)
+def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[ExportOut]:
+    with call.reading() as session:
+        catalogue.get_model(session, model_id)
+        exports = repository.exports(
+            session, model_id=model_id, version=query.version, limit=query.limit, cursor=query.cursor
+        )
+    items = [ExportOut.model_validate(export, from_attributes=True) for export in exports.items]
+    return PageOut(items=items, next_cursor=exports.next_cursor)
+
+
+@serves(
+    router,
+    contract.SERVING,
+    more={304: {"description": "What the ETag named still holds, and for `max-age` seconds more"}},
+)
+def get_serving(
+    call: Call,
+    model_id: str,
+    query: ServingQuery,
+    if_none_match: Annotated[
+        str | None,
+        Header(description="ETag of an earlier answer; if it still holds, the answer is 304 without a body."),
+    ] = None,
+) -> Response:
+    with call.reading() as session:
+        model = catalogue.get_model(session, model_id)
+        permission = serving.of_model(session, model, number=query.version, weights_sha256=query.weights_sha256)
+    headers = {
+        "ETag": _etag(permission),
+        "Cache-Control": f"private, max-age={permission.fresh_seconds}, must-revalidate",
+        "Vary": "Authorization",
+    }
+    if if_none_match is not None and _matches(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    answer = ServingOut.model_validate(permission, from_attributes=True)
+    return JSONResponse(answer.model_dump(mode="json"), headers=headers)
+
+
+def _etag(permission: Serving) -> str:
+    """Return an ETag of the answer without its times, so that a 304 renews a permission."""
+    stable = (
+        permission.model_id,
+        permission.version,
+        permission.weights_sha256,
+        permission.reason,
+        permission.certified,
+    )
+    return f'W/"{hashlib.sha256(repr(stable).encode()).hexdigest()[:32]}"'
+
+
+def _matches(if_none_match: str, etag: str) -> bool:
+    """Return True if the header names the ETag or `*`, by weak comparison (RFC 9110, 13.1.2)."""
+    etags = {field.strip().removeprefix("W/") for field in if_none_match.split(",")}
+    return "*" in etags or etag.removeprefix("W/") in etags
+
+
+@serves(router, contract.OF_REQUEST)
+def get_request_lineage(call: Call, request_id: str) -> LineageOut:
+    with call.reading() as session:
+        deletion.get(session, request_id)
+    with call.writing() as session:
+        audit.record(session, "lineage.read", actor(session).tenant_id)
+    with call.reading() as session:
+        return _lineage(service.of_request(session, deletion.get(session, request_id)))
+
+
+@serves(router, contract.OF_PERSON)
+def trace_lineage(call: Call, body: SubjectIn) -> LineageOut:
+    with call.writing() as session:
+        audit.record(session, "lineage.read", actor(session).tenant_id)
+    with call.reading() as session:
+        return _lineage(service.of_person(session, subject_ref=subject_ref(call, body)))
+
+
+def _lineage(lineage: Lineage) -> LineageOut:
+    datasets = [
+        DatasetLineageOut(
+            id=presence.dataset_id, name=presence.name, records=presence.records, erased_at=presence.erased_at
+        )
+        for presence in lineage.datasets
+    ]
+    return LineageOut(datasets=datasets, models=[_model(model) for model in lineage.models])
+
+
+def _model(lineage: ModelLineage) -> ModelLineageOut:
+    return ModelLineageOut(
+        model_id=lineage.model.id,
+        name=lineage.model.name,
+        dataset_id=lineage.model.dataset_id,
+        num_versions=lineage.num_carrying,
+        versions=[CarryingVersionOut.model_validate(row, from_attributes=True) for row in lineage.carried_in],
+        first_without=_first_without(lineage.first_without),
+        owed=lineage.owes,
+        num_copies_outside=lineage.num_copies,
+        copies_outside=[ExportOut.model_validate(row, from_attributes=True) for row in lineage.copies],
+    )
+
+
+def _first_without(first: FirstWithout | None) -> FirstWithoutOut | None:
+    if first is None:
+        return None
+    version, certificate = first.version, first.certificate
+    return FirstWithoutOut(
+        number=version.number, published_at=version.published_at, certificate_id=certificate.id if certificate else None
+    )
+
+
+MOUNTS = (Mount(router=router),)

@@ -1,0 +1,6 @@
+"""Hooks of the feature lineage."""
+
+from app.catalogue.service import HandedOut
+from app.features.lineage import service
+
+HANDED_OUT: tuple[HandedOut, ...] = (service.record_export,)

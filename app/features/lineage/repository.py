@@ -1,0 +1,131 @@
+"""SQL queries about the rows of one person, and about exports."""
+
+import datetime
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.bulk import Page, page
+from app.db.tables import OWED, Certificate, Dataset, DeletionRequest, Erasure, Model, Record, RequestModel, Version
+from app.deletion.repository import is_about
+from app.features.lineage.tables import Export
+from lethe.contract.sets import RequestModelStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presence:
+    """Presence of a person's rows in a dataset, until `revision`; None while the rows are present."""
+
+    dataset_id: str
+    name: str
+    records: int
+    revision: int | None
+    erased_at: datetime.datetime | None
+
+
+def presences(session: Session, *, subject_refs: Collection[str]) -> list[Presence]:
+    """Return the datasets with rows of the person, and the datasets whose rows of the person were erased."""
+    present = (
+        sa.select(Dataset.id, Dataset.name, sa.func.count())
+        .join(Record, Record.dataset_id == Dataset.id)
+        .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
+        .group_by(Dataset.id, Dataset.name)
+    )
+    # A person who asked again during an erasure joined it, and one who was added again was erased again.
+    erased = (
+        sa.select(
+            Dataset.id,
+            Dataset.name,
+            sa.func.max(sa.func.coalesce(Erasure.num_records, 0)),
+            sa.func.max(Erasure.revision),
+            sa.func.max(Erasure.nulled_at),
+        )
+        .select_from(DeletionRequest)
+        .join(Erasure, Erasure.request_id == DeletionRequest.id)
+        .join(Dataset, Dataset.id == Erasure.dataset_id)
+        .where(is_about(subject_refs), Erasure.num_records > 0, Erasure.revision.is_not(None))
+        .group_by(Dataset.id, Dataset.name)
+    )
+    presences = [
+        Presence(dataset_id=dataset_id, name=name, records=records, revision=revision, erased_at=erased_at)
+        for dataset_id, name, records, revision, erased_at in session.execute(erased)
+    ]
+    presences += [
+        Presence(dataset_id=dataset_id, name=name, records=records, revision=None, erased_at=None)
+        for dataset_id, name, records in session.execute(present)
+    ]
+    return sorted(presences, key=lambda presence: presence.dataset_id)
+
+
+def dataset_ids(session: Session, *, request_id: str) -> set[str]:
+    return set(session.scalars(sa.select(Erasure.dataset_id).where(Erasure.request_id == request_id)))
+
+
+def models(session: Session, *, dataset_ids: Collection[str]) -> list[Model]:
+    return list(session.scalars(sa.select(Model).where(Model.dataset_id.in_(dataset_ids)).order_by(Model.id)))
+
+
+def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]:
+    """Return the ids of models of which the person's requests need, or needed, a version without the rows."""
+    query = (
+        sa.select(RequestModel.model_id)
+        .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+        .where(
+            is_about(subject_refs),
+            RequestModel.status.in_((*OWED, RequestModelStatus.COMPLETED)),
+        )
+    )
+    return set(session.scalars(query))
+
+
+def carried_in(session: Session, *, model_id: str, revision: int | None, limit: int) -> tuple[int, list[Version]]:
+    """Return the number of versions of a model with the rows erased at `revision`, and the newest of these versions.
+
+    `revision` is None for rows that are present.
+    """
+    carrying = [Version.model_id == model_id, *([] if revision is None else [Version.revision < revision])]
+    newest = sa.select(Version).where(*carrying).order_by(Version.number.desc()).limit(limit)
+    count = session.scalars(sa.select(sa.func.count()).select_from(Version).where(*carrying)).one()
+    return count, list(session.scalars(newest))
+
+
+def first_without(session: Session, *, model_id: str, revision: int) -> Version | None:
+    """Return the first version of a model without the rows erased at `revision`; None without one."""
+    query = sa.select(Version).where(Version.model_id == model_id, Version.revision >= revision)
+    return session.scalars(query.order_by(Version.number).limit(1)).first()
+
+
+def certificates(session: Session, *, subject_refs: Collection[str]) -> list[Certificate]:
+    """Return the certificates of all requests of a person, in order of issue."""
+    query = (
+        sa.select(Certificate)
+        .join(DeletionRequest, DeletionRequest.id == Certificate.request_id)
+        .where(is_about(subject_refs))
+        .order_by(Certificate.issued_at, Certificate.id)
+    )
+    return list(session.scalars(query))
+
+
+def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[int, list[Export]]:
+    """Return the number of exports of a model's versions up to number `up_to`, and the newest of these exports."""
+    mine = [Export.model_id == model_id, Export.version <= up_to]
+    last = sa.select(Export).where(*mine).order_by(Export.at.desc(), Export.id.desc()).limit(limit)
+    count = session.scalars(sa.select(sa.func.count()).select_from(Export).where(*mine)).one()
+    return count, list(session.scalars(last))
+
+
+def export_counts(session: Session, model_id: str) -> dict[int, int]:
+    """Map the versions of a model that were handed out to their number of exports."""
+    query = sa.select(Export.version, sa.func.count()).where(Export.model_id == model_id).group_by(Export.version)
+    # mypy does not accept dict() of rows.
+    return {version: exports for version, exports in session.execute(query)}  # noqa: C416
+
+
+def exports(session: Session, *, model_id: str, version: int | None, limit: int, cursor: str | None) -> Page[Export]:
+    """Return one page of a model's exports, newest first; those of one version if it is given."""
+    query = sa.select(Export).where(Export.model_id == model_id)
+    if version is not None:
+        query = query.where(Export.version == version)
+    return page(session, query, Export.at, Export.id, limit=limit, cursor=cursor)

@@ -1,0 +1,23 @@
+"""Tables of the feature lineage."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables import Owned, Table
+
+
+class Export(Owned, Table):
+    """Export: weights that were handed out. The copy cannot be erased from here, so its recipient stays on record."""
+
+    __tablename__ = "exports"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str] = mapped_column(sa.ForeignKey("models.id"))
+    version: Mapped[int]
+    api_key_id: Mapped[str]
+    at: Mapped[datetime.datetime]
+    __table_args__ = (sa.Index(None, "model_id", "at", "id"),)
+
+
+READ_BY_ACCOUNTING = (Export.__tablename__,)

@@ -1,0 +1,77 @@
+"""`/networks`: public networks; `/datasets:encodings`: progress of uploads that a network encodes."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, File, UploadFile
+from fastapi.responses import JSONResponse, Response
+from sqlalchemy.orm import Session
+
+from app.access import idempotency
+from app.access.idempotency import Once, StoredResponse
+from app.api import forms, uploads
+from app.api.calls import Call, created, respond
+from app.api.gateway import Mount, serves
+from app.features.networks import service, under_way
+from lethe.contract.fields import PageOut, Paging
+from lethe.features.networks import contract
+from lethe.features.networks.contract import EncodingOut, EncodingsOut, NetworkIn, NetworkOut
+from lethe.features.networks.encoders.process import examine
+
+router = APIRouter(route_class=forms.SpooledRoute)
+
+
+@serves(router, contract.UPLOAD)
+@uploads.takes(NetworkIn)
+def create_network(
+    call: Call,
+    once: Once,
+    file: Annotated[UploadFile, File(description="ONNX file of the network, with its weights in it.")],
+    form: NetworkIn,
+) -> JSONResponse:
+    with call.reading() as session:
+        if answer := idempotency.replay(session, once):
+            return respond(answer)
+    limits = service.limits_of(call.installation.settings)
+    examined = examine(file.file.read(limits.file_bytes + 1), limits)
+
+    def register(session: Session) -> StoredResponse:
+        row = service.register(session, examined=examined, **dict(form))
+        return created(NetworkOut.model_validate(row, from_attributes=True), f"/v1/networks/{row.id}")
+
+    return respond(call.perform(once, register))
+
+
+@serves(router, contract.LIST)
+def list_networks(call: Call, query: Paging) -> PageOut[NetworkOut]:
+    with call.reading() as session:
+        page = service.listed(session, limit=query.limit, cursor=query.cursor)
+        items = [NetworkOut.model_validate(row, from_attributes=True) for row in page.items]
+        return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.GET)
+def get_network(call: Call, network_id: str) -> NetworkOut:
+    with call.reading() as session:
+        return NetworkOut.model_validate(service.get(session, network_id), from_attributes=True)
+
+
+@serves(router, contract.FILE)
+def get_network_file(call: Call, network_id: str) -> Response:
+    with call.reading() as session:
+        content = service.content_of(session, service.get(session, network_id))
+    return Response(content, media_type="application/octet-stream")
+
+
+@serves(router, contract.DELETE)
+def delete_network(call: Call, network_id: str) -> None:
+    with call.writing() as session:
+        service.delete(session, network_id)
+
+
+@serves(router, contract.ENCODINGS)
+def list_encodings(call: Call) -> EncodingsOut:
+    encodings = under_way.listed(call.installation.settings, call.caller.tenant_id)
+    return EncodingsOut(items=[EncodingOut.model_validate(encoding, from_attributes=True) for encoding in encodings])
+
+
+MOUNTS = (Mount(router=router),)

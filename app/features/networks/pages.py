@@ -1,0 +1,99 @@
+"""Pages of the public networks."""
+
+import json
+from typing import Literal
+
+from fastapi import Response
+from starlette.datastructures import UploadFile
+
+from app.api import problems
+from app.features.desk import rendering as pages
+from app.features.desk.forms import text
+from app.features.desk.languages import gettext, marked
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.networks import endpoints as networks
+from lethe.contract.problems import FieldError, InputInvalid, Problem
+
+router = pages.new_router()
+
+_TEXT_FIELDS = ("name", "licence", "provenance", "dp_ledger")
+Done = Literal["", "made"]
+Deleted = Literal["", "deleted"]
+
+
+@router.get("/networks")
+def list_networks(context: TheContext, place: ThePlace, done: Deleted = "") -> Response:
+    """Show the networks, newest first, and the form to register one."""
+    return _listed(context, place=place, done=done, fields=dict.fromkeys(_TEXT_FIELDS, ""))
+
+
+@router.post("/networks")
+def upload_network(context: TheContext, form: Form) -> Response:
+    """Register a network and show it, or show why it is refused."""
+    context.require(networks.create_network)
+    fields = {name: text(form, name) for name in _TEXT_FIELDS}
+    try:
+        for name in _TEXT_FIELDS[:-1]:
+            if not fields[name]:
+                raise InputInvalid(
+                    gettext("Something is not filled in."), [FieldError(name, gettext("expected some text"))]
+                )
+        answer = context.ask(
+            networks.create_network,
+            file=_file(form.get("file")),
+            **fields | {"dp_ledger": fields["dp_ledger"] or None},
+        )
+    except Problem as error:
+        return _listed(context, place=PagePosition(), fields=fields, error=error)
+    return pages.see(f"{ROOT}/networks/{json.loads(bytes(answer.body))['id']}", done="made")
+
+
+@router.get("/networks/{network_id}")
+def show_network(context: TheContext, network_id: str, done: Done = "") -> Response:
+    """Show the inputs, outputs and provenance of a network."""
+    network = context.ask(networks.get_network, network_id=network_id)
+    return context.page(
+        "networks/one.html", network=network, done=done, may_delete=context.may(networks.delete_network)
+    )
+
+
+@router.post("/networks/{network_id}/delete")
+def delete_network(context: TheContext, network_id: str) -> Response:
+    """Delete a network."""
+    context.ask(networks.delete_network, network_id=network_id)
+    return pages.see(f"{ROOT}/networks", done="deleted")
+
+
+def _listed(
+    context: RequestContext,
+    *,
+    place: PagePosition,
+    fields: dict[str, str],
+    done: Deleted = "",
+    error: Problem | None = None,
+) -> Response:
+    answer = context.ask(networks.list_networks, limit=place.size, cursor=place.cursor)
+    return context.page(
+        "networks/list.html",
+        status=problems.status_of(type(error)) if error else 200,
+        found=answer,
+        place=place,
+        extent=place.extent(answer, "network", "networks"),
+        written=fields,
+        done=done,
+        error=error,
+        may_upload=context.may(networks.create_network),
+    )
+
+
+def _file(part: object) -> UploadFile:
+    if not isinstance(part, UploadFile) or not part.filename:
+        raise InputInvalid(gettext("No file was chosen."), [FieldError("file", gettext("expected an ONNX file"))])
+    return part
+
+
+PAGES = (router,)
+MENU = (MenuEntry(place=70, title=marked("Networks"), path=f"{ROOT}/networks", endpoint=networks.list_networks),)

@@ -1,0 +1,260 @@
+"""Public networks: registered after their examination, opened to run, linearised, and deleted once nothing uses them.
+
+The file of a network is in the database, in pieces. It is therefore committed and deleted with its row, is in every
+backup, and can be read by every gateway and worker. The file is public; its SHA-256 is checked each time it is read.
+"""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.catalogue import datasets
+from app.config import Settings
+from app.db import actor, now
+from app.db.bulk import Page
+from app.db.tables import Dataset, new_id
+from app.features.networks import repository, under_way
+from app.features.networks.tables import Network
+from app.rows.formats import FeaturesOf
+from lethe.contract import problems
+from lethe.contract.models import TangentIn
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.spelling import expected
+from lethe.encoding.rows import numbers_of
+from lethe.features.networks.encoders import process
+from lethe.features.networks.encoders.process import Encoder, ExaminedNetwork, Limits
+from lethe.features.networks.tangents.supported import unsupported
+from lethe.proof.errors import PrivacyError
+from lethe.proof.network import Linearisation, PublicNetwork
+
+_FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators", "batch_size")
+"""Facts of an examined network that are columns of its row."""
+
+
+class StoredNetwork:
+    """A registered network whose file was read and verified; each use starts a process for it."""
+
+    def __init__(self, row: Network, content: bytes, settings: Settings) -> None:
+        self.input_size = math.prod(row.input_shape)
+        self._id = row.id
+        self._output_size, self._batch_size = row.output_size, row.batch_size
+        self._content = content
+        self._settings = settings
+
+    def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
+        """Return the features (n, k) of the rows `raw` (n, input_size). Raises `NetworkFailed`."""
+        with self._started() as encoder:
+            return encoder.encode(raw)
+
+    @contextmanager
+    def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> Iterator[FeaturesOf]:
+        """Start an encoder for the rows of an upload, whose progress is listed until the block ends (`under_way`).
+
+        The encoder raises `NetworkFailed`, and `InputInvalid` for vectors of another length than `input_size`.
+        """
+        num_encoded = 0
+        listing = under_way.metered(
+            self._settings, tenant_id=tenant_id, name=name, network_id=self._id, num_bytes=num_bytes
+        )
+        with listing as meter, self._started() as encoder:
+
+            def features_of(raw: NDArray[np.float64], num_in_file: int | None) -> NDArray[np.floating[Any]]:
+                nonlocal num_encoded
+                if raw.shape[1] != self.input_size:
+                    fault = FieldError("x", numbers_of(self.input_size))
+                    raise InputInvalid("The vectors do not fit the network.", [fault])
+                before = num_encoded
+                num_encoded += len(raw)
+                return encoder.encode(raw, progress=lambda done: meter.advance(before + done, num_in_file))
+
+            yield features_of
+
+    @contextmanager
+    def _started(self) -> Iterator[Encoder]:
+        """Start a process of the network, which ends with the block. Raises `NetworkFailed`."""
+        with process.started(
+            self._content,
+            input_size=self.input_size,
+            output_size=self._output_size,
+            batch_size=self._batch_size,
+            limits=limits_of(self._settings),
+        ) as encoder:
+            yield encoder
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the limits of a network's process and file."""
+    return Limits(
+        memory_bytes=settings.network_memory_bytes,
+        seconds=settings.network_seconds,
+        file_bytes=settings.max_network_bytes,
+    )
+
+
+def register(
+    session: Session, *, examined: ExaminedNetwork, name: str, licence: str, provenance: str, dp_ledger: str | None
+) -> Network:
+    """Register an examined network.
+
+    Raises:
+        NetworkExists: if the file is registered already.
+        NetworkInvalid: for a licence or ledger that no certificate can state.
+    """
+    try:
+        PublicNetwork(sha256=examined.sha256, licence=licence, opset=int(examined.facts["opset"]), dp_ledger=dp_ledger)
+    except PrivacyError as error:
+        raise problems.NetworkInvalid(f"{error}; send it so, since certificates state it.") from error
+    if existing := repository.by_sha256(session, examined.sha256):
+        raise problems.NetworkExists(f"This file is network {existing.id}; use that, or delete it to register it anew.")
+    row = Network(
+        id=new_id("net"),
+        tenant_id=actor(session).tenant_id,
+        name=name,
+        sha256=examined.sha256,
+        size=len(examined.content),
+        licence=licence,
+        provenance=provenance,
+        dp_ledger=dp_ledger,
+        created_at=now(session),
+        **{fact: examined.facts[fact] for fact in _FACTS},
+    )
+    repository.add(session, row, examined.content)
+    audit.record(session, "network.created", row.id, sha256=row.sha256)
+    return row
+
+
+def get(session: Session, network_id: str) -> Network:
+    """Return a network. Raises `NetworkUnknown`."""
+    row = repository.network(session, network_id)
+    if row is None:
+        raise problems.NetworkUnknown(f"There is no network {network_id!r}; GET /v1/networks lists them.")
+    return row
+
+
+def listed(session: Session, *, limit: int, cursor: str | None) -> Page[Network]:
+    return repository.networks(session, limit=limit, cursor=cursor)
+
+
+def content_of(session: Session, row: Network) -> bytes:
+    """Return the file of a network as it was uploaded. Raises `DatabaseDamaged` if its SHA-256 differs."""
+    content = repository.content_of(session, row.id)
+    if hashlib.sha256(content).hexdigest() != row.sha256:
+        raise problems.DatabaseDamaged(
+            f"The file of network {row.id} is not the one on record (its SHA-256 differs); restore a backup."
+        )
+    return content
+
+
+def content_by(session: Session, sha256: str) -> bytes:
+    """Return the file with this SHA-256, for a worker, which works for all tenants.
+
+    Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`.
+    """
+    row = repository.any_with(session, sha256)
+    if row is None:
+        raise problems.NetworkUnknown(f"There is no network of SHA-256 {sha256}; restore a backup.")
+    return content_of(session, row)
+
+
+def opened(session: Session, settings: Settings, network_id: str) -> StoredNetwork:
+    """Read a network to run it. Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`."""
+    row = get(session, network_id)
+    return StoredNetwork(row, content_of(session, row), settings)
+
+
+def named_by_id(session: Session, network_id: str) -> PublicNetwork:
+    """Return a network as mechanisms and certificates state it. Raises `NetworkUnknown`."""
+    return named(get(session, network_id))
+
+
+def named(row: Network) -> PublicNetwork:
+    """Return a network as mechanisms and certificates state it."""
+    return PublicNetwork(sha256=row.sha256, licence=row.licence, opset=row.opset, dp_ledger=row.dp_ledger)
+
+
+def delete(session: Session, network_id: str) -> None:
+    """Delete a network.
+
+    Raises:
+        NetworkUnknown: if there is no such network.
+        NetworkInUse: while a dataset or a model uses the network.
+    """
+    row = get(session, network_id)
+    if dataset_id := repository.first_dataset_on(session, network_id):
+        raise problems.NetworkInUse(
+            f"The rows of dataset {dataset_id} are features of network {network_id}; retire it first."
+        )
+    for model_id, mechanism in repository.mechanisms_in_service(session):
+        stated = mechanism.get("network")
+        if isinstance(stated, dict) and stated.get("sha256") == row.sha256:
+            raise problems.NetworkInUse(f"Model {model_id} stands on network {network_id}; retire it first.")
+    repository.drop(session, row)
+    audit.record(session, "network.deleted", network_id, sha256=row.sha256)
+
+
+def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[PublicNetwork, int]:
+    """Return the network that the mechanism of a tangent model states, and the number of the model's parameters.
+
+    Raises:
+        NetworkUnknown: if there is no such network.
+        PreconditionFailed: if the network cannot be differentiated, or does not fit the dataset.
+    """
+    network = get(session, tangent.network_id)
+    if why := unsupported(network.operators, network.opset):
+        raise _refusal(f"Network {network.id} cannot be differentiated: {why}.", network_id="expected another network")
+    if dataset.network_id is not None:
+        raise _refusal(
+            "The rows of this dataset are features of a network already; learn a model of them, or send the records"
+            " without an encoder.",
+            network_id="expected a dataset without an encoder",
+        )
+    num_inputs = math.prod(network.input_shape)
+    if dataset.num_features != num_inputs:
+        raise _refusal(
+            f"Network {network.id} takes {num_inputs} numbers of a row, and the dataset has {dataset.num_features}.",
+            network_id=f"expected a network of {dataset.num_features} inputs",
+        )
+    _check_outputs(dataset, network)
+    shapes = {parameter["name"]: parameter["shape"] for parameter in network.parameters}
+    if unknown := sorted(set(tangent.layers) - shapes.keys()):
+        layers = expected(sorted(shapes), found=unknown[0])
+        raise _refusal(f"Network {network.id} has no weights {unknown[0]!r}.", layers=layers)
+    linearisation = Linearisation(
+        layers=tuple(tangent.layers),
+        rank=tangent.rank,
+        seed=tangent.seed,
+        least_norm=tangent.least_norm,
+        offset=tangent.offset,
+    )
+    num_parameters = sum(math.prod(linearisation.shape(shapes[name])) for name in linearisation.layers)
+    return dataclasses.replace(named(network), linearisation=linearisation), num_parameters
+
+
+def _check_outputs(dataset: Dataset, network: Network) -> None:
+    """Check for one output per class or label; two classes may also have one output, the difference of two scores."""
+    if dataset.target:
+        raise _refusal(
+            "Tangent models learn classes or labels, and this dataset has a target.", network_id="expected none"
+        )
+    classes = len(dataset.classes)
+    allowed = (1, 2) if classes == 2 and not datasets.has_labels(dataset) else (classes,)
+    if network.output_size not in allowed:
+        sizes = " or ".join(map(str, allowed))
+        raise _refusal(
+            f"Network {network.id} has {network.output_size} outputs, and this dataset needs {sizes}.",
+            network_id=f"expected a network of {sizes} outputs",
+        )
+
+
+def _refusal(detail: str, **messages: str) -> problems.PreconditionFailed:
+    return problems.PreconditionFailed(
+        detail, [FieldError(f"tangent.{field}", message) for field, message in messages.items()]
+    )

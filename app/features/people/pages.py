@@ -1,0 +1,452 @@
+"""Pages of people: login by an identity provider, invitations, the own account, and people with their roles.
+
+The session cookie is strict, so browsers do not send it to the page that the provider redirects to. The login in
+progress is kept in a lax cookie with a short lifetime, and that page then goes on by itself to the page asked for.
+"""
+
+import base64
+import datetime
+import hmac
+import json
+import time
+from typing import Annotated, Literal
+
+import anyio.to_thread
+from fastapi import Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from app.access.service import Caller
+from app.api import calls, problems
+from app.api.calls import At, Known
+from app.db import Actor
+from app.features.desk import gate, sessions
+from app.features.desk import rendering as pages
+from app.features.desk.forms import checked, text
+from app.features.desk.gate import Next, account_key
+from app.features.desk.languages import gettext, marked
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk.wording import words
+from app.features.people import endpoints, oidc, passwords, users
+from app.features.people.codes import enrolment
+from app.features.people.oidc import Attempt, OidcIdentity
+from app.features.people.tables import User
+from app.installations import Installation
+from lethe.contract.problems import FieldError, IdentityRefused, InputInvalid, NotFound, Problem, RateLimited
+from lethe.contract.sets import Role
+from lethe.features.people.contract import SCOPES_OF, InvitedUserOut, UserChangeIn, UserIn, UserOut
+
+router = pages.new_router()
+
+_COOKIE = "lethe_oidc"
+_PATH = f"{ROOT}/oidc"
+_SECONDS = 600
+Sent = Annotated[str, Query(max_length=4096)]
+
+
+@router.get("/oidc")
+# Addresses of logins usually name this parameter so.
+async def begin(request: Request, installation: At, next: Next = ROOT) -> Response:  # noqa: A002
+    """Redirect to the identity provider."""
+    known = _provider_limits(request, installation)
+    known.rates.count_login(calls.address_of(request.scope))
+    address, attempt = await anyio.to_thread.run_sync(
+        lambda: oidc.start(installation.settings, redirect_uri=_back(request, installation)), limiter=known.providers
+    )
+    answer = pages.see(address)
+    answer.set_cookie(
+        _COOKIE,
+        _sealed(installation, attempt, gate.onward_page(next)),
+        path=_PATH,
+        max_age=_SECONDS,
+        httponly=True,
+        samesite="lax",
+        secure=_back(request, installation).startswith("https:"),
+    )
+    return answer
+
+
+@router.get("/oidc/return")
+async def come_back(
+    request: Request, installation: At, state: Sent = "", code: Sent = "", error: Sent = ""
+) -> Response:
+    """Log in the invited person whom the identity provider names."""
+    known = _provider_limits(request, installation)
+    token = sessions.new_token()
+    try:
+        attempt, onward = _opened(installation, request.cookies.get(_COOKIE, ""))
+        if not hmac.compare_digest(attempt.state.encode(), state.encode()):
+            raise IdentityRefused(
+                gettext("This answer is to another login than the one that was begun in this browser.")
+            )
+        if error or not code:
+            raise IdentityRefused(gettext("The identity provider let nobody in."))
+        identity = await anyio.to_thread.run_sync(
+            lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
+            limiter=known.providers,
+        )
+        caller = await run_in_threadpool(_enter, installation, identity, token)
+    except IdentityRefused:
+        known.rates.failed(calls.address_of(request.scope))
+        raise
+    answer = pages.rendered(request, "continue.html", onward=onward, name=caller.name)
+    answer.delete_cookie(_COOKIE, path=_PATH)
+    return gate.let_in(request, answer, token, is_secure=_back(request, installation).startswith("https:"))
+
+
+def _provider_limits(request: Request, installation: Installation) -> Known:
+    """Return the limits of calls to the provider. Raises `NotFound` if none is configured, and `RateLimited`."""
+    if installation.settings.oidc_issuer is None:
+        raise NotFound(gettext("This installation knows no identity provider."))
+    known: Known = request.app.state.known
+    known.rates.admit(calls.address_of(request.scope))
+    return known
+
+
+def _back(request: Request, installation: Installation) -> str:
+    """Return the redirect URI, which must be registered with the provider."""
+    origin = installation.settings.dashboard_origin or f"{request.url.scheme}://{request.url.netloc}"
+    return f"{origin}{_PATH}/return"
+
+
+def _enter(installation: Installation, identity: OidcIdentity, token: str) -> Caller:
+    """Log the person in with the session `token`, and return the caller. Raises `IdentityRefused`."""
+    with installation.database.reading() as session:
+        user = users.of_identity(session, identity)
+    with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
+        user = users.of_identity(session, identity)
+        users.link(session, user, identity)
+        return _log_in(session, installation, user, token)
+
+
+def _log_in(session: Session, installation: Installation, user: User, token: str) -> Caller:
+    users.entered(session, user)
+    caller = users.caller_as(session, user)
+    sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
+    return caller
+
+
+def _sealed(installation: Installation, attempt: Attempt, onward: str) -> str:
+    """Return the cookie of an attempt: authenticated, so that no other service on this host can make it, and with its
+    own end of lifetime."""
+    until = str(int(time.time()) + _SECONDS)
+    fields = [attempt.state, attempt.nonce, attempt.verifier, onward, until]
+    content = base64.urlsafe_b64encode(json.dumps(fields).encode())
+    return f"{content.decode()}.{_mac(installation, content)}"
+
+
+def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
+    """Return the attempt of a cookie and the page to go on to. Raises `IdentityRefused`."""
+    content, _, mac = cookie.partition(".")
+    is_ours = hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode())
+    fields: list[str] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
+    if not fields or time.time() >= int(fields[-1]):
+        raise IdentityRefused(gettext("No login was begun in this browser in the last ten minutes. Begin again."))
+    state, nonce, verifier, onward, _ = fields
+    return Attempt(state=state, nonce=nonce, verifier=verifier), onward
+
+
+def _mac(installation: Installation, content: bytes) -> str:
+    return installation.keys.fingerprint(b"login by an identity provider", content)
+
+
+Invitation = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/welcome")
+def welcome_page(request: Request, installation: At, invitation: Invitation = "") -> Response:
+    """Show the form for the password of an invited person."""
+    return _welcome_page(request, installation, _invited_user(installation, invitation), invitation)
+
+
+@router.post("/welcome")
+async def accept_invitation(request: Request, installation: At) -> Response:
+    """Set the password, enrol the authenticator app if there is a code of it, and log the person in."""
+    form = await gate.form_of(request, installation.settings)
+    known: Known = request.app.state.known
+    invitation, password = text(form, "invitation"), str(form.get("password", ""))
+    secret, code = text(form, "secret"), text(form, "code")
+    user, token = await run_in_threadpool(_invited_user, installation, invitation), sessions.new_token()
+    try:
+        if not code and installation.settings.require_totp:
+            message = gettext("enrol an app: this installation asks everybody for its codes")
+            raise InputInvalid(gettext("The password was not set."), [FieldError("code", message)])
+        password_hash = await anyio.to_thread.run_sync(passwords.hash_of, password, limiter=known.strangers)
+        await run_in_threadpool(
+            _accept, installation, user, invitation, token, password_hash=password_hash, secret=secret, code=code
+        )
+    except InputInvalid as error:
+        return _welcome_page(request, installation, user, invitation, error=error, secret=secret)
+    return gate.let_in(request, pages.see(ROOT), token)
+
+
+def _invited_user(installation: Installation, invitation: str) -> User:
+    """Return the invited person. Raises `InvitationOver`."""
+    with installation.database.reading() as session:
+        return users.invited(session, invitation)
+
+
+def _accept(
+    installation: Installation, user: User, invitation: str, token: str, *, password_hash: str, secret: str, code: str
+) -> None:
+    """Accept the invitation, and log in with the session `token`. Raises `InvitationOver`, `InputInvalid`."""
+    with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
+        # Another browser may have used the invitation meanwhile.
+        user = users.invited(session, invitation)
+        users.accept(session, user, password_hash=password_hash)
+        if code:
+            users.enrol(session, user, secret=secret, code=code)
+        _log_in(session, installation, user, token)
+
+
+def _welcome_page(
+    request: Request,
+    installation: Installation,
+    user: User,
+    invitation: str,
+    *,
+    error: Problem | None = None,
+    secret: str = "",
+) -> Response:
+    return gate.page(
+        request,
+        "welcome.html",
+        token=sessions.new_token(),
+        error=error,
+        invitation=invitation,
+        user=user,
+        least=passwords.MIN_LENGTH,
+        enrolment=enrolment(user.email, secret),
+        is_totp_required=installation.settings.require_totp,
+    )
+
+
+@router.get("/account")
+def show_account(context: TheContext, done: Literal["", "password", "enrolled", "removed"] = "") -> Response:
+    """Show the person who is logged in, with their credentials."""
+    return _account_page(context, done=done)
+
+
+@router.post("/account/password")
+async def change_password(context: TheContext, form: Form) -> Response:
+    """Set another password and end all sessions; this browser gets a new session."""
+    try:
+        user = await _confirmed(context, form)
+        password_hash = await run_in_threadpool(passwords.hash_of, str(form.get("password", "")))
+    except (InputInvalid, RateLimited) as error:
+        return await run_in_threadpool(_account_page, context, error=error, at="password")
+    token = sessions.new_token()
+
+    def change() -> None:
+        with context.call.writing() as session:
+            users.change_password(session, users.get(session, user.id), password_hash=password_hash)
+            settings = context.call.installation.settings
+            sessions.open_session(session, token=token, caller=context.caller, settings=settings)
+
+    await run_in_threadpool(change)
+    return gate.let_in(context.request, pages.see(f"{ROOT}/account", done="password"), token)
+
+
+@router.post("/account/totp")
+async def enrol_app(context: TheContext, form: Form) -> Response:
+    """Require codes of an authenticator app from now on."""
+    secret, code = text(form, "secret"), text(form, "code")
+
+    def add(user: User) -> None:
+        with context.call.writing() as session:
+            users.enrol(session, users.get(session, user.id), secret=secret, code=code)
+
+    try:
+        user = await _confirmed(context, form)
+        await run_in_threadpool(add, user)
+    except (InputInvalid, RateLimited) as error:
+        return await run_in_threadpool(_account_page, context, error=error, at="totp", secret=secret)
+    return pages.see(f"{ROOT}/account", done="enrolled")
+
+
+@router.post("/account/totp/remove")
+async def remove_app(context: TheContext, form: Form) -> Response:
+    """Stop requiring codes of an authenticator app."""
+
+    def drop(user: User) -> None:
+        with context.call.writing() as session:
+            users.remove_totp(session, users.get(session, user.id))
+
+    try:
+        if context.call.installation.settings.require_totp:
+            message = gettext("this installation asks everybody for codes of an app")
+            raise InputInvalid(gettext("The app was not removed."), [FieldError("present", message)])
+        await run_in_threadpool(drop, await _confirmed(context, form))
+    except (InputInvalid, RateLimited) as error:
+        return await run_in_threadpool(_account_page, context, error=error, at="totp")
+    return pages.see(f"{ROOT}/account", done="removed")
+
+
+async def _confirmed(context: RequestContext, form: FormData) -> User:
+    """Return the logged-in person after checking the password in the form. Raises `InputInvalid`, `RateLimited`,
+    `NotFound`."""
+    user = await run_in_threadpool(_own_user, context)
+    if user is None:
+        raise NotFound(gettext("This session is of an API key, which has no password."))
+    known: Known = context.request.app.state.known
+    places = calls.address_of(context.request.scope), account_key(user.email)
+    known.rates.admit(*places)
+    password = str(form.get("present", ""))
+    if not await anyio.to_thread.run_sync(passwords.matches, password, user.password_hash, limiter=known.strangers):
+        known.rates.failed(*places)
+        raise InputInvalid(
+            gettext("Nothing was changed."), [FieldError("present", gettext("this is not your present password"))]
+        )
+    return user
+
+
+def _own_user(context: RequestContext) -> User | None:
+    if not context.caller.is_person:
+        return None
+    with context.call.reading() as session:
+        return users.get(session, context.caller.id)
+
+
+def _account_page(
+    context: RequestContext,
+    *,
+    done: str = "",
+    error: Problem | None = None,
+    at: str = "",
+    secret: str = "",
+) -> Response:
+    user = _own_user(context)
+    return context.page(
+        "account.html",
+        status=problems.status_of(type(error)) if error else 200,
+        user=user,
+        done=done,
+        error=error,
+        at=at,
+        least=passwords.MIN_LENGTH,
+        enrolment=enrolment(user.email, secret) if user and not user.totp.secret else None,
+        is_totp_required=context.call.installation.settings.require_totp,
+    )
+
+
+_MEANS = {
+    Role.VIEWER: marked("sees requests, models, accounts and certificates"),
+    Role.OFFICER: marked("also makes requests and decides about them"),
+    Role.ENGINEER: marked("sees the same as a viewer; uploads datasets, makes models"),
+    Role.ADMINISTRATOR: marked("everything in this tenant, and its people, keys and policy"),
+    Role.OPERATOR: marked("the tenants and the settings of the installation, and nothing in them"),
+}
+
+
+@router.get("/people")
+def list_people(context: TheContext, place: ThePlace, done: Literal["", "disabled"] = "") -> Response:
+    """List people, newest first."""
+    return _people_page(context, place, done=done)
+
+
+@router.post("/people")
+def invite_person(context: TheContext, form: Form) -> Response:
+    """Invite a person, and show the invitation this once."""
+    try:
+        body = checked(UserIn, name=text(form, "name"), email=text(form, "email"), role=text(form, "role"))
+        user = context.ask(endpoints.create_user, body=body)
+    except Problem as error:
+        return _people_page(context, PagePosition(), error=error)
+    return _invitation_page(context, user)
+
+
+@router.get("/people/{user_id}")
+def show_person(context: TheContext, user_id: str, done: Literal["", "changed"] = "") -> Response:
+    """Show the permissions and the credentials of a person."""
+    return _person_page(context, user_id, done=done)
+
+
+@router.post("/people/{user_id}/change")
+def change_person(context: TheContext, form: Form, user_id: str) -> Response:
+    """Change the name or the role of a person."""
+    try:
+        body = checked(UserChangeIn, name=text(form, "name"), role=text(form, "role"))
+        context.ask(endpoints.change_user, user_id=user_id, body=body)
+    except Problem as error:
+        return _person_page(context, user_id, error)
+    return pages.see(f"{ROOT}/people/{user_id}", done="changed")
+
+
+@router.post("/people/{user_id}/invite")
+def invite_again(context: TheContext, user_id: str) -> Response:
+    """Invite a person again who has lost their credentials."""
+    try:
+        return _invitation_page(context, context.ask(endpoints.invite_user, user_id=user_id))
+    except Problem as error:
+        return _person_page(context, user_id, error)
+
+
+@router.post("/people/{user_id}/disable")
+def disable_person(context: TheContext, user_id: str) -> Response:
+    """Disable a person, who cannot log in any more."""
+    try:
+        context.ask(endpoints.disable_user, user_id=user_id)
+    except Problem as error:
+        return _person_page(context, user_id, error)
+    return pages.see(f"{ROOT}/people", done="disabled")
+
+
+def _status(user: UserOut) -> str:
+    if user.disabled_at is not None:
+        return "disabled"
+    if user.has_password or user.has_identity:
+        return "in_force"
+    at = datetime.datetime.now(datetime.UTC)
+    return "invited" if user.invited_until is not None and user.invited_until > at else "expired"
+
+
+def _roles(context: RequestContext) -> list[tuple[str, str]]:
+    """Return the roles that the caller may grant, each with its meaning."""
+    roles = [role for role in Role if all(context.caller.has(scope) for scope in SCOPES_OF[role])]
+    return [(role.value, f"{words(role)}: {gettext(_MEANS[role])}") for role in roles]
+
+
+def _invitation_page(context: RequestContext, user: InvitedUserOut) -> Response:
+    settings, request = context.call.installation.settings, context.request
+    origin = settings.dashboard_origin or f"{request.url.scheme}://{request.url.netloc}"
+    return context.page("people/invited.html", status=201, made=user, link=origin + user.invitation)
+
+
+def _person_page(context: RequestContext, user_id: str, error: Problem | None = None, *, done: str = "") -> Response:
+    status = problems.status_of(type(error)) if error else 200
+    user = context.ask(endpoints.get_user, user_id=user_id)
+    return context.page(
+        "people/one.html",
+        status=status,
+        user=user,
+        state=_status(user),
+        roles=_roles(context),
+        means=gettext(_MEANS[Role(user.role)]),
+        done=done,
+        error=error,
+    )
+
+
+def _people_page(
+    context: RequestContext, place: PagePosition, *, done: str = "", error: Problem | None = None
+) -> Response:
+    page = context.ask(endpoints.list_users, limit=place.size, cursor=place.cursor)
+    return context.page(
+        "people/list.html",
+        status=problems.status_of(type(error)) if error else 200,
+        found=page,
+        people=[(user, _status(user)) for user in page.items],
+        roles=_roles(context),
+        place=place,
+        extent=place.extent(page, "person", "people"),
+        done=done,
+        error=error,
+    )
+
+
+PAGES = (router,)
+MENU = (MenuEntry(place=120, title=marked("People"), path=f"{ROOT}/people", endpoint=endpoints.list_users),)

@@ -1,0 +1,304 @@
+"""People who log in to the dashboard. An administrator invites them without learning their credentials."""
+
+import datetime
+import hashlib
+import secrets
+from collections.abc import Callable
+
+from sqlalchemy.orm import Session
+
+from app.access import repository as access_repository
+from app.access.service import Caller
+from app.audit import service as audit
+from app.db import actor, now
+from app.db.tables import Tenant, new_id
+from app.features.people import codes, passwords, repository
+from app.features.people.oidc import OidcIdentity
+from app.features.people.tables import Authenticator, User
+from lethe import sockets
+from lethe.contract.problems import (
+    FieldError,
+    IdentityRefused,
+    InputInvalid,
+    InvitationOver,
+    LastAdministrator,
+    LoginRefused,
+    UserExists,
+    UserUnknown,
+)
+from lethe.contract.sets import Role, Scope
+from lethe.contract.tenants import Policy
+from lethe.features.people.contract import SCOPES_OF
+
+DECIDING = frozenset(role for role, scopes in SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW})
+"""Roles whose holders decide about requests."""
+_LASTING = {Scope.ADMIN: Role.ADMINISTRATOR, Scope.OPERATOR: Role.OPERATOR}
+"""Scopes that a tenant must keep a lasting holder of, and the roles that have them."""
+EndSessions = Callable[[Session, str], None]
+"""Hook `LOGINS_ENDED`: end the sessions of a person by id."""
+INVITATION = datetime.timedelta(days=7)
+"""Lifetime of an invitation."""
+
+
+def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -> tuple[User, str]:
+    """Create a person and return the person with an invitation. Raises `UserExists`, and `ScopeMissing` if the role has
+    a scope that `by` lacks."""
+    _require(by, role)
+    if repository.is_known(session, email):
+        raise UserExists("Somebody with this e-mail address is there already; invite them again instead.")
+    user = User(
+        id=new_id("usr"),
+        tenant_id=actor(session).tenant_id,
+        name=name,
+        email=email,
+        role=role,
+        totp=Authenticator(),
+        wrong_codes=0,
+        created_at=now(session),
+    )
+    session.add(user)
+    invitation = _invite(session, user)
+    audit.record(session, "user.created", user.id, role=role)
+    return user, invitation
+
+
+def get(session: Session, user_id: str) -> User:
+    """Return a person. Raises `UserUnknown`."""
+    user = repository.user(session, user_id)
+    if user is None:
+        raise UserUnknown(f"There is no person {user_id!r}.")
+    return user
+
+
+def caller_as(session: Session, user: User) -> Caller:
+    """Return the caller that a logged-in person is."""
+    tenant = session.get_one(Tenant, user.tenant_id)
+    return Caller(
+        id=user.id,
+        name=user.name,
+        tenant_name=tenant.name,
+        tenant_id=user.tenant_id,
+        scopes=frozenset(SCOPES_OF[Role(user.role)]),
+        policy=Policy.model_validate(tenant.policy),
+        calls_per_minute=None,
+        is_person=True,
+    )
+
+
+def holds_scope(session: Session, tenant_id: str, scope: Scope) -> bool:
+    """Return True if a person of the tenant who logs in with a password has the scope."""
+    return bool(repository.lasting_users(session, tenant_id, _LASTING[scope], at=now(session)))
+
+
+def may_decide(user: User) -> bool:
+    """Return True if a person decides about requests by role and is not disabled."""
+    return user.disabled_at is None and user.role in DECIDING
+
+
+def change(session: Session, user_id: str, *, by: Caller, name: str | None = None, role: Role | None = None) -> User:
+    """Change the name or the role of a person; a new role ends the person's sessions. Raises `UserUnknown`,
+    `ScopeMissing`, `LastAdministrator`."""
+    user = get(session, user_id)
+    _require(by, Role(user.role))
+    if role is not None and role != user.role:
+        _require(by, role)
+        _require_other_holder(session, user)
+        user.role = role
+        _end_sessions(session, user.id)
+        audit.record(session, "user.role_changed", user.id, role=role)
+    if name is not None and name != user.name:
+        user.name = name
+        audit.record(session, "user.renamed", user.id)
+    return user
+
+
+def disable(session: Session, user_id: str, *, by: Caller) -> None:
+    """Disable a person and delete the person's credentials. Raises `UserUnknown`, `ScopeMissing`,
+    `LastAdministrator`."""
+    user = get(session, user_id)
+    _require(by, Role(user.role))
+    if user.disabled_at is not None:
+        return
+    _require_other_holder(session, user)
+    user.disabled_at = now(session)
+    user.invitation_hash = user.invitation_expires_at = None
+    _forget_logins(user)
+    _end_sessions(session, user.id)
+    audit.record(session, "user.disabled", user.id)
+
+
+def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
+    """Invite a person again; previous credentials and sessions end. Raises `UserUnknown`, `ScopeMissing`,
+    `LastAdministrator`."""
+    user = get(session, user_id)
+    _require(by, Role(user.role))
+    _require_other_holder(session, user)
+    _forget_logins(user)
+    user.disabled_at = None
+    _end_sessions(session, user.id)
+    invitation = _invite(session, user)
+    audit.record(session, "user.invited", user.id)
+    return user, invitation
+
+
+def invited(session: Session, invitation: str) -> User:
+    """Return the person, of any tenant, whom the invitation is for. Raises `InvitationOver`."""
+    user = repository.invited_user(session, _hash_of(invitation))
+    if user is None or not _is_invitation_open(session, user):
+        raise InvitationOver("An invitation is good for a week, and once. Ask an administrator for another one.")
+    return user
+
+
+def accept(session: Session, user: User, *, password_hash: str) -> None:
+    """Set the password that the invited person chose, and end the invitation."""
+    user.password_hash = password_hash
+    user.invitation_hash = user.invitation_expires_at = None
+    audit.record(session, "user.invitation_accepted", user.id)
+
+
+def checked(session: Session, *, email: str, password: str) -> User:
+    """Return the person with this address and password. Takes as long for an unknown address. Raises `LoginRefused`."""
+    user = repository.user_with(session, email=email.strip().lower())
+    is_right = passwords.matches(password, user.password_hash if user else None)
+    if user is None or not is_right or user.disabled_at is not None or _is_locked(session, user):
+        raise refusal()
+    return user
+
+
+def accept_code(session: Session, user: User, code: str) -> bool:
+    """Return True if a code of the person's authenticator app is valid and unused. Commit after False too, because
+    wrong codes are counted."""
+    step, at = None, now(session)
+    if not _is_locked(session, user):
+        step = codes.step_of(user.totp.secret, code, at=at, after=user.totp_last_step)
+    if step is None:
+        if user.wrong_since is None or user.wrong_since <= at - codes.COUNTED_FOR:
+            user.wrong_codes, user.wrong_since = 0, at
+        user.wrong_codes += 1
+        if user.wrong_codes == codes.MAX_WRONG_CODES:
+            audit.record(session, "user.locked", user.id)
+        return False
+    user.totp_last_step, user.wrong_codes, user.wrong_since = step, 0, None
+    return True
+
+
+def entered(session: Session, user: User, *, password: str | None = None) -> None:
+    """Record a login. Rehash `password`, if given, with this release's parameters if the stored hash is outdated."""
+    user.last_login_at = now(session)
+    if password is not None and user.password_hash and passwords.is_outdated(user.password_hash):
+        user.password_hash = passwords.hash_of(password)
+
+
+def of_identity(session: Session, identity: OidcIdentity) -> User:
+    """Return the person named by an identity provider. The provider's own id identifies the person. At the first login
+    the verified address does, if the person has a password or an open invitation. Raises `IdentityRefused` for people
+    who were not invited, or are disabled or locked."""
+    user = repository.user_of_provider(session, issuer=identity.issuer, subject=identity.subject)
+    if user is None and identity.email is None:
+        raise IdentityRefused("The identity provider has not verified an e-mail address of this person.")
+    if user is None:
+        candidate = repository.user_with(session, email=identity.email or "")
+        # With another subject linked, the address belonged to another person before.
+        if candidate is not None and candidate.oidc_subject is None:
+            user = candidate if candidate.password_hash or _is_invitation_open(session, candidate) else None
+    if user is None or user.disabled_at is not None or _is_locked(session, user):
+        raise IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
+    return user
+
+
+def link(session: Session, user: User, identity: OidcIdentity) -> None:
+    """Link the person to the provider's own id, and end an open invitation."""
+    if user.oidc_subject is None:
+        user.oidc_issuer, user.oidc_subject = identity.issuer, identity.subject
+        user.invitation_hash = user.invitation_expires_at = None
+        audit.record(session, "user.identity_linked", user.id)
+
+
+def change_password(session: Session, user: User, *, password_hash: str) -> None:
+    """Set another password and end all sessions of the person."""
+    user.password_hash = password_hash
+    _end_sessions(session, user.id)
+    audit.record(session, "user.password_changed", user.id)
+
+
+def enrol(session: Session, user: User, *, secret: str, code: str) -> None:
+    """Require codes of this secret from now on. Raises `InputInvalid` if `code` does not belong to it."""
+    user.totp_last_step = first_step(session, secret, code)
+    user.totp, user.wrong_codes = Authenticator(secret=secret), 0
+    audit.record(session, "user.totp_enrolled", user.id)
+
+
+def first_step(session: Session, secret: str, code: str) -> int:
+    """Return the time step of the code that proves that an app has the secret. Raises `InputInvalid`."""
+    step = codes.step_of(secret, code, at=now(session)) if codes.is_secret(secret) else None
+    if step is None:
+        message = "this is not the code that the app shows for this secret now"
+        raise InputInvalid("The authenticator app was not enrolled.", [FieldError("code", message)])
+    return step
+
+
+def remove_totp(session: Session, user: User) -> None:
+    """Stop requiring codes from the person."""
+    user.totp, user.totp_last_step = Authenticator(), None
+    audit.record(session, "user.totp_removed", user.id)
+
+
+def refusal() -> LoginRefused:
+    """Return one error for an unknown address, a wrong password and a disabled person, so that callers cannot tell them
+    apart."""
+    return LoginRefused("Address, password or code is not right, or this person is not let in.")
+
+
+def _end_sessions(session: Session, user_id: str) -> None:
+    for end in sockets.plugs("app.features", "hooks", "LOGINS_ENDED"):
+        end(session, user_id)
+
+
+def _invite(session: Session, user: User) -> str:
+    invitation = secrets.token_urlsafe(32)
+    user.invitation_hash, user.invitation_expires_at = _hash_of(invitation), now(session) + INVITATION
+    return invitation
+
+
+def _forget_logins(user: User) -> None:
+    """Delete the password, the authenticator app, and the identity at a provider."""
+    user.password_hash = user.totp_last_step = user.oidc_issuer = user.oidc_subject = user.wrong_since = None
+    user.totp, user.wrong_codes = Authenticator(), 0
+
+
+def _is_invitation_open(session: Session, user: User) -> bool:
+    return user.invitation_expires_at is not None and user.invitation_expires_at > now(session)
+
+
+def _is_locked(session: Session, user: User) -> bool:
+    is_counted = user.wrong_since is not None and user.wrong_since > now(session) - codes.COUNTED_FOR
+    return is_counted and user.wrong_codes >= codes.MAX_WRONG_CODES
+
+
+def _hash_of(invitation: str) -> str:
+    return hashlib.sha256(invitation.encode()).hexdigest()
+
+
+def _require(by: Caller, role: Role) -> None:
+    """Raise `ScopeMissing` if `by` lacks a scope of the role: a role cannot be granted or withdrawn without its
+    scopes."""
+    for scope in sorted(SCOPES_OF[role]):
+        by.require(scope)
+
+
+def _require_other_holder(session: Session, user: User) -> None:
+    """Raise `LastAdministrator` if no other person and no non-expiring key has a scope that must have a lasting
+    holder."""
+    session.flush()
+    at = now(session)
+    keys = access_repository.lasting_keys(session, tenant_id=user.tenant_id)
+    for scope, role in _LASTING.items():
+        if user.role != role or user.password_hash is None or user.disabled_at is not None:
+            continue
+        holders = repository.lasting_users(session, user.tenant_id, role, at=at)
+        others = [holder for holder in holders if holder.id != user.id]
+        if not others and not any(scope in key.scopes for key in keys):
+            raise LastAdministrator(
+                f"{user.id} is the last {role} who logs in with a password, and no key with the scope {scope.value!r} "
+                "lasts; invite another one first."
+            )

@@ -1,0 +1,1 @@
+"""External protocols for deletion requests: their messages, statuses and signatures."""

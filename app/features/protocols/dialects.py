@@ -1,0 +1,110 @@
+"""Conventions of external protocols: raw request bodies, submission of requests, and errors in their own format."""
+
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+
+from app import telemetry
+from app.api import problems
+from app.api.calls import Call
+from app.db.tables import DeletionRequest
+from app.deletion import service as deletion
+from app.deletion.service import RequestDraft
+from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
+
+_MAX_BYTES = 64 * 1024
+
+Words = Callable[[int, dict[str, Any]], Response]
+"""Function from the status and the JSON of a problem to the protocol's response."""
+
+
+async def small_body(request: Request) -> bytes:
+    """Return the raw body of the call. Raises `UploadTooLarge`."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MAX_BYTES:
+            raise UploadTooLarge(f"A message has at most {_MAX_BYTES} bytes.")
+    return bytes(body)
+
+
+def submit(
+    session: Session,
+    call: Call,
+    subject_refs: Sequence[str],
+    *,
+    source: str,
+    external_id: str,
+    regulation: str,
+    callback_urls: Sequence[str],
+    **protocol_fields: Any,
+) -> list[DeletionRequest]:
+    """Submit a deletion request per reference, all or none. The refusal of any of them is raised.
+
+    `protocol_fields` are the other fields of `RequestDraft` that a protocol sets.
+    """
+    drafts = [
+        RequestDraft(
+            by=call.caller.actor,
+            policy=call.caller.policy,
+            maker=call.caller.maker,
+            subject_ref=ref,
+            dataset_ids=None,
+            regulation=regulation,
+            ground=None,
+            external_id=external_id,
+            callback_urls=callback_urls,
+            source=source,
+            **protocol_fields,
+        )
+        for ref in subject_refs
+    ]
+    requests = []
+    for result in deletion.submit_all(session, drafts):
+        if isinstance(result, Problem):
+            raise result
+        requests.append(result.request)
+    return requests
+
+
+def speaking(words: Words) -> type[APIRoute]:
+    """Return a route class that answers every problem by `words`. Malformed input has status 400, as the protocols
+    require."""
+
+    def answer(error: Problem) -> Response:
+        problem = problems.problem(error)
+        status = 400 if problem.status_code == 422 else problem.status_code
+        response = words(status, json.loads(bytes(problem.body)))
+        names = [name for name in ("Retry-After", "WWW-Authenticate") if name in problem.headers]
+        response.headers.update({name: problem.headers[name] for name in names})
+        return response
+
+    class Route(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def handler(request: Request) -> Response:
+                try:
+                    return await handle(request)
+                except Problem as error:
+                    if problems.status_of(type(error)) == 500:
+                        telemetry.logger().error("gateway.call_failed", error=error.code)
+                    return answer(error)
+                except RequestValidationError:
+                    return answer(InputInvalid("The call does not have the form that the protocol asks for."))
+                except OperationalError as error:
+                    return answer(problems.unavailable(error))
+                except OSError as error:
+                    if not problems.is_full(error):
+                        raise
+                    return answer(problems.storage_full())
+
+            return handler
+
+    return Route

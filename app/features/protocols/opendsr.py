@@ -1,0 +1,228 @@
+"""OpenDSR 2.0, formerly OpenGDPR: requests of controllers, and the answers to them.
+
+A subject request names one person by one or more identities. Each identity is a deletion request of its own, and all of
+them share one status.
+"""
+
+import base64
+import datetime
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from app.access import subjects
+from app.db.tables import DeletionRequest
+from app.features.protocols.parsing import ProtocolMessage, parsed
+from app.keys import Keys
+from lethe.contract import sets
+from lethe.contract.fields import SubjectRule
+from lethe.contract.problems import FieldError, InputInvalid
+
+SOURCE = "opendsr"
+"""Source of deletion requests that came by this protocol. Their `external_id` is the id of the subject request."""
+API_VERSION = "2.0"
+_FORMATS = ("raw", "sha256")
+_IDENTITY_TYPES = Literal[
+    "controller_customer_id",
+    "android_advertising_id",
+    "android_id",
+    "email",
+    "fire_advertising_id",
+    "ios_advertising_id",
+    "ios_vendor_id",
+    "microsoft_advertising_id",
+    "microsoft_publisher_id",
+    "roku_publisher_id",
+    "roku_advertising_id",
+]
+_UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+_SHA256 = "^[0-9a-fA-F]{64}$"
+
+SubjectRequestId = Annotated[str, Field(pattern=_UUID4, max_length=36)]
+# Times with which calendars can compute in every time zone.
+_Moment = Annotated[
+    AwareDatetime,
+    Field(ge=datetime.datetime(1970, 1, 2, tzinfo=datetime.UTC), le=datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)),
+]
+
+
+class RawIdentity(ProtocolMessage):
+    identity_type: _IDENTITY_TYPES
+    identity_format: Literal["raw"]
+    identity_value: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class HashedIdentity(ProtocolMessage):
+    """Hashed identity. `identity_value` is the hexadecimal SHA-256 of the raw value."""
+
+    identity_type: _IDENTITY_TYPES
+    identity_format: Literal["sha256"]
+    identity_value: Annotated[str, Field(pattern=_SHA256, max_length=64)]
+
+
+class SubjectRequest(ProtocolMessage):
+    subject_request_id: SubjectRequestId
+    regulation: Literal["gdpr", "ccpa"]
+    subject_request_type: Literal["erasure"]
+    submitted_time: _Moment
+    subject_identities: Annotated[
+        list[Annotated[RawIdentity | HashedIdentity, Field(discriminator="identity_format")]],
+        Field(min_length=1, max_length=100),
+    ]
+    api_version: Annotated[str, Field(pattern=r"^2(\.\d{1,3})?$")] | None = None
+    status_callback_urls: Annotated[list[str], Field(max_length=10, default_factory=list)]
+    extensions: dict[str, Any] | None = None
+
+
+class OpenDsrStatus(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+_STATUS = {
+    sets.RequestStatus.RECEIVED: OpenDsrStatus.PENDING,
+    sets.RequestStatus.IN_REVIEW: OpenDsrStatus.PENDING,
+    sets.RequestStatus.ACCEPTED: OpenDsrStatus.PENDING,
+    sets.RequestStatus.RUNNING: OpenDsrStatus.IN_PROGRESS,
+    sets.RequestStatus.COMPLETED: OpenDsrStatus.COMPLETED,
+    sets.RequestStatus.REJECTED: OpenDsrStatus.CANCELLED,
+    sets.RequestStatus.CANCELLED: OpenDsrStatus.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectRequestState:
+    """State of a subject request, over all its deletion requests."""
+
+    controller_id: str
+    subject_request_id: str
+    received_at: datetime.datetime
+    expected_at: datetime.datetime
+    status: OpenDsrStatus
+
+
+def read(body: bytes, *, identity_types: Collection[str], domain: str) -> SubjectRequest:
+    """Parse a controller's request; `identity_types` are those of the tenant's subject ids. Raises `InputInvalid`."""
+    request = parsed(SubjectRequest, body)
+    wrong = [
+        FieldError(f"subject_identities.{place}.identity_type", f"expected one of {', '.join(identity_types)}")
+        for place, identity in enumerate(request.subject_identities)
+        if identity.identity_type not in identity_types
+    ]
+    wrong += [
+        FieldError(f"subject_identities.{place}.identity_value", "expected more than white space")
+        for place, identity in enumerate(request.subject_identities)
+        if identity.identity_value.isspace()
+    ]
+    # An extension may name further people; ignoring it would erase too little.
+    if domain in (request.extensions or {}):
+        wrong.append(FieldError("extensions", "expected nothing for this processor: it has no extensions"))
+    if wrong:
+        raise InputInvalid("The subject request asks for what this processor does not support.", wrong)
+    return request
+
+
+def subject_refs(request: SubjectRequest, *, keys: Keys, tenant_id: str, rule: SubjectRule) -> list[str]:
+    """Return the distinct references of the request's identities. `rule` is the tenant's rule for subject ids; hashed
+    identities are assumed to be normalised by it."""
+    refs = [
+        keys.subject_ref(tenant_id, subjects.normal(identity.identity_value, rule))
+        if isinstance(identity, RawIdentity)
+        else keys.subject_ref_of_hash(tenant_id, bytes.fromhex(identity.identity_value))
+        for identity in request.subject_identities
+    ]
+    return list(dict.fromkeys(refs))
+
+
+def together(statuses: Collection[str]) -> OpenDsrStatus:
+    """Return the status of a subject request from those of its deletion requests; completed only if all are."""
+    each = {_STATUS[sets.RequestStatus(status)] for status in statuses}
+    if len(each) == 1:
+        return each.pop()
+    if each <= {OpenDsrStatus.COMPLETED, OpenDsrStatus.CANCELLED}:
+        return OpenDsrStatus.CANCELLED
+    active = each - {OpenDsrStatus.PENDING, OpenDsrStatus.CANCELLED}
+    return OpenDsrStatus.IN_PROGRESS if active else OpenDsrStatus.PENDING
+
+
+def standing(requests: Sequence[DeletionRequest], *, statuses: Sequence[str]) -> SubjectRequestState:
+    """Return the state of a subject request. `statuses` are those of its deletion requests as the reader may see
+    them."""
+    first = requests[0]
+    return SubjectRequestState(
+        controller_id=first.tenant_id,
+        subject_request_id=str(first.particulars.external_id),
+        received_at=first.created_at,
+        expected_at=max(request.deadline for request in requests),
+        status=together(statuses),
+    )
+
+
+def discovery_body(*, identity_types: Sequence[str], certificate_url: str) -> bytes:
+    return _json(
+        {
+            "api_version": API_VERSION,
+            "supported_identities": [
+                {"identity_type": kind, "identity_format": form} for kind in identity_types for form in _FORMATS
+            ],
+            "supported_subject_request_types": ["erasure"],
+            "processor_certificate": certificate_url,
+        }
+    )
+
+
+def receipt_body(standing: SubjectRequestState, *, received: bytes) -> bytes:
+    """Return the answer to a subject request. `received` is its exact body, which is returned to the controller and not
+    stored."""
+    return _json(
+        _named(standing)
+        | {
+            "received_time": rfc3339(standing.received_at),
+            "expected_completion_time": rfc3339(standing.expected_at),
+            "encoded_request": base64.b64encode(received).decode(),
+            "request_status": standing.status,
+        }
+    )
+
+
+def status_body(standing: SubjectRequestState) -> bytes:
+    expected = rfc3339(standing.expected_at)
+    return _json(_named(standing) | {"expected_completion_time": expected, "request_status": standing.status})
+
+
+def cancellation_body(standing: SubjectRequestState, *, received_at: datetime.datetime) -> bytes:
+    return _json(_named(standing) | {"received_time": rfc3339(received_at), "request_status": standing.status})
+
+
+def callback_body(standing: SubjectRequestState, *, url: str) -> bytes:
+    """Return the body POSTed to `url`, one of the request's `status_callback_urls`, when the status changes."""
+    return _json(
+        _named(standing)
+        | {
+            "status_callback_url": url,
+            "expected_completion_time": rfc3339(standing.expected_at),
+            "request_status": standing.status,
+        }
+    )
+
+
+def rfc3339(time: datetime.datetime) -> str:
+    return time.astimezone(datetime.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _named(standing: SubjectRequestState) -> dict[str, str]:
+    return {
+        "controller_id": standing.controller_id,
+        "subject_request_id": standing.subject_request_id,
+        "api_version": API_VERSION,
+    }
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,158 @@
+"""Endpoints of `/opendsr/v2`: OpenDSR 2.0, by which controllers request erasure. docs/protocols.md maps it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.api.calls import At, Call, call_with
+from app.api.deletion_requests import view_of
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.deletion import service as deletion
+from app.features.protocols import certificate, opendsr, repository
+from app.features.protocols.certificate import Signer
+from app.features.protocols.dialects import small_body, speaking, submit
+from app.features.protocols.opendsr import SubjectRequest, SubjectRequestState
+from app.features.webhooks import receiver
+from lethe.contract.problems import IdempotencyConflict, RequestUnknown, TransitionForbidden
+from lethe.contract.sets import RequestStatus, Scope
+
+
+def _refusal(status: int, problem: dict[str, Any]) -> Response:
+    """Return the specification's error object, which quotes nothing of the request."""
+    domain = "Validation" if status == 400 else "Processing"
+    faults = [f"{fault['path']}: {fault['message']}" for fault in problem.get("errors", ())]
+    error = {
+        "code": status,
+        "message": problem["detail"],
+        "errors": [
+            {"domain": domain, "reason": problem["code"], "message": message}
+            for message in faults or [problem["detail"]]
+        ],
+    }
+    return JSONResponse({"error": error}, status, headers=_PRIVATE)
+
+
+_PRIVATE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+router = APIRouter(tags=["OpenDSR"], route_class=speaking(_refusal))
+
+
+def _signer(installation: At) -> Signer:
+    return certificate.signer(installation.settings)
+
+
+Signing = Annotated[Signer, Depends(_signer)]
+
+
+@router.get("/discovery", response_class=Response)
+def discover(request: Request, call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing) -> Response:
+    """Describe what this processor supports for the tenant of the key, and where its certificate is."""
+    url = request.url_for("get_processor_certificate")
+    # Proxies may address this server by another name.
+    if call.installation.settings.opendsr_domain is not None:
+        url = url.replace(scheme="https", netloc=signer.domain)
+    body = opendsr.discovery_body(identity_types=call.caller.policy.opendsr_identities, certificate_url=str(url))
+    return _signed(signer, 200, body)
+
+
+@router.get("/certificate.pem", response_class=Response)
+def get_processor_certificate(signer: Signing) -> Response:
+    """Return the X.509 certificate of signed answers and callbacks; public."""
+    return Response(signer.certificate, media_type="application/x-pem-file")
+
+
+@router.post("/requests/", status_code=201, response_class=Response)
+@router.post("/requests", status_code=201, response_class=Response)
+def create_subject_request(
+    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, body: Annotated[bytes, Depends(small_body)]
+) -> Response:
+    """Submit an erasure request. Repetitions get the same answer; another request under its id is a 409."""
+    subject_request = opendsr.read(body, identity_types=call.caller.policy.opendsr_identities, domain=signer.domain)
+    for place, url in enumerate(subject_request.status_callback_urls):
+        receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")
+    rule = call.caller.policy.subject_rule
+    refs = opendsr.subject_refs(
+        subject_request, keys=call.installation.keys, tenant_id=call.caller.tenant_id, rule=rule
+    )
+    with call.writing() as session:
+        requests = repository.requests(session, source=opendsr.SOURCE, external_id=subject_request.subject_request_id)
+        if not requests:
+            requests = submit(
+                session,
+                call,
+                refs,
+                source=opendsr.SOURCE,
+                external_id=subject_request.subject_request_id,
+                regulation=subject_request.regulation,
+                callback_urls=subject_request.status_callback_urls,
+                own_only=call.caller.own_requests_only,
+                discreet=call.caller.discreet,
+                submitted_at=subject_request.submitted_time,
+                metadata={},
+            )
+        elif not _is_own(call, requests) or not _is_same(requests, subject_request, refs):
+            raise IdempotencyConflict("This subject_request_id came before with another request.")
+        standing = _standing(session, call, requests)
+    call.installation.notifier.wake()
+    return _signed(signer, 201, opendsr.receipt_body(standing, received=body))
+
+
+@router.get("/requests/{subject_request_id}", response_class=Response)
+def get_subject_request(
+    call: Annotated[Call, call_with(Scope.REQUESTS_READ)], signer: Signing, subject_request_id: str
+) -> Response:
+    with call.reading() as session:
+        standing = _standing(session, call, _found(session, subject_request_id))
+    return _signed(signer, 200, opendsr.status_body(standing))
+
+
+@router.delete("/requests/{subject_request_id}", status_code=202, response_class=Response)
+def cancel_subject_request(
+    call: Annotated[Call, call_with(Scope.REQUESTS_WRITE)], signer: Signing, subject_request_id: str
+) -> Response:
+    """Withdraw a pending request; 409 if it is no longer pending."""
+    with call.writing() as session:
+        requests = [call.own(request) for request in _found(session, subject_request_id)]
+        if _standing(session, call, requests).status not in (
+            opendsr.OpenDsrStatus.PENDING,
+            opendsr.OpenDsrStatus.CANCELLED,
+        ):
+            raise TransitionForbidden("Only a request that is pending can be cancelled.")
+        for request in requests:
+            if request.status not in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
+                deletion.cancel(session, request, discreet=call.caller.discreet)
+        standing, at = _standing(session, call, requests), now(session)
+    return _signed(signer, 202, opendsr.cancellation_body(standing, received_at=at))
+
+
+def _found(session: Session, subject_request_id: str) -> list[DeletionRequest]:
+    requests = repository.requests(session, source=opendsr.SOURCE, external_id=subject_request_id)
+    if not requests:
+        raise RequestUnknown("There is no request with this subject_request_id.")
+    return requests
+
+
+def _is_own(call: Call, requests: Sequence[DeletionRequest]) -> bool:
+    return not call.caller.own_requests_only or {request.maker for request in requests} == {call.caller.maker}
+
+
+def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectRequest, refs: Sequence[str]) -> bool:
+    first = requests[0]
+    return {request.subject_ref for request in requests} == set(refs) and (
+        (first.regulation, first.submitted_at, first.particulars.callback_urls)
+        == (subject_request.regulation, subject_request.submitted_time, subject_request.status_callback_urls)
+    )
+
+
+def _standing(session: Session, call: Call, requests: Sequence[DeletionRequest]) -> SubjectRequestState:
+    """Return the state of the requests as the caller may see it."""
+    view = view_of(session, call)
+    return opendsr.standing(requests, statuses=[view.status(request) for request in requests])
+
+
+def _signed(signer: Signer, status: int, body: bytes) -> Response:
+    return Response(body, status, headers=signer.headers(body) | _PRIVATE, media_type="application/json")

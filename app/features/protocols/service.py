@@ -1,0 +1,98 @@
+"""Agents of the Data Rights Protocol: an admin registers them, and they obtain tokens by signed messages."""
+
+import contextlib
+
+from sqlalchemy.orm import Session
+
+from app.access import service as access
+from app.audit import service as audit
+from app.db import actor, now
+from app.db.tables import new_id
+from app.features.protocols import drp, repository
+from app.features.protocols.drp import Envelope
+from app.features.protocols.parsing import parsed
+from app.features.protocols.tables import Agent
+from lethe.contract.problems import AgentExists, AgentUnknown, KeyUnknown, MessageRefused, Problem
+from lethe.contract.sets import Scope
+
+
+def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> Agent:
+    """Register an agent with its Ed25519 key, `verify_key` in base64. Raises `InputInvalid`, `AgentExists`."""
+    drp.check_verify_key(verify_key)
+    if repository.agents_called(session, agent_id):
+        raise AgentExists(f"There is an agent {agent_id!r}; remove it first to change its key.")
+    by = actor(session)
+    row = Agent(
+        id=new_id("agt"),
+        tenant_id=by.tenant_id,
+        agent_id=agent_id,
+        name=name,
+        verify_key=verify_key,
+        created_at=now(session),
+    )
+    session.add(row)
+    audit.record(session, "agent.registered", row.id)
+    return row
+
+
+def remove(session: Session, row_id: str) -> None:
+    """Remove an agent and revoke its token; its requests remain. Raises `AgentUnknown`."""
+    row = repository.agent(session, row_id)
+    if row is None:
+        raise AgentUnknown(f"There is no agent {row_id!r}; GET /v1/agents lists them.")
+    _revoke_token(session, row)
+    session.delete(row)
+    audit.record(session, "agent.removed", row_id)
+
+
+def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
+    """Return the agent that signed `message`, of the tenant whose business it addresses. The session must see all
+    tenants. The caller is not authenticated yet, and an agent may be registered with several tenants, with the same or
+    different keys. Raises `MessageRefused` for any fault of the message."""
+    at = now(session)
+    for row in repository.agents_called(session, agent_id):
+        with contextlib.suppress(Problem):
+            envelope = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key))
+            business_id = access.policy_of(session, row.tenant_id).drp_business_id
+            drp.check(envelope, agent_id=agent_id, business_id=business_id, at=at)
+            return row
+    raise _refused()
+
+
+def set_up(session: Session, row_id: str, *, message: bytes) -> str:
+    """Return a new token for the agent that signed `message`, and revoke the previous token. Raises `MessageRefused`
+    unless the message was signed later than every message answered before."""
+    row = repository.agent(session, row_id)
+    if row is None:
+        raise _refused()
+    issued_at = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key)).issued_at
+    if row.set_up_at is not None and issued_at <= row.set_up_at:
+        raise _refused()
+    _revoke_token(session, row)
+    token = access.new_key()
+    key = access.add_key(session, name=row.name, key=token, scopes=[Scope.AGENT])
+    # The agent has a foreign key to the API key.
+    session.flush()
+    row.api_key_id, row.set_up_at = key.id, issued_at
+    audit.record(session, "agent.set_up", row.id, api_key_id=key.id)
+    return token
+
+
+def calling(session: Session, *, api_key_id: str) -> Agent:
+    """Return the agent whose token authenticated the call. Raises `MessageRefused`."""
+    row = repository.agent_of_key(session, api_key_id)
+    if row is None:
+        raise MessageRefused("This key is not the token of an agent; POST /drp/v1/agent/{agent-id} gives one.")
+    return row
+
+
+def _revoke_token(session: Session, row: Agent) -> None:
+    if row.api_key_id is not None:
+        # An admin may have revoked the key.
+        with contextlib.suppress(KeyUnknown):
+            access.revoke_key(session, row.api_key_id, by=None)
+        row.api_key_id = None
+
+
+def _refused() -> MessageRefused:
+    return MessageRefused("The message is not one that this agent signed for this business now.")

@@ -1,0 +1,81 @@
+"""Endpoints of quality gates and remedies, under `/models/{model_id}`."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from sqlalchemy.orm import Session
+
+from app.api import models
+from app.api.calls import Call
+from app.api.gateway import Mount, serves
+from app.catalogue import service as catalogue
+from app.db.tables import Model
+from app.features.quality import gates as quality
+from app.features.quality import remedies
+from lethe.contract.models import ModelOut, RemediesOut, RemedyOut
+from lethe.features.quality import contract
+from lethe.features.quality.contract import ModelChangeIn
+
+router = APIRouter()
+
+VersionNumber = Annotated[models.Number, Path(description="Number of the version.")]
+
+
+@serves(router, contract.UPDATE)
+def update_model(call: Call, model_id: str, body: ModelChangeIn) -> ModelOut:
+    with call.writing() as session:
+        model = _kept(session, model_id)
+        is_evaluated = model.evaluation_dataset_id is not None
+        gate = catalogue.stored_gate(body.quality, catalogue.mechanism_of(model), is_evaluated=is_evaluated)
+        quality.set_gate(session, model, gate)
+    return models.get_model(call, model_id)
+
+
+@serves(router, contract.REMOVE_GATE)
+def remove_gate(call: Call, model_id: str) -> ModelOut:
+    with call.writing() as session:
+        quality.set_gate(session, _kept(session, model_id), None)
+    return models.get_model(call, model_id)
+
+
+@serves(router, contract.RELEASE)
+def release_version(call: Call, model_id: str, number: VersionNumber) -> ModelOut:
+    with call.writing() as session:
+        version = catalogue.get_version(session, model_id=model_id, number=number)
+        catalogue.require_live(version)
+        quality.release(session, catalogue.get_model(session, model_id), version)
+    return models.get_model(call, model_id)
+
+
+@serves(router, contract.REMEDIES)
+def list_remedies(call: Call, model_id: str) -> RemediesOut:
+    with call.reading() as session:
+        model = _kept(session, model_id)
+        mechanism, epsilon, delta = catalogue.mechanism_of(model), model.epsilon, model.delta
+    return RemediesOut(
+        model_id=model_id,
+        score_noise=remedies.score_noise(mechanism),
+        noise_is_felt=remedies.is_noise_felt(mechanism),
+        remedies=[
+            RemedyOut(
+                kind=remedy.kind,
+                num_slots=remedy.mechanism.num_slots,
+                l2=remedy.mechanism.l2,
+                score_noise=remedies.score_noise(remedy.mechanism),
+                learn_passes=remedy.learn_passes,
+                request_passes=remedy.request_passes,
+                reason=remedy.reason,
+            )
+            for remedy in remedies.remedies(mechanism, epsilon=epsilon, delta=delta)
+        ],
+    )
+
+
+def _kept(session: Session, model_id: str) -> Model:
+    """Return a model that is not retired. Raises `ModelUnknown`, `ModelRetired`."""
+    model = catalogue.get_model(session, model_id)
+    catalogue.require_kept(model)
+    return model
+
+
+MOUNTS = (Mount(router=router),)

@@ -1,0 +1,90 @@
+"""Page of a model's quality: its gate, the version that it holds back, and remedies."""
+
+from typing import Literal
+
+from fastapi import Response
+
+from app.api import models, problems
+from app.features.desk import forms
+from app.features.desk import rendering as pages
+from app.features.desk.forms import checked, text
+from app.features.desk.languages import gettext, marked
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk.wording import words
+from app.features.quality import endpoints as quality
+from lethe.contract.models import ModelOut
+from lethe.contract.problems import Problem
+from lethe.contract.sets import Metric, OnBreach
+from lethe.features.quality.contract import ModelChangeIn
+
+router = pages.new_router()
+
+Done = Literal["", "set", "removed", "released"]
+ON_BREACH = [
+    (OnBreach.PUBLISH_DEGRADED.value, marked("Serve it, and say so")),
+    (OnBreach.HOLD.value, marked("Hold it back from serving")),
+]
+
+
+@router.get("/models/{model_id}/quality")
+def show_quality(context: TheContext, model_id: str, done: Done = "") -> Response:
+    """Show the gate of a model, the value of its live version, and remedies."""
+    return _page(context, model_id, done=done)
+
+
+@router.post("/models/{model_id}/quality")
+def set_gate(context: TheContext, model_id: str, form: Form) -> Response:
+    """Set or replace the gate. If it is refused, show the form again with the error."""
+    context.require(quality.update_model)
+    gate = {
+        "metric": text(form, "metric"),
+        "threshold": forms.parse_optional_number(text(form, "threshold")),
+        "on_breach": text(form, "on_breach"),
+    }
+    try:
+        context.ask(quality.update_model, model_id=model_id, body=checked(ModelChangeIn, quality=gate))
+    except Problem as error:
+        return _page(context, model_id, error=error)
+    return _back(model_id, "set")
+
+
+@router.post("/models/{model_id}/quality/remove")
+def remove_gate(context: TheContext, model_id: str) -> Response:
+    """Remove the gate of the model."""
+    context.ask(quality.remove_gate, model_id=model_id)
+    return _back(model_id, "removed")
+
+
+@router.post("/models/{model_id}/versions/{number}/release")
+def release_version(context: TheContext, model_id: str, number: models.Number) -> Response:
+    """Allow serving the version that is held back."""
+    context.ask(quality.release_version, model_id=model_id, number=number)
+    return _back(model_id, "released")
+
+
+def _back(model_id: str, done: Done) -> Response:
+    return pages.see(f"{ROOT}/models/{model_id}/quality", done=done)
+
+
+def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Problem | None = None) -> Response:
+    model = context.ask(models.get_model, model_id=model_id)
+    return context.page(
+        "models/quality.html",
+        status=problems.status_of(type(error)) if error else 200,
+        model=model,
+        metrics=[(metric.value, words(metric)) for metric in _offered(model)],
+        on_breach=[(value, gettext(label)) for value, label in ON_BREACH],
+        remedies=None if model.retired_at else context.ask(quality.list_remedies, model_id=model_id),
+        may_change=context.may(quality.update_model) and not model.retired_at,
+        error=error,
+        done=done,
+    )
+
+
+def _offered(model: ModelOut) -> list[Metric]:
+    """Return the metrics of the live version, or all metrics if it has none."""
+    return [metric for metric in Metric if metric in model.metrics] or list(Metric)
+
+
+PAGES = (router,)

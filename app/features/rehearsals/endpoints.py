@@ -1,0 +1,70 @@
+"""Endpoints of `/models/{model_id}/rehearsals`: forgetting random people on a scratch copy, and its measured effect."""
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Once, StoredResponse
+from app.api.calls import Call, accepted, respond
+from app.api.gateway import Mount, serves
+from app.api.runs import progress
+from app.catalogue import service as catalogue
+from app.features.rehearsals import repository as rehearsals_repository
+from app.features.rehearsals import service as rehearsals
+from app.features.rehearsals.tables import Rehearsal
+from app.unlearning import repository
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.sets import RehearsalStatus
+from lethe.features.rehearsals import contract
+from lethe.features.rehearsals.contract import RehearsalIn, RehearsalOut, RehearsalReport
+
+router = APIRouter()
+
+
+@serves(router, contract.ASK)
+def rehearse(call: Call, model_id: str, body: RehearsalIn, once: Once) -> JSONResponse:
+    def ask(session: Session) -> StoredResponse:
+        rehearsal = rehearsals.ask(session, catalogue.get_model(session, model_id), people=body.people)
+        # The answer is made of the stored row, with its defaults.
+        session.flush()
+        return accepted(_to_response(session, rehearsal), f"/v1/models/{model_id}/rehearsals/{rehearsal.id}")
+
+    answer = call.perform(once, ask)
+    call.installation.notifier.wake()
+    return respond(answer)
+
+
+@serves(router, contract.LIST)
+def list_rehearsals(call: Call, model_id: str, query: Paging) -> PageOut[RehearsalOut]:
+    with call.reading() as session:
+        catalogue.get_model(session, model_id)
+        page = rehearsals_repository.rehearsals(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
+        items = [_to_response(session, rehearsal) for rehearsal in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.GET)
+def get_rehearsal(call: Call, model_id: str, rehearsal_id: str) -> RehearsalOut:
+    with call.reading() as session:
+        return _to_response(session, rehearsals.get(session, model_id=model_id, rehearsal_id=rehearsal_id))
+
+
+def _to_response(session: Session, rehearsal: Rehearsal) -> RehearsalOut:
+    is_running = rehearsal.status == RehearsalStatus.RUNNING
+    run = repository.run(session, rehearsal.run_id) if is_running and rehearsal.run_id else None
+    return RehearsalOut(
+        id=rehearsal.id,
+        model_id=rehearsal.model_id,
+        people=rehearsal.people,
+        status=RehearsalStatus(rehearsal.status),
+        run_id=rehearsal.run_id,
+        progress=progress(session, run) if run else None,
+        report=RehearsalReport(**rehearsal.report) if rehearsal.report else None,
+        limits=contract.LIMITS,
+        error_code=rehearsal.error_code,
+        asked_at=rehearsal.asked_at,
+        finished_at=rehearsal.finished_at,
+    )
+
+
+MOUNTS = (Mount(router=router),)

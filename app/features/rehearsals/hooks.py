@@ -1,0 +1,6 @@
+"""Hooks of the feature rehearsals."""
+
+from app.features.rehearsals.service import RehearsalKind
+from app.unlearning.kinds import AskedKind
+
+ASKED_KINDS: tuple[AskedKind, ...] = (RehearsalKind(),)

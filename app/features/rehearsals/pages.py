@@ -1,0 +1,171 @@
+"""Pages of a model's rehearsals: the list with the form for another, and each with its progress or its report."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+
+from app.api import models, problems
+from app.features.desk import forms
+from app.features.desk import rendering as pages
+from app.features.desk.advice import advice
+from app.features.desk.forms import checked, text
+from app.features.desk.languages import gettext, marked
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.rehearsals import endpoints as rehearsals
+from lethe.contract.problems import Problem
+from lethe.features.rehearsals.contract import LIMITS, MeasuredOut, RehearsalIn, RehearsalOut, RehearsalReport
+
+router = pages.new_router()
+
+_MODELS = (
+    ("before", marked("Live version before")),
+    ("forgotten", marked("Copy that forgot them")),
+    ("relearned", marked("Copy that learned without them")),
+)
+_SETS = (("forget", marked("Forget set")), ("retain", marked("Retain set")), ("test", marked("Test set")))
+_METRICS = (
+    ("accuracy", marked("Accuracy")),
+    ("loss", marked("Loss")),
+    ("mean_absolute_error", marked("Mean absolute error")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalTable:
+    """Table of one metric, of all models on all sets. `sets`: names and numbers of rows. `lines`: name and values of
+    each model. `is_share`: True if the values are shares."""
+
+    name: str
+    is_share: bool
+    sets: list[tuple[str, int]]
+    lines: list[tuple[str, list[float]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgettingPlot:
+    """Plot of a metric along the steps of forgetting, as `macros.html` draws it."""
+
+    id: str
+    title: str
+    columns: list[str]
+    rows: list[list[float | None]]
+
+
+@router.get("/models/{model_id}/rehearsals")
+def list_rehearsals(context: TheContext, model_id: str, place: ThePlace) -> Response:
+    """List the rehearsals of a model, newest first, with the form for another."""
+    return _list(context, model_id, place)
+
+
+@router.post("/models/{model_id}/rehearsals")
+def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
+    """Ask for a rehearsal. If it is refused, show the list again with the error."""
+    context.require(rehearsals.rehearse)
+    may_read = context.may(rehearsals.list_rehearsals)
+    try:
+        people = forms.parse_optional_number(text(form, "people"))
+        body = checked(RehearsalIn, **({} if people is None else {"people": people}))
+        context.ask(rehearsals.rehearse, model_id=model_id, body=body)
+    except Problem as error:
+        if not may_read:
+            raise
+        return _list(context, model_id, PagePosition(), error=error)
+    if not may_read:
+        return pages.see(f"{ROOT}/models/{model_id}", done="rehearsal")
+    [newest] = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=1).items
+    return pages.see(f"{ROOT}/models/{model_id}/rehearsals/{newest.id}")
+
+
+@router.get("/models/{model_id}/rehearsals/{rehearsal_id}")
+def show_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
+    """Show the progress or the report of a rehearsal."""
+    return context.page("rehearsals/one.html", **_variables(context, model_id, rehearsal_id))
+
+
+@router.get("/models/{model_id}/rehearsals/{rehearsal_id}/live")
+def live_rehearsal(context: TheContext, model_id: str, rehearsal_id: str) -> Response:
+    """Show the present state of a rehearsal, for an open page."""
+    return context.page("rehearsals/live.html", **_variables(context, model_id, rehearsal_id))
+
+
+def tables(report: RehearsalReport) -> list[RehearsalTable]:
+    """Return a table for each metric that the task of the model has."""
+    metric_tables = []
+    sets = [(name, title) for name, title in _SETS if getattr(report.before.sets, name) is not None]
+    rows = [(gettext(label), getattr(report.before.sets, name).rows) for name, label in sets]
+    for metric, title in _metrics(report):
+        lines = []
+        for model, label in _MODELS:
+            measured = getattr(report, model).sets
+            lines.append((gettext(label), [getattr(getattr(measured, name), metric) for name, _ in sets]))
+        metric_tables.append(RehearsalTable(name=gettext(title), is_share=metric == "accuracy", sets=rows, lines=lines))
+    return metric_tables
+
+
+def drawings(report: RehearsalReport) -> list[ForgettingPlot]:
+    """Return a plot along the steps for each metric, beside the value of the relearned copy on the forget set."""
+    return [_plot(report, metric, title) for metric, title in _metrics(report)]
+
+
+def _metrics(report: RehearsalReport) -> list[tuple[str, str]]:
+    """Return name and title of each metric that the task of the model has."""
+    return [(metric, title) for metric, title in _METRICS if getattr(report.before.sets.forget, metric) is not None]
+
+
+def _plot(report: RehearsalReport, metric: str, title: str) -> ForgettingPlot:
+    def value(measured: MeasuredOut) -> float:
+        return float(getattr(measured, metric))
+
+    relearned = value(report.relearned.sets.forget)
+    return ForgettingPlot(
+        id=metric.replace("_", "-"),
+        title=gettext("{title} while the copy forgets").format(title=gettext(title)),
+        columns=[
+            gettext("steps"),
+            gettext("forget set"),
+            gettext("retain set"),
+            gettext("forget set, learned again"),
+        ],
+        rows=[[float(point.steps), value(point.forget), value(point.retain), relearned] for point in report.curve],
+    )
+
+
+def _list(context: RequestContext, model_id: str, place: PagePosition, *, error: Problem | None = None) -> Response:
+    model = context.ask(models.get_model, model_id=model_id)
+    page = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=place.size, cursor=place.cursor)
+    return context.page(
+        "rehearsals/list.html",
+        status=problems.status_of(type(error)) if error else 200,
+        model=model,
+        found=page,
+        place=place,
+        extent=place.extent(page, "rehearsal", "rehearsals"),
+        may_rehearse=may_rehearse(context, live=bool(model.live_version)),
+        limits=gettext(LIMITS),
+        error=error,
+    )
+
+
+def may_rehearse(context: RequestContext, *, live: bool) -> bool:
+    return live and context.may(rehearsals.rehearse)
+
+
+def _variables(context: RequestContext, model_id: str, rehearsal_id: str) -> dict[str, Any]:
+    """Return the variables of the templates of one rehearsal."""
+    rehearsal: RehearsalOut = context.ask(rehearsals.get_rehearsal, model_id=model_id, rehearsal_id=rehearsal_id)
+    report = rehearsal.report
+    return {
+        "model": context.ask(models.get_model, model_id=model_id),
+        "rehearsal": rehearsal,
+        "report": report,
+        "tables": tables(report) if report else [],
+        "drawings": drawings(report) if report else [],
+        "efforts": [(gettext(label), getattr(report, name)) for name, label in _MODELS] if report else [],
+        "advice": advice(rehearsal.error_code) if rehearsal.error_code else None,
+    }
+
+
+PAGES = (router,)

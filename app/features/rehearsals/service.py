@@ -1,0 +1,248 @@
+"""Rehearsals: requested by a caller, run on people drawn at random, and reported until a measured person is erased.
+
+People are drawn with randomness of the operating system when the run begins. Their identity is in the memory of the
+worker only, and in nothing that is stored, logged or answered.
+
+One row of each person, drawn at random, is measured, so that a mean is over people rather than dominated by a person
+with many rows. Each draw leaves out at least half of the other people, so that no two reports differ by a known person.
+"""
+
+import datetime
+import itertools
+import operator
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.accounting import repository as accounting_repository
+from app.audit import service as audit
+from app.catalogue import service as catalogue
+from app.db import now
+from app.db.tables import Dataset, Model, Run, new_id
+from app.deletion import repository as deletion_repository
+from app.features.rehearsals import repository
+from app.features.rehearsals.tables import Rehearsal
+from app.rows import records
+from app.unlearning import planner, queue, service
+from app.unlearning.kinds import PlannedRun
+from app.unlearning.planner import Plan
+from lethe.contract.problems import RehearsalDone, RehearsalPending, RehearsalTooLarge, RehearsalUnknown
+from lethe.contract.sets import QueueRule, RehearsalStatus, RunKind
+from lethe.features.rehearsals.contract import MIN_PEOPLE
+
+_RANDOM = SystemRandom()
+SAMPLE = 5_000
+"""Maximum number of people of the retain set and of the test set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Slots of a rehearsal: `forget`, all rows of the people drawn; `measured`, one row of each of them; `retain` and
+    `test`, one row of each of the other people who are measured."""
+
+    forget: tuple[int, ...]
+    measured: tuple[int, ...]
+    retain: tuple[int, ...]
+    test: tuple[int, ...] | None
+
+
+def ask(session: Session, model: Model, *, people: int) -> Rehearsal:
+    """Add a rehearsal of the live version to the queue.
+
+    Raises `ModelNotLive`, `ModelRetired`, `RehearsalPending`, `RehearsalDone`, `RehearsalTooLarge`.
+    """
+    live = catalogue.get_live_version(session, model)
+    if pending := repository.open_rehearsal(session, model_id=model.id):
+        raise RehearsalPending(f"Rehearsal {pending.id} of model {model.id} is {pending.status}; wait until it ended.")
+    _require_new(session, model, version_id=live.id)
+    _require_spare(session, model, people)
+    rehearsal = Rehearsal(
+        id=new_id("reh"),
+        tenant_id=model.tenant_id,
+        model_id=model.id,
+        people=people,
+        status=RehearsalStatus.WAITING,
+        asked_at=now(session),
+        lost_runs=0,
+    )
+    session.add(rehearsal)
+    audit.record(session, "model.rehearsal_asked", model.id, rehearsal_id=rehearsal.id, people=people)
+    return rehearsal
+
+
+def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
+    """Return a rehearsal of a model. Raises `ModelUnknown`, `RehearsalUnknown`."""
+    catalogue.get_model(session, model_id)
+    rehearsal = session.get(Rehearsal, rehearsal_id)
+    if rehearsal is None or rehearsal.model_id != model_id:
+        raise RehearsalUnknown(f"Model {model_id} has no rehearsal {rehearsal_id!r}.")
+    return rehearsal
+
+
+def draw(session: Session, *, run_id: str) -> Drawn:
+    """Draw the people of a run's rehearsal among the people without an open request.
+
+    Raises `RehearsalTooLarge` if too few of them are left, `RehearsalDone`, `DatasetDamaged`.
+    """
+    run = session.get_one(Run, run_id)
+    rehearsal, model = _of(session, run), session.get_one(Model, run.model_id)
+    assert run.parent_version_id is not None
+    _require_new(session, model, version_id=run.parent_version_id)
+    dataset = {"dataset_id": run.dataset_id, "tenant_id": run.tenant_id}
+    count = _require_spare(session, model, rehearsal.people)
+    places, people = set(_RANDOM.sample(range(count), rehearsal.people)), itertools.count()
+    chosen: list[str] = []
+    measured, others = array("q"), array("q")
+    for ref, slot in _one_row_each(repository.rows_without_requests(session, **dataset)):
+        if ref is not None and next(people) in places:
+            chosen.append(ref.decode())
+            measured.append(slot)
+        else:
+            others.append(slot)
+    chosen_records = repository.records_of(session, dataset_id=run.dataset_id, subject_refs=chosen)
+    forget = records.verified_slots(session, run.dataset_id, chosen_records)
+    test: tuple[int, ...] = ()
+    if model.evaluation_dataset_id is not None:
+        dataset["dataset_id"] = model.evaluation_dataset_id
+        rows = _one_row_each(repository.rows_without_requests(session, **dataset))
+        test = sampled(array("q", (slot for _, slot in rows)))
+    return Drawn(
+        forget=forget,
+        measured=tuple(sorted(measured)),
+        retain=sampled(others),
+        test=test if len(test) >= MIN_PEOPLE else None,
+    )
+
+
+def _one_row_each(rows: Iterator[tuple[bytes | None, int]]) -> Iterator[tuple[bytes | None, int]]:
+    """Yield one row of each person, drawn at random. `rows` are ordered by person; a row without a person counts as a
+    person of its own."""
+    for ref, person_rows in itertools.groupby(rows, key=operator.itemgetter(0)):
+        if ref is None:
+            yield from person_rows
+        else:
+            yield _RANDOM.choice(list(person_rows))
+
+
+def sampled(slots: Sequence[int]) -> tuple[int, ...]:
+    """Draw half of the slots at random, at most `SAMPLE`, and return them in ascending order."""
+    return tuple(sorted(_RANDOM.sample(slots, min(len(slots) // 2, SAMPLE))))
+
+
+def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
+    """Complete the rehearsal of a run with its report, without measurements on test rows that were erased meanwhile."""
+    model = session.get_one(Model, run.model_id)
+    rehearsal = _of(session, run)
+    if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
+        session, dataset_id=model.evaluation_dataset_id, at=run.started_at
+    ):
+        for name in ("before", "forgotten", "relearned"):
+            report[name]["sets"]["test"], report[name]["attack"] = None, None
+    rehearsal.report, rehearsal.error_code = report, None
+    rehearsal.status, rehearsal.finished_at = RehearsalStatus.COMPLETED, now(session)
+
+
+class RehearsalKind:
+    """Kind of the runs of rehearsals."""
+
+    kind = RunKind.REHEARSAL
+    rule = QueueRule.REHEARSAL
+
+    def due(self, models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
+        return repository.with_waiting(models)
+
+    def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
+        rehearsal = repository.rehearsal_to_make(session, dataset_id=dataset_id)
+        return session.get_one(Model, rehearsal.model_id) if rehearsal else None
+
+    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+        rehearsal = _next(session, dataset.id)
+        model = session.get_one(Model, rehearsal.model_id)
+        live = catalogue.get_live_version(session, model)
+        return PlannedRun(model=model, plan=_plans(session, model, records=rehearsal.people)[1], live=live)
+
+    def start(self, session: Session, run: Run) -> None:
+        rehearsal = _next(session, run.dataset_id)
+        rehearsal.status, rehearsal.run_id = RehearsalStatus.RUNNING, run.id
+
+    def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
+        rehearsal = _of(session, run)
+        rehearsal.lost_runs += 1
+        if rehearsal.lost_runs < max_runs:
+            rehearsal.status, rehearsal.run_id = RehearsalStatus.WAITING, None
+            return
+        rehearsal.status, rehearsal.error_code = RehearsalStatus.FAILED, run.error_code
+        rehearsal.finished_at = now(session)
+
+    def cancel(self, session: Session, run: Run) -> None:
+        rehearsal = _of(session, run)
+        rehearsal.status, rehearsal.finished_at = RehearsalStatus.CANCELLED, now(session)
+
+    def drop_measured(self, session: Session, *, dataset_id: str) -> None:
+        repository.forget_reports(session, dataset_id=dataset_id)
+
+    def drop_model(self, session: Session, *, model_id: str) -> None:
+        repository.drop_rehearsals(session, model_id=model_id)
+
+
+def plan(session: Session, *, run_id: str, records: int) -> Plan:
+    """Return the plan for forgetting the `records` that were drawn. Raises `LeaseLost`."""
+    service.check_held(session, run_id=run_id)
+    run = session.get_one(Run, run_id)
+    forgetting, both_copies = _plans(session, session.get_one(Model, run.model_id), records=records)
+    run.steps_total = both_copies.steps
+    return forgetting
+
+
+def end(session: Session, *, run_id: str, report: dict[str, Any]) -> None:
+    """End the run of a rehearsal with its report. Raises `LeaseLost`."""
+    complete(session, service.finish(session, run_id=run_id), report)
+
+
+def _plans(session: Session, model: Model, *, records: int) -> tuple[Plan, Plan]:
+    """Return the plan by which the model would forget `records` more, and the plan of the whole rehearsal."""
+    records += accounting_repository.records_waiting_for(session, model)
+    forgetting = queue.plan_next(session, model, records=records)
+    return forgetting, planner.rehearsal(catalogue.mechanism_of(model), forgetting=forgetting)
+
+
+def _of(session: Session, run: Run) -> Rehearsal:
+    rehearsal = repository.rehearsal_of(session, run_id=run.id)
+    assert rehearsal is not None
+    return rehearsal
+
+
+def _next(session: Session, dataset_id: str) -> Rehearsal:
+    rehearsal = repository.rehearsal_to_make(session, dataset_id=dataset_id)
+    assert rehearsal is not None
+    return rehearsal
+
+
+def _require_new(session: Session, model: Model, *, version_id: str) -> None:
+    """Raise `RehearsalDone` for a version with a report: two reports could be subtracted, and many averaged."""
+    if done := repository.rehearsal_done(session, model_id=model.id, version_id=version_id):
+        raise RehearsalDone(
+            f"Rehearsal {done.id} has measured the live version of model {model.id}; the next one is possible when "
+            "another version is live."
+        )
+
+
+def _require_spare(session: Session, model: Model, people: int) -> int:
+    """Return the number of people who may be drawn.
+
+    Raises `RehearsalTooLarge` if it is less than twice `people`, or too few others are left, half of whom are measured.
+    """
+    dataset = session.get_one(Dataset, model.dataset_id)
+    count, num_unlinked = repository.count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)
+    if people > count // 2 or (count + num_unlinked - people) // 2 < MIN_PEOPLE:
+        raise RehearsalTooLarge(
+            f"A rehearsal forgets at most half of the people of dataset {dataset.id} who did not ask to be forgotten, "
+            f"and measures on half of the others, who have to be {2 * MIN_PEOPLE} at least: draw fewer, "
+            f"{MIN_PEOPLE} at least. A dataset of fewer than {3 * MIN_PEOPLE} has no rehearsals."
+        )
+    return count

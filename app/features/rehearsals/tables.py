@@ -1,0 +1,36 @@
+"""Tables of the feature rehearsals."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables import Owned, Table
+
+
+class Rehearsal(Owned, Table):
+    """Rehearsal that forgets a number of `people`, drawn at random, on a copy that is discarded. No column identifies
+    them. `lost_runs`: number of its runs that failed. `report`: measured aggregates; null once a person was erased
+    whose row may have been measured."""
+
+    __tablename__ = "rehearsals"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    model_id: Mapped[str] = mapped_column(sa.ForeignKey("models.id"))
+    people: Mapped[int]
+    status: Mapped[str]
+    asked_at: Mapped[datetime.datetime]
+    run_id: Mapped[str | None]
+    lost_runs: Mapped[int] = mapped_column(default=0, server_default="0")
+    report: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    error_code: Mapped[str | None]
+    finished_at: Mapped[datetime.datetime | None]
+    __table_args__ = (
+        sa.Index(None, "model_id", "asked_at", "id"),
+        sa.Index(
+            "ix_rehearsals_waiting",
+            "model_id",
+            sqlite_where=sa.text("status = 'waiting'"),
+            postgresql_where=sa.text("status = 'waiting'"),
+        ),
+    )

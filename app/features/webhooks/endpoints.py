@@ -1,0 +1,121 @@
+"""Endpoints of `/webhook-deliveries`, to list and resend deliveries, and of `/webhook-secret`, which signs them."""
+
+from fastapi import APIRouter, Response
+from sqlalchemy.orm import Session
+
+from app.access import tenants
+from app.access.service import Caller
+from app.api.calls import Call
+from app.api.gateway import Mount, serves
+from app.db import now
+from app.db.tables import Tenant
+from app.features.webhooks import repository, secret, service
+from app.features.webhooks.tables import WebhookDelivery
+from lethe.contract.fields import PageOut
+from lethe.contract.problems import DeliveryUnknown
+from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.features.webhooks import contract
+from lethe.features.webhooks.contract import (
+    DeliveryOut,
+    RedeliveriesIn,
+    RedeliveriesOut,
+    SecretOut,
+    SecretRotationIn,
+    SentOut,
+    WebhookDeliveriesQuery,
+)
+
+router = APIRouter()
+
+
+@serves(router, contract.LIST)
+def list_webhook_deliveries(call: Call, query: WebhookDeliveriesQuery) -> PageOut[DeliveryOut]:
+    with call.reading() as session:
+        page = repository.deliveries(
+            session,
+            status=query.status,
+            undelivered=query.undelivered,
+            request_id=query.request_id,
+            of_discreet_until=now(session) if call.caller.discreet else None,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+    return PageOut(items=[_to_response(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
+
+
+@serves(router, contract.GET)
+def get_webhook_delivery(call: Call, delivery_id: str) -> SentOut:
+    with call.reading() as session:
+        row = _found(session, call.caller, delivery_id)
+    return _sent(row, call.caller)
+
+
+@serves(router, contract.REPLAY)
+def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) -> SentOut:
+    with call.writing() as session:
+        row = service.get(session, delivery_id)
+        service.replay(session, row)
+    response.headers["Location"] = f"/v1/webhook-deliveries/{row.id}"
+    return _sent(row, call.caller)
+
+
+@serves(router, contract.REPLAY_ALL)
+def replay_webhook_deliveries(call: Call, body: RedeliveriesIn) -> RedeliveriesOut:
+    with call.writing() as session:
+        replayed, more = service.replay_all(session, **dict(body))
+    return RedeliveriesOut(replayed=replayed, more=more)
+
+
+@serves(router, contract.SECRET)
+def get_webhook_secret(call: Call) -> SecretOut:
+    with call.reading() as session:
+        tenant = tenants.get(session, call.caller.tenant_id)
+    return _secret(call, tenant)
+
+
+@serves(router, contract.ROTATE_SECRET)
+def rotate_webhook_secret(call: Call, body: SecretRotationIn) -> SecretOut:
+    with call.writing() as session:
+        tenant = secret.rotate(session, generation=body.generation)
+    return _secret(call, tenant)
+
+
+def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDelivery:
+    """Return a delivery. Raises `DeliveryUnknown`, also for a delivery that the caller may not know of."""
+    row = service.get(session, delivery_id)
+    if caller.discreet and not repository.is_seen(session, row, at=now(session)):
+        raise DeliveryUnknown(f"There is no delivery {delivery_id!r}.")
+    return row
+
+
+def _to_response(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
+    return DeliveryOut(
+        id=row.id,
+        request_id=row.request_id,
+        event=row.event,
+        status=DeliveryStatus(row.status),
+        host=row.host,
+        url=row.letter.url if caller.has(Scope.ADMIN) else None,
+        attempts=row.attempts,
+        error=row.error,
+        next_attempt_at=row.next_attempt_at if row.status == DeliveryStatus.PENDING else None,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+    )
+
+
+def _sent(row: WebhookDelivery, caller: Caller) -> SentOut:
+    return SentOut(**_to_response(row, caller).model_dump(), body=row.letter.body if caller.has(Scope.ADMIN) else None)
+
+
+def _secret(call: Call, tenant: Tenant) -> SecretOut:
+    rotated_at = tenant.webhook_rotated_at
+    return SecretOut(
+        secret=secret.present(call.installation.keys, tenant),
+        generation=tenant.webhook_generation,
+        rotated_at=rotated_at,
+        previous_until=rotated_at and rotated_at + secret.OVERLAP,
+    )
+
+
+MOUNTS = (Mount(router=router),)

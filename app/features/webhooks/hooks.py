@@ -1,0 +1,44 @@
+"""Hooks of the feature webhooks."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from app.deletion.admission import CheckUrl
+from app.deletion.history import Change, OnChange
+from app.deletion.search_repository import Attached
+from app.features.webhooks import receiver, repository, service
+from app.features.webhooks.service import Announcement
+from app.operations.service import CountUndelivered
+from lethe.contract.sets import EventKind, WebhookEvent
+
+_WEBHOOK_EVENTS = {
+    EventKind.IN_REVIEW: WebhookEvent.IN_REVIEW,
+    EventKind.ACCEPTED: WebhookEvent.ACCEPTED,
+    EventKind.COMPLETED: WebhookEvent.COMPLETED,
+    EventKind.NOTHING_HELD: WebhookEvent.COMPLETED,
+    EventKind.REJECTED: WebhookEvent.REJECTED,
+    EventKind.CANCELLED: WebhookEvent.CANCELLED,
+    EventKind.EXTENDED: WebhookEvent.EXTENDED,
+    EventKind.AT_RISK: WebhookEvent.AT_RISK,
+    EventKind.OVERDUE: WebhookEvent.OVERDUE,
+}
+
+
+def announce(session: Session, changes: Sequence[Change]) -> None:
+    """Announce changes to the receivers of the requests concerned, if they have any."""
+    called = [change for change in changes if change.request.particulars.callback_urls]
+    service.announce(session, [_announcement(change) for change in called])
+
+
+def _announcement(change: Change) -> Announcement:
+    event = _WEBHOOK_EVENTS.get(change.kind)
+    return Announcement(request=change.request, event=event, status=change.status, at=change.at)
+
+
+ON_CHANGE: tuple[OnChange, ...] = (announce,)
+ATTACHED: tuple[Attached, ...] = (
+    Attached(keys=repository.payload_keys, drop=repository.drop_ended, is_pending=repository.is_to_be_sent),
+)
+CALLBACK_URLS: tuple[CheckUrl, ...] = (receiver.check_url,)
+UNDELIVERED: tuple[CountUndelivered, ...] = (repository.undelivered,)

@@ -1,0 +1,157 @@
+"""Pages of webhook deliveries, which can be sent again, and of the secret that signs them."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from fastapi import Query, Response
+
+from app.api import operations, problems
+from app.features.desk import rendering as pages
+from app.features.desk.advice import delivery_advice
+from app.features.desk.forms import checked, text
+from app.features.desk.languages import gettext, marked
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk.wording import state
+from app.features.webhooks import endpoints as webhook_deliveries
+from lethe.contract.fields import PageOut
+from lethe.contract.problems import Problem
+from lethe.contract.sets import DeliveryStatus
+from lethe.features.webhooks.contract import DeliveryOut, RedeliveriesIn, SecretRotationIn
+
+router = pages.new_router()
+
+_AT_ONCE = 1000
+_ENDED = {"undelivered": DeliveryStatus.DEAD} | {
+    status.value: status for status in (DeliveryStatus.DEAD, DeliveryStatus.GONE, DeliveryStatus.DELIVERED)
+}
+"""Status of the deliveries that can be sent again, by the value of the filter that shows them."""
+RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,40}$")]
+
+
+@router.get("/deliveries")
+def list_deliveries(
+    context: TheContext,
+    place: ThePlace,
+    status: DeliveryStatus | Literal["", "undelivered"] = "",
+    request_id: RequestId = "",
+    replayed: Annotated[int | None, Query(ge=0)] = None,
+    more: bool = False,
+) -> Response:
+    """List deliveries, newest first. `replayed`: number just sent again. `more`: True if others are left."""
+    page = context.ask(
+        webhook_deliveries.list_webhook_deliveries,
+        status=None if status == "undelivered" else status or None,
+        undelivered=status == "undelivered",
+        request_id=request_id or None,
+        limit=place.size,
+        cursor=place.cursor,
+    )
+    query = {name: value for name, value in {"status": str(status), "request_id": request_id}.items() if value}
+    statuses = [
+        ("", gettext("Any")),
+        ("undelivered", gettext("Undelivered")),
+        *((value.value, state(value).label) for value in DeliveryStatus),
+    ]
+    return context.page(
+        "deliveries/list.html",
+        found=page,
+        query=query,
+        place=place,
+        extent=place.extent(page, "delivery", "deliveries", total=_total(context, page, query, place)),
+        statuses=statuses,
+        may_rotate=context.may(webhook_deliveries.get_webhook_secret),
+        may_replay=status in _ENDED and context.may(webhook_deliveries.replay_webhook_deliveries),
+        at_once=_AT_ONCE,
+        why={delivery.error: delivery_advice(delivery.error) for delivery in page.items if delivery.error},
+        replayed=replayed,
+        more=more,
+    )
+
+
+@router.post("/deliveries/send-again")
+def replay_deliveries(
+    context: TheContext, status: DeliveryStatus | Literal["undelivered"], request_id: RequestId = ""
+) -> Response:
+    """Send the ended deliveries of a filtered list again."""
+    body = checked(RedeliveriesIn, status=_ENDED.get(status, status), request_id=request_id or None, limit=_AT_ONCE)
+    done = context.ask(webhook_deliveries.replay_webhook_deliveries, body=body)
+    back = {"status": str(status)} | ({"request_id": request_id} if request_id else {})
+    return pages.see(f"{ROOT}/deliveries", **back, replayed=done.replayed, more=str(done.more).lower())
+
+
+@router.get("/deliveries/{delivery_id}")
+def show_delivery(context: TheContext, delivery_id: str, done: Literal["", "replayed"] = "") -> Response:
+    """Show the status of a delivery and, to admins, its body and URL."""
+    delivery = context.ask(webhook_deliveries.get_webhook_delivery, delivery_id=delivery_id)
+    is_over = delivery.status is not DeliveryStatus.PENDING
+    may_replay = is_over and context.may(webhook_deliveries.replay_webhook_delivery)
+    return context.page(
+        "deliveries/one.html",
+        delivery=delivery,
+        why=delivery_advice(delivery.error) if delivery.error else None,
+        body=_legible(delivery.body),
+        may_replay=may_replay,
+        done=done,
+    )
+
+
+@router.post("/deliveries/{delivery_id}/replay")
+def replay_delivery(context: TheContext, delivery_id: str) -> Response:
+    """Send a delivery again."""
+    context.ask(webhook_deliveries.replay_webhook_delivery, delivery_id=delivery_id)
+    return pages.see(f"{ROOT}/deliveries/{delivery_id}", done="replayed")
+
+
+@router.get("/webhook-secret")
+def show_secret(context: TheContext, done: Literal["", "rotated"] = "") -> Response:
+    """Show the secret with which receivers verify deliveries."""
+    return context.page("deliveries/secret.html", secret=context.ask(_SECRET), done=done, error=None)
+
+
+@router.post("/webhook-secret/rotate")
+def rotate_secret(context: TheContext, form: Form) -> Response:
+    """Rotate the secret that the page showed. One that was rotated meanwhile stays."""
+    generation = text(form, "generation")
+    body = checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
+    try:
+        context.ask(webhook_deliveries.rotate_webhook_secret, body=body)
+    except Problem as error:
+        status = problems.status_of(type(error))
+        return context.page("deliveries/secret.html", status=status, secret=context.ask(_SECRET), done="", error=error)
+    return pages.see(f"{ROOT}/webhook-secret", done="rotated")
+
+
+_SECRET = webhook_deliveries.get_webhook_secret
+
+
+def _total(
+    context: RequestContext, page: PageOut[DeliveryOut], query: Mapping[str, str], place: PagePosition
+) -> int | None:
+    """Return the number of deliveries on all pages; None unless the overview counts them (undelivered ones)."""
+    is_counted = query == {"status": "undelivered"} and not place.has_all(page) and context.may(operations.get_overview)
+    return sum(context.ask(operations.get_overview).undelivered.values()) if is_counted else None
+
+
+def _legible(body: str | None) -> str | None:
+    """Return a body with one field per line if it is JSON, otherwise unchanged."""
+    if body is None:
+        return None
+    try:
+        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    except ValueError:
+        return body
+
+
+PAGES = (router,)
+MENU = (
+    MenuEntry(
+        place=110,
+        title=marked("Deliveries"),
+        path=f"{ROOT}/deliveries",
+        endpoint=webhook_deliveries.list_webhook_deliveries,
+    ),
+)

@@ -1,0 +1,236 @@
+"""SQL queries about deliveries to receivers."""
+
+import datetime
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from app.db import bulk, sealed
+from app.db.bulk import Page, page
+from app.db.tables import DeletionRequest, Tenant
+from app.features.webhooks.tables import WebhookDelivery
+from lethe.contract.sets import DeliveryStatus, WebhookEvent
+
+_PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
+"""Literal in the statement, because SQLite uses the partial index of pending deliveries only if it sees the value."""
+_WITHDRAWN = "withdrawn"
+_IS_VISIBLE = WebhookDelivery.status != _WITHDRAWN
+"""Condition that the delivery was or will be sent. Withdrawn deliveries remain until the keys of their texts are
+destroyed."""
+_LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+_IS_UNDELIVERED = sa.or_(
+    WebhookDelivery.status == DeliveryStatus.DEAD,
+    sa.and_(WebhookDelivery.status == DeliveryStatus.PENDING, WebhookDelivery.error.is_not(None)),
+)
+"""Condition that the delivery was tried without success, or was abandoned."""
+
+
+def add(session: Session, rows: Sequence[WebhookDelivery]) -> None:
+    bulk.store(session, WebhookDelivery, rows)
+
+
+def delivery(session: Session, delivery_id: str) -> WebhookDelivery | None:
+    return session.scalars(
+        sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery_id, _IS_VISIBLE)
+    ).one_or_none()
+
+
+def deliveries(
+    session: Session,
+    *,
+    status: str | None,
+    undelivered: bool,
+    request_id: str | None,
+    of_discreet_until: datetime.datetime | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[WebhookDelivery]:
+    """Return a page of deliveries, newest first; with `of_discreet_until`, only those of discreet requests that
+    receivers could have got by this time."""
+    query = sa.select(WebhookDelivery).where(_IS_VISIBLE)
+    if status is not None:
+        query = query.where(WebhookDelivery.status == status)
+    if undelivered:
+        query = query.where(_IS_UNDELIVERED)
+    if request_id is not None:
+        query = query.where(WebhookDelivery.request_id == request_id)
+    if of_discreet_until is not None:
+        query = _seen(query, of_discreet_until)
+    return page(session, query, WebhookDelivery.created_at, WebhookDelivery.id, limit=limit, cursor=cursor)
+
+
+def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
+    """Return the number of undelivered deliveries by status, each counted up to `at_most`."""
+    counts = []
+    for status in (DeliveryStatus.DEAD, DeliveryStatus.PENDING):
+        rows = sa.select(WebhookDelivery.id).where(WebhookDelivery.status == status, _IS_UNDELIVERED)
+        sample = rows.limit(at_most).subquery()
+        counts.append(sa.select(sa.func.count()).select_from(sample).scalar_subquery().label(status.value))
+    return {name: count for name, count in session.execute(sa.select(*counts)).mappings().one().items() if count}
+
+
+def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetime) -> bool:
+    """Return True if the delivery is one of a discreet request that its receiver could have got by this time."""
+    query = _seen(sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery.id), at)
+    return session.scalars(query).one_or_none() is not None
+
+
+def _seen(query: sa.Select[WebhookDelivery], at: datetime.datetime) -> sa.Select[WebhookDelivery]:
+    query = query.join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
+    return query.where(DeletionRequest.discreet, WebhookDelivery.created_at <= at)
+
+
+def planned(session: Session, *, request_ids: Collection[str], event: str) -> set[str]:
+    """Return the ids of requests with a delivery of this event, sent or to be sent."""
+    query = sa.select(WebhookDelivery.request_id).where(
+        WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.event == event, _IS_VISIBLE
+    )
+    return set(session.scalars(query))
+
+
+def drop_planned(session: Session, *, request_ids: Collection[str], since: datetime.datetime | None = None) -> None:
+    """Withdraw the planned completions of these requests or, with `since`, all unsent deliveries from then on. They
+    count as ended long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
+    selected = WebhookDelivery.event == WebhookEvent.COMPLETED if since is None else WebhookDelivery.created_at >= since
+    planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), selected, WebhookDelivery.attempts == 0)
+    withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == DeliveryStatus.PENDING)
+    session.execute(withdrawn.values(status=_WITHDRAWN, ended_at=_LONG_AGO))
+
+
+def last_notified(session: Session, *, request_id: str, url: str, until: datetime.datetime) -> WebhookDelivery | None:
+    """Return the last delivery to this receiver about a request among those it may get by `until`; None without one."""
+    query = (
+        sa.select(WebhookDelivery)
+        .where(
+            WebhookDelivery.request_id == request_id,
+            sealed.refers_to(session, WebhookDelivery.receiver_ref, url),
+            WebhookDelivery.created_at <= until,
+            _IS_VISIBLE,
+        )
+        .order_by(WebhookDelivery.created_at.desc(), WebhookDelivery.id.desc())
+    )
+    return session.scalars(query.limit(1)).one_or_none()
+
+
+def is_any_due(session: Session, *, at: datetime.datetime, besides: Collection[str]) -> bool:
+    """Return True if a delivery is due to a host other than `besides`."""
+    return session.scalar(sa.select(sa.exists().where(*_due(at, besides)))) is True
+
+
+Due = tuple[WebhookDelivery, str | None, int, datetime.datetime | None, datetime.datetime | None]
+
+
+def due(session: Session, *, at: datetime.datetime, besides: Collection[str], limit: int) -> list[Due]:
+    """Return at most `limit` due deliveries, longest waiting first. Each comes with the source of its request, the
+    generation of its tenant's secret and its time of rotation, and the next attempt at an earlier delivery to the same
+    receiver about the same request, or None."""
+    earlier = aliased(WebhookDelivery)
+    waits_for = (
+        sa.select(sa.func.max(earlier.next_attempt_at))
+        .where(
+            earlier.request_id == WebhookDelivery.request_id,
+            earlier.receiver_ref == WebhookDelivery.receiver_ref,
+            earlier.status == _PENDING,
+            sa.tuple_(earlier.created_at, earlier.id) < sa.tuple_(WebhookDelivery.created_at, WebhookDelivery.id),
+        )
+        .scalar_subquery()
+    )
+    query = (
+        sa.select(
+            WebhookDelivery, DeletionRequest.source, Tenant.webhook_generation, Tenant.webhook_rotated_at, waits_for
+        )
+        .join(Tenant, Tenant.id == WebhookDelivery.tenant_id)
+        .join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
+        .where(*_due(at, besides))
+        .order_by(WebhookDelivery.next_attempt_at)
+        .limit(limit)
+    )
+    return [
+        (delivery, source, generation, rotated_at, tried_at)
+        for delivery, source, generation, rotated_at, tried_at in session.execute(query)
+    ]
+
+
+def _due(at: datetime.datetime, besides: Collection[str]) -> list[sa.ColumnElement[bool]]:
+    where = [WebhookDelivery.status == _PENDING, WebhookDelivery.next_attempt_at <= at]
+    return [*where, WebhookDelivery.host.not_in(sorted(besides))] if besides else where
+
+
+def put_off(session: Session, *, request_id: str, url: str, since: datetime.datetime, until: datetime.datetime) -> None:
+    """Move deliveries that waited for an earlier one until `since` to `until`, but not before receivers may know of
+    them."""
+    session.execute(
+        sa.update(WebhookDelivery)
+        .where(
+            WebhookDelivery.request_id == request_id,
+            sealed.refers_to(session, WebhookDelivery.receiver_ref, url),
+            WebhookDelivery.status == _PENDING,
+            WebhookDelivery.next_attempt_at == since,
+        )
+        .values(next_attempt_at=sa.case((WebhookDelivery.created_at > until, WebhookDelivery.created_at), else_=until)),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def end_all(session: Session, *, tenant_id: str, url: str, status: str, error: str, at: datetime.datetime) -> None:
+    """End all pending deliveries of a tenant to a receiver. Deliveries that it may not know of yet are sent in time,
+    because their absence would disclose that they existed before."""
+    session.execute(
+        sa.update(WebhookDelivery)
+        .where(
+            WebhookDelivery.tenant_id == tenant_id,
+            sealed.refers_to(session, WebhookDelivery.receiver_ref, url),
+            WebhookDelivery.status == _PENDING,
+            WebhookDelivery.created_at <= at,
+        )
+        .values(status=status, error=error, ended_at=at),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def ended(session: Session, *, before: datetime.datetime, limit: int) -> list[WebhookDelivery]:
+    """Return at most `limit` deliveries that ended before `before`, oldest first."""
+    query = sa.select(WebhookDelivery).where(WebhookDelivery.ended_at < before)
+    return list(session.scalars(query.order_by(WebhookDelivery.ended_at).limit(limit)))
+
+
+def ended_so(
+    session: Session, *, status: str, request_id: str | None, ended_before: datetime.datetime | None, limit: int
+) -> list[WebhookDelivery]:
+    """Return at most `limit` deliveries with an ended status, oldest first."""
+    query = sa.select(WebhookDelivery).where(WebhookDelivery.status == status)
+    if request_id is not None:
+        query = query.where(WebhookDelivery.request_id == request_id)
+    if ended_before is not None:
+        query = query.where(WebhookDelivery.ended_at < ended_before)
+    return list(session.scalars(query.order_by(WebhookDelivery.created_at, WebhookDelivery.id).limit(limit)))
+
+
+def drop(session: Session, *, delivery_ids: Collection[str]) -> None:
+    """Delete deliveries, except those being resent."""
+    is_ended = WebhookDelivery.ended_at.is_not(None)
+    session.execute(sa.delete(WebhookDelivery).where(WebhookDelivery.id.in_(delivery_ids), is_ended))
+
+
+def payload_keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the keys of the payloads about these requests, by request id."""
+    query = sa.select(WebhookDelivery.request_id, WebhookDelivery.letter)
+    keys: dict[str, list[str]] = {}
+    for request_id, payload in session.execute(query.where(WebhookDelivery.request_id.in_(request_ids))):
+        if payload.key:
+            keys.setdefault(request_id, []).append(payload.key)
+    return keys
+
+
+def drop_ended(session: Session, request_ids: Collection[str]) -> None:
+    """Delete the ended deliveries about these requests."""
+    ended = sa.and_(WebhookDelivery.request_id.in_(request_ids), WebhookDelivery.ended_at.is_not(None))
+    session.execute(sa.delete(WebhookDelivery).where(ended))
+
+
+def is_to_be_sent(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    """Return the condition that a delivery about `request` is pending."""
+    return sa.exists().where(WebhookDelivery.request_id == request.id, WebhookDelivery.status == DeliveryStatus.PENDING)

@@ -1,0 +1,169 @@
+"""SQL of the tombstone journal: the events, versions, retirements and signed heads that it records."""
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import (
+    AuditEntry,
+    Checkpoint,
+    Dataset,
+    DeletionRequest,
+    InstallationIdentity,
+    LedgerLink,
+    Model,
+    RequestEvent,
+    Run,
+    Version,
+)
+from app.deletion.restoration import REMEMBERED, Remembered
+from app.deletion.search_repository import UNKNOWN_SUBJECT
+from app.deletion.status import OF_THE_CLOCK
+from lethe import sockets
+from lethe.contract.sets import RequestStatus
+
+OnRestored = Callable[[Session], None]
+"""Hook `RESTORED`, which ends whatever a restored database presents as valid and may have ended since the backup."""
+CountPeople = Callable[[Session], dict[str, int]]
+"""Hook `PEOPLE_BY_ROLE`, which returns the number of people who can log in, by role."""
+BACKED_UP = "installation.backed_up"
+"""Action in each tenant's audit log when a backup is finished."""
+_TELLING = sa.or_(
+    RequestEvent.status.in_(
+        (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
+    ),
+    RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
+)
+"""Condition on events that change the scope or the deadline of a request; the journal records only these."""
+
+
+def last_event(session: Session) -> int:
+    """Return the number of the last event; 0 without events."""
+    return session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
+
+
+def last_telling_event(session: Session) -> tuple[int, str] | None:
+    """Return the number of the last event for the journal, and the id of its request; None without such events."""
+    query = sa.select(RequestEvent.id, RequestEvent.request_id).where(_TELLING).order_by(RequestEvent.id.desc())
+    event = session.execute(query.limit(1)).one_or_none()
+    return (event[0], event[1]) if event else None
+
+
+def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
+    """Return up to `limit` events for the journal after event `after`: number, time and the present request."""
+    # The columns contain no texts of callers or officers.
+    columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
+    query = sa.select(RequestEvent.id, RequestEvent.at, *columns)
+    query = query.join(DeletionRequest, DeletionRequest.id == RequestEvent.request_id)
+    query = query.where(RequestEvent.id > after, _TELLING).order_by(RequestEvent.id).limit(limit)
+    return [
+        (number, at, Remembered(**dict(zip(REMEMBERED, request, strict=True))))
+        for number, at, *request in session.execute(query)
+    ]
+
+
+def releases(session: Session) -> list[tuple[datetime.datetime, dict[str, Any]]]:
+    """Return every version, including lost ones, with its time of publication and the fields of its journal line."""
+    query = sa.select(Version, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
+    query = query.join(Model, Model.id == Version.model_id).order_by(Version.published_at, Version.id)
+    dated = [
+        (version.published_at, _release(version.id, model, steps)) for version, steps, model in session.execute(query)
+    ]
+    for model in session.scalars(sa.select(Model).order_by(Model.id)):
+        lost = [_release(f"lost_{model.id}_{place}", model, steps) for place, steps in enumerate(model.lost_releases)]
+        dated += [(model.created_at, release) for release in lost]
+    for dataset in session.scalars(sa.select(Dataset).order_by(Dataset.id)):
+        for model_id, lost_model in dataset.lost_models.items():
+            of = {"model_id": model_id, "dataset_id": dataset.id, "mechanism": lost_model["mechanism"]}
+            lost = [of | {"version_id": f"lost_{model_id}_{n}", "steps": s} for n, s in enumerate(lost_model["steps"])]
+            dated += [(dataset.created_at, release) for release in lost]
+    return dated
+
+
+def _release(version_id: str, model: Model, steps: int) -> dict[str, Any]:
+    of = {"model_id": model.id, "dataset_id": model.dataset_id, "mechanism": model.mechanism}
+    return of | {"version_id": version_id, "steps": steps}
+
+
+def retired(session: Session) -> list[tuple[datetime.datetime, str]]:
+    """Return the times of retirement with the ids of retired models and datasets, in order of time."""
+    dated = [
+        (at, retired_id)
+        for table in (Model, Dataset)
+        for retired_id, at in session.execute(
+            sa.select(table.id, table.retired_at).where(table.retired_at.is_not(None))
+        )
+        if at is not None
+    ]
+    return sorted(dated)
+
+
+def newest_checkpoints(session: Session) -> list[Checkpoint]:
+    """Return the newest checkpoint of each chain of each tenant, in the order of signing."""
+    newest = sa.select(sa.func.max(Checkpoint.number)).group_by(Checkpoint.tenant_id, Checkpoint.log)
+    return list(session.scalars(sa.select(Checkpoint).where(Checkpoint.number.in_(newest)).order_by(Checkpoint.number)))
+
+
+def release_at(session: Session, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return the version of the last entry before a ledger's checkpoint; None for other logs and other links."""
+    link = session.get(LedgerLink, (checkpoint.tenant_id, checkpoint.sequence)) if checkpoint.log == "ledger" else None
+    body = json.loads(link.body) if link else {}
+    query = sa.select(Version.id, Run.steps_total, Model).join(Run, Run.id == Version.run_id)
+    query = query.join(Model, Model.id == Version.model_id)
+    query = query.where(Version.model_id == body.get("model_id"), Version.number == body.get("entry"))
+    version = session.execute(query).one_or_none() if body.get("kind") == "entry" else None
+    return _release(version[0], version[2], version[1]) if version else None
+
+
+def retired_until(session: Session, checkpoint: Checkpoint, *, is_first: bool) -> list[tuple[datetime.datetime, str]]:
+    """Return the retirements (time, id) between the previous checkpoint of an audit log and this one; all retirements
+    up to it if it is the first recorded head."""
+    if checkpoint.log != "audit":
+        return []
+    of_log = sa.and_(Checkpoint.tenant_id == checkpoint.tenant_id, Checkpoint.log == checkpoint.log)
+    before = sa.select(sa.func.max(Checkpoint.sequence)).where(of_log, Checkpoint.number < checkpoint.number)
+    after = 0 if is_first else session.scalar(before) or 0
+    query = sa.select(AuditEntry.at, AuditEntry.object_id).where(
+        AuditEntry.tenant_id == checkpoint.tenant_id,
+        AuditEntry.sequence > after,
+        AuditEntry.sequence <= checkpoint.sequence,
+        AuditEntry.action.in_(("model.retired", "dataset.retired")),
+    )
+    return [(at, retired_id) for at, retired_id in session.execute(query.order_by(AuditEntry.sequence))]
+
+
+def last_unknown(session: Session) -> datetime.datetime | None:
+    """Return the creation time of the newest request whose subject has been erased, if any."""
+    query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == UNKNOWN_SUBJECT)
+    return session.scalar(query)
+
+
+def end_logins(session: Session) -> None:
+    """End the logins and invitations of a restored database, which may have ended since the backup."""
+    for end in sockets.plugs("app.features", "hooks", "RESTORED"):
+        end(session)
+
+
+def people_by_role(session: Session) -> dict[str, int]:
+    """Return the number of people of all tenants who can log in, by role."""
+    counts: dict[str, int] = {}
+    for count in sockets.plugs("app.features", "hooks", "PEOPLE_BY_ROLE"):
+        counts |= count(session)
+    return counts
+
+
+def last_backup_at(session: Session) -> datetime.datetime | None:
+    """Return the time of the last finished backup in the audit log of the session's tenant, if any."""
+    # Hexadecimal digits follow the prefix.
+    is_backup = sa.and_(AuditEntry.object_id >= "bak_", AuditEntry.object_id < "bak_g")
+    query = sa.select(sa.func.max(AuditEntry.at)).where(is_backup, AuditEntry.action == BACKED_UP)
+    return session.scalar(query)
+
+
+def first_start(session: Session) -> datetime.datetime | None:
+    """Return the creation time of the installation; None until its first start is complete."""
+    return session.scalar(sa.select(InstallationIdentity.created_at))

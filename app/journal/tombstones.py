@@ -1,0 +1,186 @@
+"""Tombstone journal: a file outside of database and backups that records who asked to be forgotten.
+
+Each change of a request adds a line within about a second, and before the person's rows are edited: the subject as its
+keyed hash, the datasets and the deadline. Each version adds a line before its publication, because its release counts
+whatever is restored later. Each retired model or dataset adds a line before its destruction. The database has a single
+writer, so events are numbered in the order of commit, and the number of the last line says where to continue. The same
+holds for the signed heads of audit logs and ledgers, which are recorded too, so that rewriting the database alone is
+detected.
+"""
+
+import dataclasses
+import datetime
+import heapq
+import time
+from collections.abc import Iterable, Iterator
+
+from sqlalchemy.orm import Session
+
+from app.audit import repository as audit_repository
+from app.config import Settings
+from app.db import now
+from app.db.tables import Checkpoint, RequestEvent
+from app.errors import DatabasePutBack
+from app.installations import Installation
+from app.journal import repository
+from app.journal.journal import HeadSignature, Journal, JournalLine, Release
+from app.keys import Keys
+
+_AT_ONCE = 500
+
+
+def journal(installation: Installation) -> Journal:
+    return Journal(installation.settings.resolved_tombstones(), installation.keys)
+
+
+def record(installation: Installation, release: Release | None = None) -> None:
+    """Append everything committed so far in batches, and a `release` before its publication, with the last batch. A
+    version whose publication fails then counts as released too, which errs on the safe side. The call is idempotent
+    without a release, and safe in every process at any time.
+
+    Raises `DatabasePutBack` if the file has events that the database lacks; also `TombstonesDamaged` and `OSError`.
+    """
+    file = journal(installation)
+    is_done = is_new = False
+
+    def next_batch(last: JournalLine | None) -> list[JournalLine]:
+        nonlocal is_done, is_new
+        is_new = last is None
+        if last is None:
+            return []
+        with installation.database.reading() as session:
+            _check(session, last)
+            batch = [*_requests(session, after=last.number, limit=_AT_ONCE), *_heads_after(session, last.signed)]
+            is_done = len(batch) < _AT_ONCE
+            if is_done and release is not None:
+                batch.append(JournalLine(kind="published", number=0, at=now(session), release=release))
+            return list(_numbered(batch, number=last.number, of=last.of, signed=last.signed))
+
+    while True:
+        began = time.monotonic()
+        file.append(next_batch)
+        if is_done:
+            return
+        if is_new:
+            _begin(installation, file)
+        # Leaves the other users of the database as much time as the batch took.
+        time.sleep(time.monotonic() - began)
+
+
+def record_restored(installation: Installation, *, signed: int | None = None) -> None:
+    """Append a `restored` line, to continue from the events of the restored database and from its checkpoints up to
+    number `signed`, by default all of them."""
+
+    def restored(_last: JournalLine | None) -> list[JournalLine]:
+        with installation.database.reading() as session:
+            number = repository.last_event(session)
+            event = session.get(RequestEvent, number)
+            of = event.request_id if event else None
+            last = audit_repository.last_checkpoint(session)
+            last_signed = signed if signed is not None else last.number if last else 0
+            return [JournalLine(kind="restored", number=number, of=of, signed=last_signed, at=now(session))]
+
+    journal(installation).append(restored)
+
+
+def kept_heads(settings: Settings) -> list[HeadSignature]:
+    """Return the newest head of each chain signed since the last restoration, from the journal, which is out of reach
+    of an attacker with access to the database only; empty without a file. Raises `TombstonesDamaged`."""
+    keys = Keys(settings.data_dir / "keys")
+    if not keys.paths()["subject.key"].exists():
+        return []
+    return Journal(settings.resolved_tombstones(), keys).heads()
+
+
+def require_same_database(installation: Installation) -> None:
+    """Check that the database has the events of the last line; otherwise raise `DatabasePutBack`, because such a
+    database must not be signed. Also raises `TombstonesDamaged` and `OSError`."""
+
+    def nothing(last: JournalLine | None) -> list[JournalLine]:
+        with installation.database.reading() as session:
+            _check(session, last)
+        return []
+
+    journal(installation).append(nothing)
+
+
+def _begin(installation: Installation, file: Journal) -> None:
+    """Write a new or lost file from the database, in the order of the events."""
+    with installation.database.reading() as session:
+        file.start(lambda: _all_lines(session), at=now(session))
+
+
+def _all_lines(session: Session) -> Iterator[JournalLine]:
+    """Yield the lines of all versions, retirements, heads and requests, after a `dropped` line for the requests whose
+    subject the database has erased."""
+    forgotten = repository.last_unknown(session)
+    if forgotten is not None:
+        yield JournalLine(kind="dropped", number=0, at=forgotten)
+    releases = (
+        JournalLine(kind="published", number=0, at=published_at, release=Release(**release))
+        for published_at, release in sorted(repository.releases(session), key=lambda pair: pair[0])
+    )
+    retired = (JournalLine(kind="retired", number=0, at=at, retired=id_) for at, id_ in repository.retired(session))
+    heads = [_signed(head) for head in repository.newest_checkpoints(session)]
+    lines = heapq.merge(releases, retired, heads, _requests(session, after=0), key=lambda line: line.at)
+    yield from _numbered(lines, number=0, of=None, signed=0)
+
+
+def _numbered(lines: Iterable[JournalLine], *, number: int, of: str | None, signed: int) -> Iterator[JournalLine]:
+    """Yield each line with the numbers of the latest event and checkpoint up to it."""
+    for line in lines:
+        if line.kind == "request":
+            number, of = line.number, line.of
+        signed = line.head.number if line.head else signed
+        yield dataclasses.replace(line, number=number, of=of, signed=signed)
+
+
+def _heads_after(session: Session, number: int) -> Iterator[JournalLine]:
+    """Yield the heads signed after checkpoint `number`, with the version of a ledger's last entry, and the retirements
+    that each head of an audit log adds. If `number` is 0, only the newest head of each chain counts."""
+    later = audit_repository.checkpoints_after(session, number=number, limit=_AT_ONCE)
+    for checkpoint in later if number else repository.newest_checkpoints(session):
+        release = repository.release_at(session, checkpoint)
+        yield dataclasses.replace(_signed(checkpoint), release=Release(**release) if release else None)
+        for retired_at, retired_id in repository.retired_until(session, checkpoint, is_first=not number):
+            yield JournalLine(kind="retired", number=0, at=retired_at, retired=retired_id)
+
+
+def _signed(row: Checkpoint) -> JournalLine:
+    head = HeadSignature(**{field.name: getattr(row, field.name) for field in dataclasses.fields(HeadSignature)})
+    return JournalLine(kind="signed", number=0, at=row.signed_at, head=head)
+
+
+def _requests(session: Session, *, after: int, limit: int | None = None) -> Iterator[JournalLine]:
+    """Yield the lines of request events after event `after`: all of them, or one batch if there is a `limit`."""
+    while True:
+        batch = repository.telling_events(session, after=after, limit=_AT_ONCE)
+        for number, happened_at, request in batch:
+            yield JournalLine(kind="request", number=number, at=happened_at, of=request.id, request=request)
+        if len(batch) < _AT_ONCE or limit is not None:
+            return
+        after = batch[-1][0]
+
+
+def drop_old(installation: Installation) -> None:
+    """Drop lines older than `tombstone_days`, the maximum age of a backup that may be restored; None keeps all."""
+    days = installation.settings.tombstone_days
+    if days is not None:
+        with installation.database.reading() as session:
+            before = now(session) - datetime.timedelta(days=days)
+        journal(installation).drop(before=before)
+
+
+def _check(session: Session, last: JournalLine | None) -> None:
+    """Raise `DatabasePutBack` unless the database has the events of the last line, which an earlier state lacks."""
+    if last is None:
+        return
+    event = session.get(RequestEvent, last.number) if last.number else None
+    knows_event = last.number == 0 or (event is not None and event.request_id == last.of)
+    knows_signed = last.signed == 0 or session.get(Checkpoint, last.signed) is not None
+    if not (knows_event and knows_signed):
+        raise DatabasePutBack(
+            "The tombstones tell of requests, or of signed heads, that the database does not know: somebody removed "
+            "them, or it was put back by something else than `lethe restore`, with people in it who were forgotten. "
+            "Back it up, and restore that with the tombstones."
+        )

@@ -1,0 +1,174 @@
+"""Verification of the tombstone journal at every start, on a schedule, before a backup and before a run, because damage
+detected during a restoration is detected too late.
+
+The verdict is stored beside the journal, for all processes that use it and for monitoring.
+"""
+
+import dataclasses
+import datetime
+import json
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from app import telemetry
+from app.config import Settings
+from app.errors import TombstonesDamaged
+from app.installations import Installation
+from app.journal import tombstones
+from app.journal.journal import NOTHING, Extent, Journal
+from app.vault.store import locked
+
+_WHOLE_EVERY = datetime.timedelta(hours=1)
+"""Interval between verifications of the whole file; in between only new lines are verified."""
+_BELIEVED_FOR = 2 * _WHOLE_EVERY
+"""Maximum age of a verification of the whole file at the start of a run, which otherwise verifies it first."""
+
+
+class BackupState(StrEnum):
+    """State of the journal; `unverified` if the last verification is over two hours old, or there was none."""
+
+    WHOLE = "whole"
+    DAMAGED = "damaged"
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupVerdict:
+    """Verdict of the last verification: the verified `extent` of the file, or the `fault`. `whole_at` is the time of
+    the last verification of the whole file, `inode` identifies the file."""
+
+    at: datetime.datetime
+    whole_at: datetime.datetime
+    inode: int
+    extent: Extent
+    fault: str | None
+
+    @property
+    def found(self) -> BackupState:
+        if self.fault is not None:
+            return BackupState.DAMAGED
+        return BackupState.WHOLE if _now() - self.whole_at < _BELIEVED_FOR else BackupState.UNVERIFIED
+
+
+def verify(installation: Installation, *, whole: bool = True) -> BackupVerdict:
+    """Verify the journal, store the verdict and return it; damage is logged. Without `whole` only lines added since the
+    last verification are verified if that verdict still holds."""
+    journal = tombstones.journal(installation)
+    last = last_verdict(installation.settings)
+    inode = _inode(journal.path)
+    since = last if not whole and last is not None and _holds_still(last, journal.path) else None
+    verdict = _verified(journal, inode, since=since)
+    if verdict.fault is not None:
+        telemetry.logger().error("backup.tombstones_damaged", fault=verdict.fault)
+    _keep(verdict_file(installation.settings), verdict)
+    return verdict
+
+
+def verify_at_start(installation: Installation) -> None:
+    """Verify the whole journal at start. Damage does not prevent the start, but erasures."""
+    try:
+        verify(installation)
+    except OSError as error:
+        telemetry.logger().error("backup.tombstones_not_read", error=type(error).__name__)
+
+
+def verify_on_schedule(installation: Installation) -> None:
+    """Verify new lines, and every hour the whole journal."""
+    verify(installation, whole=False)
+
+
+def require_whole(installation: Installation, *, now: bool = False) -> None:
+    """Check that the whole journal was verified recently, or verify it, always so with `now`. Raises
+    `TombstonesDamaged`."""
+    last = last_verdict(installation.settings)
+    path = tombstones.journal(installation).path
+    if not now and last is not None and last.found is BackupState.WHOLE and _is_the_same(last, path):
+        return
+    verdict = verify(installation)
+    if verdict.fault is not None:
+        raise TombstonesDamaged(verdict.fault)
+
+
+def last_verdict(settings: Settings) -> BackupVerdict | None:
+    """Return the last verdict; None if it is missing or unreadable."""
+    try:
+        document = json.loads(verdict_file(settings).read_text())
+        moments = {name: datetime.datetime.fromisoformat(document[name]) for name in ("at", "whole_at")}
+        return BackupVerdict(**document | moments | {"extent": Extent(**document["extent"])})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def verdict_file(settings: Settings) -> Path:
+    journal = settings.resolved_tombstones()
+    return journal.with_name(f".{journal.name}.verdict")
+
+
+def files(settings: Settings) -> set[Path]:
+    """Return the paths of the files that verification may leave beside the journal."""
+    file = verdict_file(settings)
+    return {file, _temporary(file)}
+
+
+def _temporary(file: Path) -> Path:
+    return file.with_name(f"{file.name}.new")
+
+
+def _verified(journal: Journal, inode: int, *, since: BackupVerdict | None) -> BackupVerdict:
+    at = _now()
+    begin = since.extent if since else NOTHING
+    whole_at = since.whole_at if since else at
+    fault: str | None = None
+    try:
+        try:
+            extent = journal.extent(since=begin)
+        except TombstonesDamaged:
+            if not journal.path.parent.is_dir():
+                raise
+            # Another process may have replaced the file while dropping lines, so verify it again under the lock.
+            with locked(journal.path.parent):
+                extent, whole_at, inode = journal.extent(), at, _inode(journal.path)
+    except TombstonesDamaged as error:
+        fault, extent = error.detail, begin
+    return BackupVerdict(at=at, whole_at=whole_at, inode=inode, extent=extent, fault=fault)
+
+
+def _holds_still(last: BackupVerdict, path: Path) -> bool:
+    """Return True if verification may continue from the last verdict."""
+    return _is_the_same(last, path) and last.fault is None and _now() - last.whole_at < _WHOLE_EVERY
+
+
+def _is_the_same(last: BackupVerdict, path: Path) -> bool:
+    """Return True if `path` is the file verified last, and not shorter than then."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return stat.st_ino == last.inode and stat.st_size >= last.extent.bytes
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _keep(file: Path, verdict: BackupVerdict) -> None:
+    """Store a verdict atomically. A lost verdict only causes a new verification of the whole journal, and the next call
+    overwrites a temporary file that a killed process left."""
+    text = json.dumps(dataclasses.asdict(verdict), default=datetime.datetime.isoformat)
+    temporary = _temporary(file)
+    try:
+        with locked(file.parent):
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+                stream.write(text)
+            temporary.rename(file)
+    except OSError as error:
+        telemetry.logger().warning("backup.verdict_not_kept", error=type(error).__name__)
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,1 +1,0 @@
-"""The protocols of others by which requests come in: their messages, their words for a status, their signatures."""

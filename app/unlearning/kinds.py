@@ -1,0 +1,75 @@
+"""Kinds of runs that publish no version: tests on request, of the core and of features."""
+
+import datetime
+import functools
+from dataclasses import dataclass
+from typing import Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import Dataset, Model, Run, Version
+from app.unlearning.planner import Plan
+from lethe import sockets
+from lethe.contract.sets import QueueRule, RunKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """Planned run of a test. `live` is the version that it continues; None if it starts from the origin."""
+
+    model: Model
+    plan: Plan
+    live: Version | None
+
+
+class AskedKind(Protocol):
+    """Kind of run that is made on request and publishes no version. It changes neither rows nor requests.
+
+    Features add kinds as `ASKED_KINDS` of their module `hooks`.
+    """
+
+    kind: RunKind
+    rule: QueueRule
+
+    def due(self, models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
+        """Restrict `models`, which selects the dataset and the tenant of each model, to models with a waiting test, and
+        add the time of the request."""
+
+    def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
+        """Return the model of a dataset whose test was requested first; None if no test waits."""
+
+    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+        """Plan the test of the model that `model_due` returns."""
+
+    def start(self, session: Session, run: Run) -> None:
+        """Record that a run does the test planned by `plan`."""
+
+    def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
+        """Request the test of a lost run again, unless `max_runs` of its runs were lost."""
+
+    def cancel(self, session: Session, run: Run) -> None:
+        """End the test of a stopped run."""
+
+    def drop_measured(self, session: Session, *, dataset_id: str) -> None:
+        """Delete measurements on rows of a dataset some of which have been erased since."""
+
+    def drop_model(self, session: Session, *, model_id: str) -> None:
+        """Delete the tests of a retired model."""
+
+
+@functools.cache
+def asked_kinds() -> dict[str, AskedKind]:
+    """Return the kinds of tests by name, in the order in which their runs on a dataset are claimed."""
+    # Imported late because app.unlearning.audits imports this module.
+    from app.unlearning.audits import CanaryTest
+
+    tests: tuple[AskedKind, ...] = (CanaryTest(), *sockets.plugs("app.features", "hooks", "ASKED_KINDS"))
+    by_kind: dict[str, AskedKind] = {test.kind: test for test in tests}
+    assert len(by_kind) == len(tests), "two tests have the same kind"
+    return by_kind
+
+
+def asked_kind_of(run: Run) -> AskedKind | None:
+    """Return the kind of a run that is a test; None for any other run."""
+    return asked_kinds().get(run.kind)

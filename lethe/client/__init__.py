@@ -1,0 +1,91 @@
+"""Clients of a gateway: `Client(url, api_key)` and `AsyncClient`, with a resource per attribute."""
+
+from types import TracebackType
+from typing import Any, Generic, Self, get_origin, get_type_hints
+
+from lethe.client.certificates import Certificates
+from lethe.client.deletion_requests import DeletionRequests
+from lethe.client.http import AsyncHttp, Http
+from lethe.client.methods import H, Resource
+from lethe.client.models import Models
+from lethe.client.resources import (
+    Accounting,
+    ApiKeys,
+    AuditLog,
+    Datasets,
+    Ledger,
+    Overview,
+    Runs,
+    Suppressions,
+    Tenants,
+)
+
+
+class Resources(Generic[H]):
+    """Resources of a client, each declared by an annotation. Features add and extend resources in a subclass."""
+
+    datasets: Datasets[H]
+    models: Models[H]
+    runs: Runs[H]
+    deletion_requests: DeletionRequests[H]
+    suppressions: Suppressions[H]
+    accounting: Accounting[H]
+    certificates: Certificates[H]
+    ledger: Ledger[H]
+    audit_log: AuditLog[H]
+    overview: Overview[H]
+    api_keys: ApiKeys[H]
+    tenants: Tenants[H]
+
+    def __init__(self, http: H) -> None:
+        self._http = http
+        for attribute, resource in resource_classes(type(self)).items():
+            setattr(self, attribute, resource(http))
+
+
+def resource_classes(client: type[Resources[Any]]) -> dict[str, type[Resource[Any]]]:
+    """Map each attribute of a client to the class of its resource."""
+    return {attribute: get_origin(declared) for attribute, declared in get_type_hints(client).items()}
+
+
+class Client(Resources[Http]):
+    """Blocking client of one gateway with one API key, until it is closed. Every failure raises a
+    `lethe.errors.Problem`.
+
+    `timeout_seconds` limits the silence during an attempt. No attempt of a call begins later than `retry_seconds` after
+    the first; with 0 each call is made once.
+    """
+
+    def __init__(self, url: str, api_key: str, *, timeout_seconds: float = 60.0, retry_seconds: float = 30.0) -> None:
+        super().__init__(Http(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds))
+
+    def close(self) -> None:
+        """Release the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(Resources[AsyncHttp]):
+    """Client with the same calls, awaited, under asyncio or trio. Lists are asynchronous iterators."""
+
+    def __init__(self, url: str, api_key: str, *, timeout_seconds: float = 60.0, retry_seconds: float = 30.0) -> None:
+        super().__init__(AsyncHttp(url, api_key, timeout_seconds=timeout_seconds, retry_seconds=retry_seconds))
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._http.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()

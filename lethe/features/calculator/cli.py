@@ -1,0 +1,70 @@
+"""Commands that evaluate theorems on this machine."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lethe.cli.derived import GROUPS, VERBS
+from lethe.cli.gateway import console, show
+from lethe.contract.problems import BoundUnknown, InputInvalid, PreconditionFailed
+
+if TYPE_CHECKING:
+    from lethe.features.theorems import Bound
+
+account = GROUPS["accounting"].app
+# `bound` and `bounds` evaluate on this machine.
+VERBS.update({"accounting.bounds": "list-bounds", "accounting.evaluate": "evaluate-bound"})
+
+
+@account.command("bounds")
+def account_bounds() -> None:
+    """List the theorems of the calculator."""
+    from lethe.features.theorems import CALCULATOR
+
+    for bound in CALCULATOR.values():
+        console.print(f"{bound.name:<34}{bound.title}")
+
+
+@account.command("bound")
+def account_bound(
+    name: str,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of a parameter; VALUE is JSON, inf or 1/NAME; may be given again"),
+    ] = None,
+) -> None:
+    """Evaluate a theorem offline; without parameters, show its statement and assumptions."""
+    from lethe.features.theorems import CALCULATOR, evaluate
+    from lethe.proof.errors import PrivacyError
+
+    if name not in CALCULATOR:
+        raise BoundUnknown(f"There is no bound {name!r}; 'lethe account bounds' lists them.")
+    if not param:
+        _describe(CALCULATOR[name])
+        return
+    try:
+        show(evaluate(name, dict(_parameter(text) for text in param)))
+    except PrivacyError as error:
+        raise PreconditionFailed(str(error)) from error
+
+
+def _describe(bound: "Bound") -> None:
+    console.print(f"{bound.title}\n{bound.statement}\nReference: {bound.reference}", markup=False)
+    for assumption in bound.assumptions:
+        console.print(f"Assumes: {assumption}", markup=False)
+    for parameter in bound.parameters:
+        default = "" if parameter.required else f" (default: {parameter.default})"
+        console.print(f"  {parameter.name:<12} {parameter.kind}: {parameter.description}{default}", markup=False)
+    for output, meaning in bound.outputs.items():
+        console.print(f"  -> {output}: {meaning}", markup=False)
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputInvalid(f"Expected NAME=VALUE, not {text!r}.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

@@ -1,0 +1,11 @@
+"""Calls that evaluate the theorems of the calculator."""
+
+from lethe.client.methods import H, Resource, call, pages
+from lethe.features.calculator import contract
+
+
+class CalculatorAccounting(Resource[H]):
+    """Calls of `client.accounting` that list and evaluate theorems."""
+
+    evaluate = call(contract.EVALUATE)
+    bounds = pages(contract.BOUNDS)

@@ -1,0 +1,63 @@
+"""The clients that customers import: the calls of the core and of every feature, each with its type.
+
+A feature that is taken away leaves its lines here too.
+"""
+
+from lethe import client as core
+from lethe.client.deletion_requests import DeletionRequests as CoreDeletionRequests
+from lethe.client.http import AsyncHttp, Http
+from lethe.client.methods import H
+from lethe.client.models import Models as CoreModels
+from lethe.client.resources import Accounting as CoreAccounting
+from lethe.client.resources import Datasets as CoreDatasets
+from lethe.features.calculator.client import CalculatorAccounting
+from lethe.features.desk.client import RequestCases
+from lethe.features.insight.client import InsightAccounting, RequestPreviews
+from lethe.features.leaving.client import LeavingReasons
+from lethe.features.lineage.client import Lineage, ModelCopies
+from lethe.features.networks.client import DatasetEncodings, Networks
+from lethe.features.people.client import Users
+from lethe.features.protocols.client import Agents, IdentityIssuers
+from lethe.features.quality.client import ModelGates
+from lethe.features.rehearsals.client import ModelRehearsals
+from lethe.features.webhooks.client import Webhooks
+
+
+class Accounting(CalculatorAccounting[H], InsightAccounting[H], CoreAccounting[H]):
+    __doc__ = CoreAccounting.__doc__
+
+
+class Datasets(DatasetEncodings[H], CoreDatasets[H]):
+    __doc__ = CoreDatasets.__doc__
+
+
+class DeletionRequests(RequestCases[H], RequestPreviews[H], CoreDeletionRequests[H]):
+    __doc__ = CoreDeletionRequests.__doc__
+
+
+class Models(ModelGates[H], ModelCopies[H], ModelRehearsals[H], CoreModels[H]):
+    __doc__ = CoreModels.__doc__
+
+
+class Resources(core.Resources[H]):
+    """The resources of a client, those of features among them."""
+
+    accounting: Accounting[H]
+    agents: Agents[H]
+    datasets: Datasets[H]
+    deletion_requests: DeletionRequests[H]
+    identity_issuers: IdentityIssuers[H]
+    leaving_reasons: LeavingReasons[H]
+    lineage: Lineage[H]
+    models: Models[H]
+    networks: Networks[H]
+    users: Users[H]
+    webhooks: Webhooks[H]
+
+
+class Client(core.Client, Resources[Http]):
+    __doc__ = core.Client.__doc__
+
+
+class AsyncClient(core.AsyncClient, Resources[AsyncHttp]):
+    __doc__ = core.AsyncClient.__doc__

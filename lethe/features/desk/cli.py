@@ -1,0 +1,53 @@
+"""Commands for case work on requests: assignment, notes, and attached files."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import GROUPS, CommandCall, derive, made
+from lethe.cli.gateway import Key, Url, connect, show
+from lethe.cli.options import OptionShape
+from lethe.client.methods import makes
+from lethe.features.desk import contract
+
+derive("deletion_requests.assign", OptionShape(positional=("assignee",)))
+derive("deletion_requests.assignees", line="{item.id}  {item.name}")
+
+
+@made("deletion_requests.add_note", OptionShape(positional=("text",)))
+def request_add_note(call: CommandCall) -> None:
+    """Add a note about a request for its deciders. `-` reads the note from standard input, which no list of processes
+    shows."""
+    if call.arguments["text"] == "-":
+        call.arguments["text"] = sys.stdin.read().rstrip("\n")
+    show(call())
+
+
+derive(
+    "deletion_requests.notes",
+    line=lambda note: f"{note.at:%F %T}  {note.author_name or note.author}\n{note.text}\n",
+)
+
+
+@GROUPS["deletion_requests"].app.command("attach")
+@makes(contract.ATTACH)
+def request_attach(
+    request_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(exists=True, dir_okay=False, help="File to attach: .pdf, .png, .jpeg, .jpg, .txt or .eml."),
+    ],
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Attach a file to a request for its deciders, such as a scan, a proof of identity or a mail."""
+    with connect(url, key) as client:
+        show(client.deletion_requests.attach(request_id, file))
+
+
+derive(
+    "deletion_requests.attachments",
+    line=lambda file: f"{file.id}  {file.at:%F %T}  {file.size:>9}  {file.author_name or file.author}  {file.name}",
+)

@@ -1,0 +1,201 @@
+"""Case work on deletion requests: assignees, notes, attachments, and the reply to the person."""
+
+import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example
+from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import (
+    AttachmentInvalid,
+    AttachmentsFull,
+    AttachmentUnknown,
+    DetailsErased,
+    NotAssignable,
+    NotesFull,
+    ReplyUnprintable,
+    RequestUnknown,
+    UploadTooLarge,
+)
+from lethe.contract.sets import AttachmentKind, ReplyFormat, ReplyLanguage, Scope
+
+
+class AssignmentIn(Body):
+    model_config = example(assignee="usr_3f9c1a2b4d5e6f708192")
+
+    assignee: Annotated[Text, Field(min_length=1, max_length=200)] = Field(
+        description=f"ID of a person who may decide about requests, or `{NOBODY}` to remove the assignee."
+    )
+
+
+class AssigneeOut(Answer):
+    id: str = Field(description="ID of the person.")
+    name: str = Field(description="Name of the person.")
+
+
+_ASSIGNEES = ResourceOperations("Deletion requests", "/v1")
+_REQUESTS = ResourceOperations("Deletion requests", "/v1/deletion-requests")
+
+ASSIGNEES = _ASSIGNEES.operation(
+    "list_assignees",
+    "GET",
+    "/deletion-requests:assignees",
+    scope=Scope.REQUESTS_REVIEW,
+    query=Paging,
+    gives=PageOut[AssigneeOut],
+    does="List the people to whom requests can be assigned, newest first: everybody whose role lets them decide about "
+    "requests and who is not disabled.",
+)
+ASSIGN = of_one(
+    _REQUESTS.operation(
+        "assign_deletion_request",
+        "POST",
+        "/{request_id}/assign",
+        scope=Scope.REQUESTS_REVIEW,
+        takes=AssignmentIn,
+        gives=DeletionRequestOut,
+        repeat="idempotent",
+        problems=(RequestUnknown, NotAssignable),
+        does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
+        "may do, and the person whom the request is about is not told.",
+    )
+)
+
+
+MAX_NOTE_LENGTH = 4000
+MAX_NOTES = 200
+"""Maximum number of notes about one request."""
+
+
+class NoteIn(Body):
+    model_config = example(text="Called back at noon; the copy of the passport comes by post.")
+
+    text: Annotated[Text, Field(min_length=1, max_length=MAX_NOTE_LENGTH)] = Field(
+        description="Text of the note, which is stored sealed and erased with the details of the request.", repr=False
+    )
+
+
+class NoteOut(Answer):
+    id: str = Field(description="ID of the note.")
+    at: datetime.datetime = Field(description="Time at which the note was written.")
+    author: str = Field(description="ID of the person or API key that wrote the note.")
+    author_name: str | None = Field(default=None, description="Name of the author, if known.")
+    text: str = Field(description="Text of the note.", repr=False)
+
+
+ADD_NOTE = of_one(
+    _REQUESTS.operation(
+        "add_request_note",
+        "POST",
+        "/{request_id}/notes",
+        scope=Scope.REQUESTS_REVIEW,
+        takes=NoteIn,
+        gives=NoteOut,
+        status=201,
+        problems=(RequestUnknown, DetailsErased, NotesFull),
+        does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
+        "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
+        "because remembering one would store the text once more: a repetition is another note.",
+    )
+)
+NOTES = of_one(
+    _REQUESTS.operation(
+        "list_request_notes",
+        "GET",
+        "/{request_id}/notes",
+        scope=Scope.REQUESTS_REVIEW,
+        query=Paging,
+        gives=PageOut[NoteOut],
+        problems=(RequestUnknown,),
+        does="List the notes about a request, oldest first.",
+    )
+)
+
+
+MAX_NAME_LENGTH = 200
+
+
+class AttachmentOut(Answer):
+    id: str = Field(description="ID of the attachment.")
+    at: datetime.datetime = Field(description="Time at which the file was attached.")
+    author: str = Field(description="ID of the person or API key that attached the file.")
+    author_name: str | None = Field(default=None, description="Name of the author, if known.")
+    kind: AttachmentKind = Field(description="Kind of the file.")
+    size: int = Field(description="Size of the file in bytes.")
+    name: str = Field(description="Name of the file as sent by its author.", repr=False)
+
+
+ATTACH = of_one(
+    _REQUESTS.operation(
+        "add_request_attachment",
+        "POST",
+        "/{request_id}/attachments",
+        scope=Scope.REQUESTS_REVIEW,
+        gives=AttachmentOut,
+        status=201,
+        problems=(RequestUnknown, UploadTooLarge, AttachmentInvalid, DetailsErased, AttachmentsFull),
+        does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
+        "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
+        "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
+        "another attachment.",
+    )
+)
+ATTACHMENTS = of_one(
+    _REQUESTS.operation(
+        "list_request_attachments",
+        "GET",
+        "/{request_id}/attachments",
+        scope=Scope.REQUESTS_REVIEW,
+        query=Paging,
+        gives=PageOut[AttachmentOut],
+        problems=(RequestUnknown,),
+        does="List the files attached to a request, oldest first.",
+    )
+)
+ATTACHMENT = of_two(
+    _REQUESTS.operation(
+        "get_request_attachment",
+        "GET",
+        "/{request_id}/attachments/{attachment_id}",
+        scope=Scope.REQUESTS_REVIEW,
+        gives=bytes,
+        problems=(RequestUnknown, AttachmentUnknown),
+        does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
+        "downloaded it.",
+    )
+)
+DELETE_ATTACHMENT = of_two(
+    _REQUESTS.operation(
+        "delete_request_attachment",
+        "DELETE",
+        "/{request_id}/attachments/{attachment_id}",
+        scope=Scope.REQUESTS_REVIEW,
+        gives=type(None),
+        status=204,
+        problems=(RequestUnknown, AttachmentUnknown),
+        does="Erase a file: its key is destroyed before the answer.",
+    )
+)
+
+
+class ReplyQuery(Query):
+    language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the reply.")
+    format: ReplyFormat = Field(default=ReplyFormat.TEXT, description="Format of the reply.")
+
+
+REPLY = of_one(
+    _REQUESTS.operation(
+        "get_reply",
+        "GET",
+        "/{request_id}/reply",
+        scope=Scope.REQUESTS_REVIEW,
+        query=ReplyQuery,
+        gives=bytes,
+        problems=(RequestUnknown, ReplyUnprintable),
+        does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
+        "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
+        "is composed on demand and not stored.",
+    )
+)

@@ -1,0 +1,421 @@
+"""The live version of a model in an MLflow registry, and no earlier one: `register(client, model_id, name=...)`.
+
+MLflow keeps the artifacts of deleted models. Once Lethe has retired a version, `register` deletes both the registered
+version and its artifacts, because these weights are a copy that still carries people who were forgotten since.
+"""
+
+import ast
+import contextlib
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lethe
+from lethe import Client, verification
+from lethe.contract.models import ModelOut, VersionOut
+from lethe.contract.problems import NetworkUnknown
+from lethe.errors import CertificateInvalid, Conflict, Problem
+from lethe.features.handover import mlflow_pyfunc
+from lethe.features.handover.network_files import network_of
+from lethe.features.networks.contract import NetworkOut
+
+# Importing mlflow takes seconds.
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+    from mlflow.entities.model_registry import ModelVersion
+
+_FOLDER = "model"
+_CODE = "lethe_served"
+_WEIGHTS = "lethe.weights"
+"""Tag of a run: `present`, `destroyed`, or `left_behind` if the artifact store did not delete the weights."""
+
+
+class NotServable(Conflict):
+    """The live version may not be served now; `code` is the reason."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class NameTaken(Conflict):
+    """The registered model belongs to another model."""
+
+    code = "name_taken"
+
+
+class NameUnusable(Conflict):
+    """MLflow cannot look the name up."""
+
+    code = "name_unusable"
+
+
+class CopiesLeftBehind(Problem):
+    """The artifact store did not delete the weights of retired versions, which must be deleted there by hand.
+
+    Their runs have the tag `lethe.weights` = `left_behind`.
+    """
+
+    code = "copies_left_behind"
+    title = "Weights of retired versions are left"
+    status = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """The version that the alias points at.
+
+    `destroyed` has Lethe's numbers of the versions whose artifacts this call deleted.
+    """
+
+    name: str
+    version: str
+    lethe_version: int
+    certificate_ids: tuple[str, ...]
+    destroyed: tuple[int, ...]
+
+
+def register(
+    client: Client,
+    model_id: str,
+    *,
+    name: str,
+    alias: str = "certified",
+    tracking_uri: str | None = None,
+    experiment: str = "lethe",
+    jwks: dict[str, Any] | None = None,
+) -> Registered:
+    """Register the live version under `name`, point `alias` at it once it is certified, and delete earlier versions.
+
+    The alias moves if every certificate of the version verifies with `jwks` (default: the keys that the gateway
+    publishes) and the gateway reports that the version may be served; otherwise the alias is removed. Repeating the
+    call is a no-op. The artifacts are those of runs in `experiment`; `tracking_uri` defaults to that of MLflow. Needs a
+    key with models:read and accounting:read, and `pip install 'lethe-sdk[mlflow]'`.
+
+    Retired versions are deleted even if the live version cannot be registered.
+
+    Raises:
+        NotServable: if the live version may not be served now.
+        CertificateInvalid: if a certificate does not verify, or is about other weights.
+        CopiesLeftBehind: if the artifact store did not delete the weights of a retired version.
+        Conflict: if `name` belongs to another model.
+        Problem: any other problem of the calls.
+    """
+    model = client.models.get(model_id)
+    registry = _Registry(model, name=name, tracking_uri=tracking_uri, experiment=experiment)
+    destroyed: list[int] = []
+    try:
+        if model.live_version is None:
+            raise NotServable("not_live", f"Model {model_id} has no version yet.")
+        version = client.models.version(model_id, model.live_version)
+        if version.held:
+            raise NotServable("held", f"Version {version.number} misses the quality gate of its model.")
+        registered = registry.version_of(version) or registry.add(version, _content(client, model, version))
+        proofs = _proofs(client, version, jwks=jwks)
+        serving = client.models.serving(model_id, weights_sha256=version.weights_sha256)
+        if not serving.may_serve:
+            raise NotServable(serving.reason or "not_live", f"Version {version.number} may not be served now.")
+        registry.certify(registered, proofs, alias=alias)
+    except (NotServable, CertificateInvalid):
+        registry.withdraw(alias)
+        raise
+    finally:
+        destroyed = registry.destroy_retired()
+    return Registered(
+        name=name,
+        version=str(registered.version),
+        lethe_version=version.number,
+        certificate_ids=tuple(proofs.certificate_ids),
+        destroyed=tuple(destroyed),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proofs:
+    """The certificates of a version; `epsilon` is the maximum that a certificate states for `unlearning`."""
+
+    certificate_ids: list[str] = field(default_factory=list)
+    request_ids: list[str] = field(default_factory=list)
+    epsilon: float | None = None
+
+
+def _proofs(client: Client, version: VersionOut, *, jwks: dict[str, Any] | None) -> _Proofs:
+    """Verify the certificates of a version and return them. Raises `CertificateInvalid`."""
+    ledger = client.accounting.ledger(version.model_id)
+    entry = next((item for item in ledger if item.body["version"] == version.number), None)
+    if entry is None or entry.body["weights_sha256"] != version.weights_sha256:
+        raise CertificateInvalid(f"The ledger has no such weights for version {version.number}.")
+    keys = client.certificates.public_keys() if jwks is None else jwks
+    certificate_ids, request_ids, epsilons = [], [], []
+    for served in entry.body["requests"]:
+        request_id = served["request_id"]
+        certificates = client.deletion_requests.certificates(request_id)
+        own = [certificate for certificate in certificates if certificate.model_id == version.model_id]
+        if len(own) != 1:
+            raise CertificateInvalid(f"Request {request_id} has no certificate of this model.")
+        verdict = verification.verify(own[0].jws, keys)
+        stated = verdict.statement["model"]
+        if (
+            stated != {"id": version.model_id, "version": version.number, "weights_sha256": version.weights_sha256}
+            or verdict.statement["request"]["id"] != request_id
+        ):
+            raise CertificateInvalid(f"Certificate {own[0].id} is not about this version.")
+        certificate_ids.append(own[0].id)
+        request_ids.append(request_id)
+        epsilons += [item.epsilon for item in verdict.guarantees if item.notion == "unlearning"]
+    return _Proofs(certificate_ids=certificate_ids, request_ids=request_ids, epsilon=max(epsilons, default=None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _VersionContent:
+    """The content of a version: weights, a description of records and results, and the file of the network."""
+
+    weights: bytes
+    about: dict[str, Any]
+    network: bytes | None
+
+
+def _content(client: Client, model: ModelOut, version: VersionOut) -> _VersionContent:
+    weights = client.models.weights(model.id, version.number)
+    if hashlib.sha256(weights).hexdigest() != version.weights_sha256:
+        raise CertificateInvalid(f"The weights are not those of version {version.number}.")
+    dataset = client.datasets.get(model.dataset_id)
+    stated = model.mechanism.network
+    linearisation = stated and stated.linearisation
+    encoder, network = None, None
+    if stated is not None:
+        entry, network = _network(client, stated.sha256)
+        encoder = None if linearisation else {"sha256": entry.sha256, "batch_size": entry.batch_size}
+    target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
+    about = {
+        "objective": model.objective,
+        "classes": list(dataset.classes),
+        "target": target,
+        "loss_width": model.mechanism.loss_width,
+        "schema": dataset.schema_,
+        "linearisation": linearisation and linearisation.model_dump(),
+        "encoder": encoder,
+    }
+    return _VersionContent(weights=weights, about=about, network=network)
+
+
+def _network(client: Client, sha256: str) -> tuple[NetworkOut, bytes]:
+    """Return the network of a model and its file. Raises `NotServable`."""
+    try:
+        return network_of(client, sha256)
+    except NetworkUnknown as error:
+        raise NotServable(error.code, error.detail) from error
+
+
+class _Registry:
+    """One model on an MLflow server.
+
+    Each copy of weights has a run that is tagged before the weights are stored, so that an interrupted copy is found by
+    its tags.
+    """
+
+    def __init__(self, model: ModelOut, *, name: str, tracking_uri: str | None, experiment: str) -> None:
+        from mlflow import MlflowClient
+
+        self._model = model
+        self._name = name
+        self._mlflow = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
+        self._experiment = experiment
+        self._check_name()
+
+    def version_of(self, version: VersionOut) -> "ModelVersion | None":
+        """Return the registered version with the weights of `version`, or None."""
+        tags = {"lethe.model_id": self._model.id, "lethe.weights_sha256": version.weights_sha256}
+        for registered in self._versions(f"name = {_quoted(self._name)}"):
+            if tags.items() <= registered.tags.items() and registered.status == "READY":
+                return registered
+        return None
+
+    def add(self, version: VersionOut, content: _VersionContent) -> "ModelVersion":
+        """Store the weights with a run of their own, and register them."""
+        tags = {
+            "lethe.model_id": self._model.id,
+            "lethe.version": str(version.number),
+            "lethe.weights_sha256": version.weights_sha256,
+        }
+        run = self._mlflow.create_run(
+            self._experiment_id(), tags=tags | {_WEIGHTS: "present"}, run_name=f"{self._name}-{version.number}"
+        )
+        with _as_mlflow(content) as folder:
+            self._mlflow.log_artifacts(run.info.run_id, str(folder), _FOLDER)
+        self._mlflow.set_terminated(run.info.run_id)
+        return self._mlflow.create_model_version(
+            self._name, f"runs:/{run.info.run_id}/{_FOLDER}", run_id=run.info.run_id, tags=tags
+        )
+
+    def certify(self, registered: "ModelVersion", proofs: _Proofs, *, alias: str) -> None:
+        """Tag a version with its certificates, then point the alias at it."""
+        epsilon = self._model.target.epsilon if proofs.epsilon is None else proofs.epsilon
+        tags = {
+            "lethe.certificate_ids": _listed(proofs.certificate_ids),
+            "lethe.request_ids": _listed(proofs.request_ids),
+            "lethe.epsilon": f"{epsilon:.6g}",
+        }
+        number = str(registered.version)
+        for key, value in tags.items():
+            if registered.tags.get(key) != value:
+                self._mlflow.set_model_version_tag(self._name, number, key, value)
+        aliases = self._mlflow.get_registered_model(self._name).aliases
+        if str(aliases.get(alias)) != number:
+            self._mlflow.set_registered_model_alias(self._name, alias, number)
+
+    def withdraw(self, alias: str) -> None:
+        """Remove the alias."""
+        if alias in self._mlflow.get_registered_model(self._name).aliases:
+            self._mlflow.delete_registered_model_alias(self._name, alias)
+
+    def destroy_retired(self) -> list[int]:
+        """Delete every copy of a version that is not live, and return Lethe's numbers of these versions.
+
+        Raises `CopiesLeftBehind` after trying all copies.
+        """
+        destroyed, left_behind = [], []
+        for run in self._copies():
+            number = int(run.data.tags["lethe.version"])
+            if number == self._model.live_version:
+                continue
+            for registered in self._versions(f"run_id = {_quoted(run.info.run_id)}"):
+                self._mlflow.delete_model_version(registered.name, str(registered.version))
+            if self._delete_artifacts(run):
+                self._mlflow.set_tag(run.info.run_id, _WEIGHTS, "destroyed")
+                self._mlflow.delete_run(run.info.run_id)
+                destroyed.append(number)
+            else:
+                self._mlflow.set_tag(run.info.run_id, _WEIGHTS, "left_behind")
+                left_behind.append(run.info.run_id)
+        if left_behind:
+            raise CopiesLeftBehind(
+                "The artifact store did not delete the weights of retired versions; delete them there. "
+                f"Runs: {', '.join(left_behind)}"
+            )
+        return destroyed
+
+    def _delete_artifacts(self, run: "Run") -> bool:
+        """Delete the weights of a run; return True if they are gone. Many stores do not let MLflow delete."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        uri = self._mlflow.tracking_uri
+        try:
+            store = get_artifact_repository(run.info.artifact_uri, tracking_uri=uri, registry_uri=uri)
+            if store.list_artifacts(_FOLDER):
+                store.delete_artifacts(_FOLDER)  # type: ignore[no-untyped-call]
+            return not store.list_artifacts(_FOLDER)
+        # Each store has errors of its own; after any of them the weights may still exist.
+        except Exception:  # noqa: BLE001
+            return False
+
+    def _copies(self) -> "list[Run]":
+        experiment = self._mlflow.get_experiment_by_name(self._experiment)
+        if experiment is None:
+            return []
+        runs_of_model = f"tags.`lethe.model_id` = {_quoted(self._model.id)}"
+        runs: list[Run] = []
+        token = None
+        while True:
+            page = self._mlflow.search_runs([experiment.experiment_id], filter_string=runs_of_model, page_token=token)
+            runs += page
+            if not (token := page.token):
+                return runs
+
+    def _versions(self, condition: str) -> "Iterator[ModelVersion]":
+        token = None
+        while True:
+            page = self._mlflow.search_model_versions(condition, page_token=token)
+            yield from page
+            if not (token := page.token):
+                return
+
+    def _experiment_id(self) -> str:
+        experiment = self._mlflow.get_experiment_by_name(self._experiment)
+        return str(experiment.experiment_id if experiment else self._mlflow.create_experiment(self._experiment))
+
+    def _check_name(self) -> None:
+        """Create the registered model. Raises `NameTaken` if the name belongs to another model."""
+        from mlflow.exceptions import MlflowException
+
+        # The registered model may exist.
+        with contextlib.suppress(MlflowException):
+            self._mlflow.create_registered_model(self._name, tags={"lethe.model_id": self._model.id})
+        owner = self._mlflow.get_registered_model(self._name).tags.get("lethe.model_id")
+        if owner != self._model.id:
+            raise NameTaken(f"The registered model {self._name!r} is not of this model; choose another.")
+
+
+@contextlib.contextmanager
+def _as_mlflow(content: _VersionContent) -> Iterator[Path]:
+    """Write a temporary folder that `mlflow.pyfunc.load_model` can read."""
+    import mlflow.pyfunc
+
+    with tempfile.TemporaryDirectory() as scratch:
+        data, code = Path(scratch) / "data", Path(scratch) / _CODE
+        data.mkdir()
+        (data / "parameters.safetensors").write_bytes(content.weights)
+        (data / "model.json").write_text(json.dumps(content.about))
+        if content.network is not None:
+            (data / "network.onnx").write_bytes(content.network)
+        _copy_code(code)
+        folder = Path(scratch) / _FOLDER
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module=f"{_CODE}.features.handover.mlflow_pyfunc",
+            data_path=str(data),
+            code_paths=[str(code)],
+            pip_requirements=["numpy", "safetensors", *_requirements(content.about)],
+        )
+        yield folder
+
+
+def _requirements(about: dict[str, Any]) -> list[str]:
+    if about["linearisation"]:
+        return ["onnx", "torch"]
+    return ["onnxruntime"] if about["encoder"] else []
+
+
+def _copy_code(to: Path) -> None:
+    """Copy the modules that encode and predict into a package of another name.
+
+    The served model therefore predicts the same beside another release of Lethe, or without one.
+    """
+    root = Path(lethe.__file__).parent
+    for file in _modules_of(Path(mlflow_pyfunc.__file__), root):
+        copy = to / file.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(file.read_text().replace("from lethe.", f"from {_CODE}."))
+    # Some artifact stores refuse empty files.
+    for folder in (to, *(path for path in to.rglob("*") if path.is_dir())):
+        (folder / "__init__.py").write_text('"""Modules of Lethe that served models need."""\n')
+
+
+def _modules_of(file: Path, root: Path) -> set[Path]:
+    """Return the files of a module of the package `lethe` at `root` and of all modules of it that it imports."""
+    modules, pending = set[Path](), {file}
+    while pending:
+        file = pending.pop()
+        modules.add(file)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lethe."):
+                path = root.joinpath(*str(node.module).split(".")[1:])
+                names = [path / f"{alias.name}.py" for alias in node.names]
+                pending |= {
+                    candidate for candidate in (path.with_suffix(".py"), *names) if candidate.is_file()
+                } - modules
+    return modules
+
+
+def _listed(ids: list[str]) -> str:
+    return ",".join(ids)
+
+
+def _quoted(text: str) -> str:
+    if "'" in text:
+        raise NameUnusable("Expected a name without quotes.")
+    return f"'{text}'"

@@ -1,0 +1,20 @@
+"""Commands about the cost of forgetting, future and past."""
+
+import itertools
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import CommandCall, derive, made
+from lethe.cli.gateway import show
+from lethe.cli.options import OptionShape
+
+derive("accounting.preview", OptionShape(positional=("model_id",), also={"num_records": "--records"}))
+
+
+@made("accounting.trajectory", OptionShape(defaults={"points": 20}))
+def account_trajectory(
+    call: CommandCall, runs: Annotated[int, typer.Option(min=1, help="Maximum number of runs, newest first")] = 10
+) -> None:
+    """Show influence and epsilon step by step, run by run, newest first."""
+    show(list(itertools.islice(call(), runs)))

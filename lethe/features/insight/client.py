@@ -1,0 +1,18 @@
+"""Calls of `client.accounting` and `client.deletion_requests` about the cost of forgetting, future and past."""
+
+from lethe.client.methods import H, Resource, call, pages
+from lethe.features.insight import contract
+
+
+class InsightAccounting(Resource[H]):
+    """Calls of `client.accounting` about previews, plans and trajectories."""
+
+    trajectory = pages(contract.TRAJECTORY)
+    preview = call(contract.PREVIEW)
+    plan = call(contract.PLAN)
+
+
+class RequestPreviews(Resource[H]):
+    """Calls of `client.deletion_requests` about previews."""
+
+    preview = call(contract.PREVIEW_REQUEST)

@@ -1,0 +1,312 @@
+"""Operations on the cost of forgetting: previews, plans of models, and a model's history step by step."""
+
+import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from lethe.contract.certificates import GuaranteeOut, TargetOut
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Positive, Query, example
+from lethe.contract.models import Objective
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import (
+    DatasetUnknown,
+    InputInvalid,
+    ModelNotLive,
+    ModelRetired,
+    ModelUnknown,
+    PreconditionFailed,
+    RequestUnknown,
+)
+from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
+
+EXPECTED_REQUESTS = 9
+"""Default number of further requests: with the first one, a batch of ten."""
+
+
+class PreviewIn(Body):
+    model_config = example(model_id="mdl_6f1c", num_records=3)
+
+    model_id: str = Field(description="ID of the model.")
+    num_records: Annotated[int, Field(ge=1, le=2**31 - 1, description="Number of records to forget.")] = 1
+    epsilon: Positive | None = Field(
+        default=None, description="Epsilon to reach, in nats. Default: the model's target."
+    )
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None, description="Delta to reach. Default: the model's target."
+    )
+    steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None,
+        description="Number of steps whose effect to preview. Default: the minimum that reaches the target.",
+    )
+    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None,
+        description="Number of records per run in `schedule`, for at most 100 runs. Default: all records in one run.",
+    )
+    expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=EXPECTED_REQUESTS,
+        description="Number of further requests, each with `num_records` records, that `options` are compared for.",
+    )
+
+
+_SECONDS = "Estimated seconds from claim to publication, by the model's past runs; null before its first version."
+
+
+class OptionOut(Answer):
+    kind: str = Field(description="Way to forget: unlearn (now), batch (wait for the expected requests) or relearn.")
+    steps: int = Field(description="Number of steps of the option's run.")
+    steps_per_request: float = Field(
+        description="Mean steps per request if all expected requests are handled in this way."
+    )
+    epsilon: float = Field(description="Epsilon of `unlearning`, in nats, after the option's run.")
+    seconds: float | None = Field(description=_SECONDS)
+    reason: str = Field(description="Reason for the number of steps of this option, in words.")
+
+
+class ScheduleOut(Answer):
+    """Schedule that forgets `batch` records at a time and reaches the target before the next batch."""
+
+    batch: int = Field(description="Number of records per run.")
+    runs: int = Field(description="Number of runs of the schedule.")
+    relearned: int = Field(description="Number of runs that relearn because unlearning would be no cheaper.")
+    steps: int = Field(description="Number of steps of all runs together.")
+    longest: int = Field(description="Number of steps of the longest run.")
+    seconds: float | None = Field(description=_SECONDS)
+    epsilon: float = Field(description="Epsilon of `unlearning`, in nats, after the last run.")
+
+
+class PaceOut(Answer):
+    seconds_per_run: float = Field(description="Constant part of the seconds of a run.")
+    seconds_per_step: float = Field(description="Seconds per step of a run.")
+    runs: int = Field(description="Number of measured runs; at most the last 20.")
+
+
+class PreviewOut(Answer):
+    kind: str = Field(description="Kind of the run: unlearn or relearn.")
+    steps: int = Field(description="Number of steps of the run.")
+    reason: str = Field(description="Reason for this kind and number of steps, in words.")
+    seconds: float | None = Field(description=_SECONDS)
+    epsilon_without_steps: float = Field(
+        description="Epsilon of `unlearning`, in nats, if rows were erased and no step ran."
+    )
+    guarantees: list[GuaranteeOut] = Field(description="Guarantees `unlearning` and `release` after the run.")
+    schedule: ScheduleOut = Field(description="Schedule that forgets the records in batches, one run after the other.")
+    options: list[OptionOut] = Field(description="Ways to forget the records, cheapest per request first.")
+    pace: PaceOut | None = Field(description="Measured speed of the model's runs; null before its first version.")
+
+
+_ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting")
+
+PREVIEW = _ACCOUNTING.operation(
+    "preview",
+    "POST",
+    "/preview",
+    scope=Scope.ACCOUNTING_READ,
+    takes=PreviewIn,
+    gives=PreviewOut,
+    repeat="idempotent",
+    problems=(ModelUnknown, ModelNotLive, ModelRetired),
+    does="Preview the run that forgets `num_records` more records to a target, or what a number of steps would reach, "
+    "and its alternatives. Nothing is changed.",
+)
+
+
+class DatasetToEraseOut(Answer):
+    dataset_id: str = Field(description="ID of the dataset.")
+    rows: int = Field(description="Number of rows to erase.")
+
+
+class ModelToForgetOut(Answer):
+    """Part of one model. `kind`, `steps`, `passes` and `seconds` are those of a run for this request alone."""
+
+    model_id: str = Field(description="ID of the model.")
+    name: str = Field(description="Name of the model.")
+    version: int | None = Field(
+        description="Number of the live version, which is to be replaced and destroyed; null if none."
+    )
+    rows: int = Field(description="Number of rows of the person in the model's dataset.")
+    kind: RunKind | None = Field(description="Kind of a run for this request alone; null without a version.")
+    steps: int | None = Field(description="Number of steps of a run for this request alone; null without a version.")
+    passes: float | None = Field(
+        description="Number of passes over all rows of a run for this request alone; null without a version."
+    )
+    seconds: float | None = Field(
+        description="Estimated seconds of a run for this request alone; null if no run was measured."
+    )
+    reason: WaitReason | None = Field(description="Reason why the request waits for this model; null if unknown.")
+    waiting: int = Field(description="Number of requests that wait for the same reason.")
+    batch: int | None = Field(
+        description="Number of requests that complete a batch; null if only the time limits the wait."
+    )
+    until: datetime.datetime | None = Field(description="Latest end of the wait; null if unknown.")
+
+
+class RequestPreviewOut(Answer):
+    request_id: str = Field(description="ID of the request.")
+    is_open: bool = Field(
+        description="True until a run takes the request or the request ends; then both lists are empty."
+    )
+    datasets: list[DatasetToEraseOut] = Field(description="Rows to erase, by dataset.")
+    models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
+
+
+PREVIEW_REQUEST = of_one(
+    ResourceOperations("Deletion requests", "/v1/deletion-requests").operation(
+        "preview_deletion_request",
+        "GET",
+        "/{request_id}/preview",
+        scope=Scope.ACCOUNTING_READ,
+        gives=RequestPreviewOut,
+        problems=(RequestUnknown,),
+        does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
+        "the cost in passes and seconds, and why it waits. Nothing is changed.",
+    )
+)
+
+
+class CostOut(Answer):
+    """Cost of a model with default settings except for target and `l2`, from public numbers alone."""
+
+    epsilon: float = Field(description="Epsilon of the target, in nats.")
+    delta: float = Field(description="Delta of the target.")
+    l2: float = Field(description="L2 regularisation.")
+    noise: float = Field(
+        description="Upper bound on the standard deviation of the noise in the score of a row of norm 1; for a "
+        "target, in units of half its range."
+    )
+    learn_passes: float = Field(description="Number of passes over the rows that learning takes.")
+    request_passes: float | None = Field(
+        description="Number of passes that forgetting the first person alone takes; null if the target is out of reach."
+    )
+
+
+class MeasuredVersionOut(Answer):
+    """Version and its value of a metric on evaluation data."""
+
+    model_id: str = Field(description="ID of the model.")
+    name: str = Field(description="Name of the model.")
+    version: int = Field(description="Number of the version.")
+    live: bool = Field(description="True if the version is live.")
+    kind: RunKind = Field(description="Kind of the version's run: learn, unlearn or relearn.")
+    epsilon: float = Field(description="Target epsilon of the model, in nats.")
+    l2: float = Field(description="L2 regularisation.")
+    passes: float = Field(description="Number of passes over the rows that the version's run took.")
+    metric: Metric = Field(description="Metric of `value`.")
+    value: float = Field(description="Value of the metric on the evaluation dataset.")
+    published_at: datetime.datetime = Field(description="Time of publication.")
+
+
+class PlanOut(Answer):
+    dataset_id: str = Field(description="ID of the dataset.")
+    objective: str = Field(description="Objective of the planned models.")
+    costs: list[CostOut] = Field(description="Costs by `epsilon`, then by `l2`, both ascending.")
+    measured: list[MeasuredVersionOut] = Field(
+        description="Last 100 versions of the dataset's models with evaluation data, newest first."
+    )
+
+
+class PlanQuery(Query):
+    objective: Objective | None = Field(default=None, description="Objective to plan for. Default: by the dataset.")
+    loss_width: Positive | None = Field(default=None, description="Width of the loss. Default: that of the objective.")
+    metric: Metric | None = Field(
+        default=None,
+        description="Metric of measured versions; versions without it are left out. Default: accuracy, label_accuracy "
+        "or r_squared.",
+    )
+    l2: Positive | None = Field(
+        default=None,
+        description="L2 regularisation. Default: a quarter of the default, the default, and four times the default.",
+    )
+
+
+PLAN = of_one(
+    _ACCOUNTING.operation(
+        "get_plan",
+        "GET",
+        "/datasets/{dataset_id}/plan",
+        scope=Scope.ACCOUNTING_READ,
+        query=PlanQuery,
+        gives=PlanOut,
+        problems=(DatasetUnknown, PreconditionFailed),
+        does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public "
+        "numbers alone, beside the metrics that existing models have reached on evaluation data. Rows of the dataset "
+        "are not read: `lethe model plan FILE` tries out a local file.",
+    )
+)
+
+
+class EpsilonsOut(Answer):
+    """Epsilons by notion, each rounded up; they never add up."""
+
+    unlearning: float = Field(description="Epsilon of all people deleted since the chain began, together, in nats.")
+    deletion: float | None = Field(
+        description="Epsilon of the person with most records in this run, in nats; null if the run forgets no one."
+    )
+    adaptive: float = Field(description="Epsilon of one record still present, to readers of every version, in nats.")
+    release: float = Field(description="Epsilon of one record still present, given the preceding version, in nats.")
+
+
+class PointOut(Answer):
+    step: int = Field(description="Number of steps since the run began; at 0 the records to forget are null.")
+    influence: float = Field(description="Influence W of all people deleted since the chain began.")
+    presence: float = Field(description="Influence W of one record still present.")
+    noise_variance: float = Field(description="Variance V of the noise per coordinate.")
+    epsilon: EpsilonsOut = Field(description="Epsilon by notion.")
+    epsilon_of_one: float = Field(
+        description="Epsilon of `deletion`, in nats, if one present record became null at this step, the last."
+    )
+
+
+class SegmentOut(Answer):
+    """Run behind one ledger entry, which is also one release."""
+
+    sequence: int = Field(description="Position of the ledger entry.")
+    version: int = Field(description="Number of the version.")
+    kind: RunKind = Field(description="Kind of the run.")
+    run_id: str = Field(description="ID of the run.")
+    revision: int = Field(description="Revision of the dataset.")
+    recorded_at: datetime.datetime = Field(description="Time of the ledger entry.")
+    steps_before: int = Field(
+        description="Number of steps of the model before this run, where its points begin in a plot."
+    )
+    steps: int = Field(description="Number of steps of the run.")
+    records: int = Field(description="Number of records that became null before the run.")
+    requests: int = Field(description="Number of requests that the run served.")
+    largest: int | None = Field(
+        description="Maximum number of forgotten records of one person; null if the run served no request."
+    )
+    guarantees: list[GuaranteeOut] = Field(
+        description="Guarantees as posted to the ledger, which the last point shows."
+    )
+    adaptive: GuaranteeOut | None = Field(
+        description="`adaptive` guarantee of the person with most forgotten records, over every version of the "
+        "dataset's models that the person fed; null if the run served no request."
+    )
+    exports: int = Field(description="Number of exports of the version's weights.")
+    points: list[PointOut] = Field(description="Points of the curve, in the order of steps.")
+
+
+class TrajectoryOut(PageOut[SegmentOut]):
+    model_id: str = Field(description="ID of the model.")
+    target: TargetOut = Field(description="Target of forgetting.")
+    items: list[SegmentOut] = Field(description="Runs of the page, newest first.")
+
+
+class TrajectoryQuery(Paging):
+    points: Annotated[int, Field(ge=2, le=500, description="Maximum number of points per run.")] = 50
+
+
+TRAJECTORY = of_one(
+    _ACCOUNTING.operation(
+        "get_trajectory",
+        "GET",
+        "/models/{model_id}/trajectory",
+        scope=Scope.ACCOUNTING_READ,
+        query=TrajectoryQuery,
+        gives=TrajectoryOut,
+        problems=(ModelUnknown, InputInvalid),
+        does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
+        "alone: what a certificate would state had the run been planned to end there. At most `points` per run, "
+        "densest where they change most, and 10,000 in all; newest run first.",
+    )
+)

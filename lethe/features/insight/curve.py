@@ -1,0 +1,109 @@
+"""Curves: the influence of people on a model while it learns, and its decay once they are deleted.
+
+A point is the statement of a certificate if the run had been planned with that number of steps and published; see
+`docs/mathematics/curve.md`. The functions are those of certificates, so that the last point of a run equals its ledger
+entry to the last digit.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.errors import DomainError
+from lethe.proof.mechanism import Adjacency
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epsilons:
+    """Epsilons by notion, rounded up. They are never added.
+
+    `unlearning` is about all people deleted since the chain began, `deletion` about the person with most records in
+    this run (None if the run forgets no one). `adaptive` is about one present record, which fed every version, and
+    `release` about one present record, given the preceding version.
+    """
+
+    unlearning: float
+    deletion: float | None
+    adaptive: float
+    release: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The state of a chain `step` steps into a run; at 0 the records to forget are null and no step has run.
+
+    `influence` is that of all people deleted so far, `presence` that of one present record. `epsilon_of_one` is the
+    epsilon of that record if it were deleted at this step and no step followed.
+    """
+
+    step: int
+    influence: float
+    presence: float
+    noise_variance: float
+    epsilon: Epsilons
+    epsilon_of_one: float
+
+
+# Cached, as ledger entries never change.
+@lru_cache(maxsize=256, typed=True)
+def points(
+    before: Chain, run: Run, *, largest: int | None, exposures: tuple[Exposure, ...], delta: float, at_most: int
+) -> tuple[Point, ...]:
+    """Return at most `at_most` >= 2 points of `run` after `before`: both ends, and more where they change most.
+
+    `largest` is the maximum number of forgotten records of one person, None if the run forgets no one. `exposures` are
+    the earlier releases, to one record that fed all of them. Raises `DomainError`.
+    """
+    return tuple(
+        _point(before, run, step=step, largest=largest, exposures=exposures, delta=delta)
+        for step in thinned(run.steps, at_most=at_most)
+    )
+
+
+def thinned(steps: int, *, at_most: int) -> list[int]:
+    """Return at most `at_most` >= 2 of the steps 0, 1, ..., `steps`: both ends, and others spaced by their logarithm.
+
+    A run changes most at its beginning; later its epsilon falls by the same factor at each step.
+
+    >>> thinned(3, at_most=9), thinned(1000, at_most=5), thinned(1000, at_most=2)
+    ([0, 1, 2, 3], [0, 1, 10, 100, 1000], [0, 1000])
+    """
+    if at_most < 2:
+        raise DomainError(f"Expected at_most={at_most} >= 2")
+    if steps < at_most:
+        return list(range(steps + 1))
+    return [0, *np.unique(np.geomspace(steps, 1, at_most - 1).round().astype(int)).tolist()]
+
+
+def _point(
+    before: Chain, run: Run, *, step: int, largest: int | None, exposures: tuple[Exposure, ...], delta: float
+) -> Point:
+    chain = (
+        accountant.advance(before, replace(run, steps=step)) if step else accountant.erased(before, records=run.records)
+    )
+    mechanism = before.mechanism
+    exposure = Exposure(mechanism=mechanism, records=1, releases=((step, 1),)) if step else None
+    released = accountant.release_mu(mechanism, steps=step, adjacency=Adjacency.REPLACE) if step else 0.0
+
+    def epsilon(mu: float) -> float:
+        return conversion.gdp_epsilon(mu=mu, delta=delta)
+
+    def deletion_epsilon(records: int, *, steps_present: int) -> float:
+        return epsilon(accountant.deletion_mu(chain, records=records, steps_present=steps_present))
+
+    return Point(
+        step=step,
+        influence=chain.influence,
+        presence=chain.presence,
+        noise_variance=chain.variance,
+        epsilon=Epsilons(
+            unlearning=epsilon(accountant.unlearning_mu(chain)),
+            deletion=None if largest is None else deletion_epsilon(largest, steps_present=before.steps),
+            adaptive=epsilon(accountant.adaptive_mu([*exposures, exposure] if exposure else exposures)),
+            release=epsilon(released),
+        ),
+        epsilon_of_one=deletion_epsilon(1, steps_present=chain.steps),
+    )

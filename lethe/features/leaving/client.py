@@ -1,0 +1,15 @@
+"""`client.leaving_reasons`: reasons for leaving, from answers that people randomise before sending.
+
+The client never repeats `submit` by itself, because an answer could be counted twice; a lost answer does not bias the
+estimates. A caller who repeats the call sends the same answer, and never randomises anew.
+"""
+
+from lethe.client.methods import H, Resource, call
+from lethe.features.leaving import contract as leaving_reasons
+
+
+class LeavingReasons(Resource[H]):
+    """Calls of `client.leaving_reasons`."""
+
+    submit = call(leaving_reasons.COUNT)
+    estimate = call(leaving_reasons.GET)

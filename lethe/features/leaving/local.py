@@ -1,0 +1,152 @@
+"""Local differential privacy: people randomise their values before sending, and only statistics of all are learned.
+
+A randomiser is epsilon-locally private if for every y, a, b
+
+    P[sent = y | true = a] <= e^epsilon P[sent = y | true = b].
+
+No use of the sent values, by anyone, distinguishes two true values by more than e^epsilon. In the central model the
+holder of all data adds noise once; in the local model each person adds noise, and the error of a mean is larger by
+about sqrt(n). For values in [0, 1] the errors of a Laplace mechanism in both models are the theorems `central_mean_mse`
+and `local_mean_mse`; this module has randomised response, and two more estimators of a mean.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lethe.proof import conversion
+from lethe.proof.audit import at_least, at_most
+from lethe.proof.errors import DomainError, require_count, require_fraction, require_nonnegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Estimate of the share of people with a given true answer. `share` is unbiased and may lie outside [0, 1]; the
+    limits `low` and `high` do not."""
+
+    sent: int
+    share: float
+    standard_error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomisedResponse:
+    """Randomised response over k = `num_answers` >= 2 answers; the true one is `odds` >= 2 times as likely as another.
+
+    Formal guarantee: epsilon-local privacy with epsilon = log(odds), without rounding, because both probabilities are
+    ratios of integers: odds/(odds + k - 1) and 1/(odds + k - 1). A person who answers m times has spent m epsilon.
+
+    Reference: Warner, JASA 60 (1965), for k = 2; Kairouz, Bonawitz and Ramage, "Discrete distribution estimation under
+    local privacy", ICML 2016, for any k, where it is optimal in its order if odds >= k.
+
+    >>> response = RandomisedResponse(odds=3, num_answers=5)
+    >>> response.truth, response.other, round(response.epsilon, 4)
+    (Fraction(3, 7), Fraction(1, 7), 1.0986)
+    """
+
+    odds: int
+    num_answers: int
+
+    def __post_init__(self) -> None:
+        require_count(2, odds=self.odds, num_answers=self.num_answers)
+
+    @property
+    def truth(self) -> Fraction:
+        """Probability that the true answer is sent."""
+        return Fraction(self.odds, self.odds + self.num_answers - 1)
+
+    @property
+    def other(self) -> Fraction:
+        """Probability of each answer that is not true."""
+        return Fraction(1, self.odds + self.num_answers - 1)
+
+    @property
+    def epsilon(self) -> float:
+        return math.log(self.odds)
+
+    def rate(self, share: float) -> float:
+        """Return the probability that an answer is sent that is true of this share of people."""
+        return float(self.other) + share * float(self.truth - self.other)
+
+    def variance(self, *, n: int, share: float) -> float:
+        """Return the variance of the estimate from n people drawn independently from a population with that share.
+
+        The variance is r(1 - r)/(n (truth - other)^2) for the rate r. Its part share (1 - share)/n is due to the choice
+        of people, the rest to the randomisation.
+        """
+        require_count(1, n=n)
+        _require_share(share=share)
+        rate = self.rate(share)
+        return rate * (1 - rate) / (n * float(self.truth - self.other) ** 2)
+
+    def estimates(self, sent: Sequence[int], *, confidence: float) -> list[Estimate]:
+        """Estimate the share of each answer from the number of times that each was sent.
+
+        All intervals hold together with probability >= `confidence` (Clopper and Pearson for each rate, Bonferroni over
+        the answers). They are valid for people drawn independently, and for people with fixed answers: then the number
+        sent is a sum of coins of two kinds, whose tails are bounded by a binomial with the same mean (Hoeffding, Annals
+        of Mathematical Statistics 27, 1956, Theorem 4). `standard_error` is the root of `variance` at the observed
+        rate.
+
+        >>> response = RandomisedResponse(odds=3, num_answers=2)
+        >>> [round(estimate.share, 6) for estimate in response.estimates([625, 375], confidence=0.95)]
+        [0.75, 0.25]
+        """
+        require_fraction(confidence=confidence)
+        if len(sent) != self.num_answers:
+            raise DomainError(f"Expected {self.num_answers} counts, not {len(sent)}")
+        require_count(0, **{f"sent_{place}": count for place, count in enumerate(sent)})
+        n = sum(sent)
+        require_count(1, n=n)
+        error = (1 - confidence) / (2 * self.num_answers)
+        return [self._estimate(count, n, error) for count in sent]
+
+    def _estimate(self, sent: int, n: int, error: float) -> Estimate:
+        contrast = self.truth - self.other
+        rate = sent / n
+        low, high = at_least(sent, n, error=error), at_most(sent, n, error=error)
+        return Estimate(
+            sent=sent,
+            share=float((Fraction(sent, n) - self.other) / contrast),
+            standard_error=math.sqrt(rate * (1 - rate) / n) / float(contrast),
+            low=self._share_at(low),
+            high=self._share_at(high),
+        )
+
+    def _share_at(self, rate: float) -> float:
+        """Return the share in [0, 1] whose rate is nearest to `rate`."""
+        return min(1.0, max(0.0, (rate - float(self.other)) / float(self.truth - self.other)))
+
+
+def one_bit_error(*, n: int, odds: int, mean: float) -> float:
+    """Return the mean squared error of a mean in [0, 1] from one log(odds)-locally private bit per person.
+
+    Each person rounds the value at random to 0 or 1, with the value as the probability of 1, and sends the bit by
+    `RandomisedResponse`. This is the estimator of Duchi, Jordan and Wainwright ("Minimax optimal procedures for locally
+    private estimation", JASA 113, 2018) for one dimension, private whatever the rounding. The error, at most
+    ((odds + 1)/(odds - 1))^2/(4 n), depends on the values by their mean alone.
+
+    >>> one_bit_error(n=1000, odds=3, mean=0.5)
+    0.001
+    """
+    return RandomisedResponse(odds=odds, num_answers=2).variance(n=n, share=mean)
+
+
+def gaussian_error(*, n: int, epsilon: float, delta: float, variance: float) -> float:
+    """Return the mean squared error of a mean of values in [0, 1] with this variance, each with Gaussian noise.
+
+    The noise is the minimum that makes each value (epsilon, delta)-locally private. The error is
+    variance/n + 1/(n mu^2), where mu-GDP gives exactly (epsilon, delta) (Balle and Wang, ICML 2018).
+    """
+    require_count(1, n=n)
+    require_nonnegative(variance=variance)
+    return (variance + conversion.gdp_mu(epsilon=epsilon, delta=delta) ** -2) / n
+
+
+def _require_share(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise DomainError(f"Expected 0 <= {name}={value} <= 1")

@@ -1,0 +1,18 @@
+"""`client.lineage`: the lineage of a person's rows; and calls of `client.models` about copies of weights."""
+
+from lethe.client.methods import H, Resource, call, pages
+from lethe.features.lineage import contract
+
+
+class Lineage(Resource[H]):
+    """Calls of `client.lineage`."""
+
+    of_request = call(contract.OF_REQUEST)
+    of_person = call(contract.OF_PERSON)
+
+
+class ModelCopies(Resource[H]):
+    """Calls of `client.models` about exports of weights and whether they may be served."""
+
+    exports = pages(contract.EXPORTS)
+    serving = call(contract.SERVING)

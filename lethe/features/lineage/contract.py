@@ -1,0 +1,153 @@
+"""Operations on lineage: models, versions and copies that a person's rows fed, and whether a copy may be served."""
+
+import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from lethe.contract.fields import Answer, PageOut, Paging, Query, Sha256, SubjectIn
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import ModelUnknown, RequestUnknown, VersionUnknown
+from lethe.contract.sets import Scope, VersionStatus
+
+
+class ExportOut(Answer):
+    """Export: weights handed out to a caller."""
+
+    id: str = Field(description="ID of the export.")
+    version: int = Field(description="Number of the exported version.")
+    api_key_id: str = Field(description="ID of the API key or person that received the weights.")
+    at: datetime.datetime = Field(description="Time of the export.")
+
+
+class ExportsQuery(Paging):
+    version: Annotated[
+        int | None, Field(ge=1, le=2**31 - 1, description="Only list exports of the version with this number.")
+    ] = None
+
+
+_MODELS = ResourceOperations("Models", "/v1/models")
+
+EXPORTS = of_one(
+    _MODELS.operation(
+        "list_exports",
+        "GET",
+        "/{model_id}/exports",
+        scope=Scope.MODELS_READ,
+        query=ExportsQuery,
+        gives=PageOut[ExportOut],
+        problems=(ModelUnknown,),
+        does="List who received which weights, and when, newest first.",
+    )
+)
+
+
+class ServingOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    version: int | None = Field(description="Number of the version; null if none is live.")
+    weights_sha256: str | None = Field(description="SHA-256 (hex) of the version's weights; null if none is live.")
+    may_serve: bool = Field(description="True if the version may be served now.")
+    reason: str | None = Field(
+        description="Reason against serving: not_live, held, forgetting_overdue, superseded or weights_destroyed; "
+        "null if the version may be served."
+    )
+    certified: bool = Field(description="True if the version has forgotten all people whose request was accepted.")
+    valid_until: datetime.datetime | None = Field(
+        description="Time until which the version may be served without asking again: at most an hour ahead, and "
+        "before any accepted request is due. After a 304 the time moves by max-age. Null if it may not be served."
+    )
+    retry_after_seconds: int | None = Field(
+        description="Seconds after which to ask again about a version that may not be served yet; null otherwise."
+    )
+
+
+class ServingQuery(Query):
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None, description="Number of the version. Default: the live version."
+    )
+    weights_sha256: Sha256 | None = Field(
+        default=None, description="SHA-256 (hex) of the weights. Default: live version."
+    )
+
+
+SERVING = of_one(
+    _MODELS.operation(
+        "get_serving",
+        "GET",
+        "/{model_id}/serving",
+        scope=Scope.MODELS_READ,
+        query=ServingQuery,
+        gives=ServingOut,
+        problems=(ModelUnknown, VersionUnknown),
+        does="Return whether the live version, or the named one, may be served now. Nothing in the answer is about a "
+        "person.",
+    )
+)
+
+
+class DatasetLineageOut(Answer):
+    id: str = Field(description="ID of the dataset.")
+    name: str = Field(description="Name of the dataset.")
+    records: int = Field(description="Number of rows of the person.")
+    erased_at: datetime.datetime | None = Field(
+        description="Time at which the rows were erased on disk; null until then."
+    )
+
+
+class CarryingVersionOut(Answer):
+    number: int = Field(description="Number of the version.")
+    status: VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
+    published_at: datetime.datetime = Field(description="Time of publication.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null until then.")
+
+
+class FirstWithoutOut(Answer):
+    number: int = Field(description="Number of the version.")
+    published_at: datetime.datetime = Field(description="Time of publication.")
+    certificate_id: str | None = Field(description="ID of the certificate about the version; null if none.")
+
+
+class ModelLineageOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    name: str = Field(description="Name of the model.")
+    dataset_id: str = Field(description="ID of the model's dataset.")
+    num_versions: int = Field(description="Number of versions that carried the rows.")
+    versions: list[CarryingVersionOut] = Field(description="Newest 500 versions that carried the rows.")
+    first_without: FirstWithoutOut | None = Field(description="First version without the rows; null if none yet.")
+    owed: bool = Field(description="True if a request waits for the first version without the rows.")
+    num_copies_outside: int = Field(description="Number of exports of the versions that carried the rows.")
+    copies_outside: list[ExportOut] = Field(
+        description="Newest 500 exports of these versions, which Lethe cannot erase."
+    )
+
+
+class LineageOut(Answer):
+    datasets: list[DatasetLineageOut] = Field(description="Datasets that held rows of the person.")
+    models: list[ModelLineageOut] = Field(description="Models that the rows fed.")
+
+
+_LINEAGE = ResourceOperations("Lineage", "/v1")
+
+OF_REQUEST = of_one(
+    _LINEAGE.operation(
+        "get_request_lineage",
+        "GET",
+        "/deletion-requests/{request_id}/lineage",
+        scope=Scope.ACCOUNTING_READ,
+        gives=LineageOut,
+        problems=(RequestUnknown,),
+        does="Return the models, versions and copies that the person's rows fed, in the datasets that the request "
+        "concerns. The audit log records the look-up, but not the person.",
+    )
+)
+OF_PERSON = _LINEAGE.operation(
+    "trace_lineage",
+    "POST",
+    "/lineage",
+    scope=Scope.ADMIN,
+    takes=SubjectIn,
+    gives=LineageOut,
+    repeat="idempotent",
+    does="Return the models, versions and copies that any person's rows fed, in all datasets, whether or not they "
+    "asked to be forgotten. The audit log records the look-up, but not the person.",
+)

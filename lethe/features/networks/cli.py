@@ -1,0 +1,51 @@
+"""Commands about public networks, and the progress of uploads that a network encodes."""
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lethe import Client
+from lethe.cli.derived import VERBS, CommandCall, add_group, derive, made
+from lethe.cli.gateway import console, show
+from lethe.cli.learning import WatchUpload
+from lethe.client.waiting import Progress
+from lethe.contract.problems import Problem
+
+_POLL_SECONDS = 1.0
+
+VERBS["networks.upload"] = "create"
+network = add_group("networks", "network", "Public networks, whose features models learn from.")
+
+
+@made("networks.upload")
+def network_create(
+    call: CommandCall,
+    file: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="ONNX file of the network, with its weights in it")
+    ],
+) -> None:
+    """Register a public network."""
+    with console.status(f"Uploading {file.name}"):
+        created = call(file)
+    show(created)
+
+
+derive(
+    "networks.list", line="{item.id}  {item.output_size:>6} features  {item.num_parameters:>12} parameters  {item.name}"
+)
+
+
+def _watch(client: Client, name: str, num_bytes: int, progress: Progress, ended: threading.Event) -> None:
+    """Report the progress of the newest upload with this name and size until `ended` is set."""
+    while not ended.wait(_POLL_SECONDS):
+        # The gateway may fail to answer, and the client may be closed.
+        with suppress(Problem, RuntimeError):
+            uploads = client.datasets.encodings().items
+            for upload in [upload for upload in uploads if (upload.name, upload.num_bytes) == (name, num_bytes)][:1]:
+                progress("encoding", upload.num_encoded, upload.num_rows)
+
+
+WATCH_UPLOAD: tuple[WatchUpload, ...] = (_watch,)

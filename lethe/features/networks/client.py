@@ -1,0 +1,26 @@
+"""`client.networks`: public networks, whose features models learn from."""
+
+from pydantic import Field
+
+from lethe.client.methods import H, Keyed, Resource, call, pages, upload
+from lethe.features.networks import contract as networks
+
+
+class _Network(networks.NetworkFileIn, Keyed):
+    name: str | None = Field(default=None, description="Name of the network. Default: the file's.")
+
+
+class Networks(Resource[H]):
+    """Calls of `client.networks`."""
+
+    upload = upload(networks.UPLOAD, _Network)
+    list = pages(networks.LIST)
+    get = call(networks.GET)
+    file = call(networks.FILE)
+    delete = call(networks.DELETE)
+
+
+class DatasetEncodings(Resource[H]):
+    """Calls of `client.datasets` about uploads that a public network encodes."""
+
+    encodings = call(networks.ENCODINGS)

@@ -1,0 +1,144 @@
+"""Operations on public networks, which are fixed before the first row arrives and identified by their SHA-256."""
+
+import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from lethe.contract.fields import Answer, Form, PageOut, Paging
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import (
+    DatabaseDamaged,
+    IdempotencyConflict,
+    NetworkExists,
+    NetworkFailed,
+    NetworkInUse,
+    NetworkInvalid,
+    NetworkUnknown,
+    UploadTooLarge,
+)
+from lethe.contract.sets import Scope
+
+
+class ParameterOut(Answer):
+    name: str = Field(description="Name of the initializer.")
+    shape: list[int] = Field(description="Shape of the initializer.")
+
+
+class NetworkOut(Answer):
+    id: str = Field(description="ID of the network.")
+    name: str = Field(description="Name of the network.")
+    sha256: str = Field(description="SHA-256 (hex) of the file, by which certificates name the network.")
+    size: int = Field(description="Size of the file in bytes.")
+    licence: str = Field(description="Licence of the network: an SPDX expression, or the name of a text.")
+    provenance: str = Field(description="Training data of the network, as its sender stated it.")
+    dp_ledger: str | None = Field(description="Location of the network's differential-privacy ledger; null if none.")
+    opset: int = Field(description="Version of the ONNX operator set.")
+    input_shape: list[int] = Field(description="Shape of the input for one row.")
+    output_size: int = Field(description="Number of features that the network computes per row.")
+    num_parameters: int = Field(description="Number of parameters of the network.")
+    parameters: list[ParameterOut] = Field(description="Float32 initializers of the file.")
+    operators: list[str] = Field(description="ONNX operators that the network uses.")
+    batch_size: int = Field(description="Number of rows per execution; 1 if rounding depends on neighbouring rows.")
+    created_at: datetime.datetime = Field(description="Time of upload.")
+
+
+class NetworkFileIn(Form):
+    """Public network in an ONNX file, with its weights in the file."""
+
+    licence: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="Licence of the network: an SPDX expression, or the name of a text."
+    )
+    provenance: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
+        description="Training data of the network, in words."
+    )
+    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None,
+        description="Location of the network's own differential-privacy ledger, if it learned from people; every "
+        "certificate names it. Without one, certificates say that the network must never have seen the person.",
+    )
+
+
+class NetworkIn(NetworkFileIn):
+    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the network.")
+
+
+_NETWORKS = ResourceOperations("Networks", "/v1/networks")
+
+UPLOAD = _NETWORKS.operation(
+    "create_network",
+    "POST",
+    scope=Scope.MODELS_WRITE,
+    gives=NetworkOut,
+    status=201,
+    repeat="keyed",
+    problems=(UploadTooLarge, IdempotencyConflict, NetworkInvalid, NetworkFailed, NetworkExists),
+    does="Register a public network: an ONNX file that learned from none of the people concerned. It is examined and "
+    "run in a separate process without access to connections and files.",
+)
+LIST = _NETWORKS.operation(
+    "list_networks",
+    "GET",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[NetworkOut],
+    does="List the public networks, newest first.",
+)
+GET = of_one(
+    _NETWORKS.operation(
+        "get_network",
+        "GET",
+        "/{network_id}",
+        scope=Scope.MODELS_READ,
+        gives=NetworkOut,
+        problems=(NetworkUnknown,),
+        does="Return the inputs, outputs and provenance of a network.",
+    )
+)
+FILE = of_one(
+    _NETWORKS.operation(
+        "get_network_file",
+        "GET",
+        "/{network_id}/file",
+        scope=Scope.MODELS_READ,
+        gives=bytes,
+        problems=(NetworkUnknown, DatabaseDamaged),
+        does="Return the ONNX file after checking its SHA-256.",
+    )
+)
+DELETE = of_one(
+    _NETWORKS.operation(
+        "delete_network",
+        "DELETE",
+        "/{network_id}",
+        scope=Scope.MODELS_WRITE,
+        gives=type(None),
+        status=204,
+        problems=(NetworkUnknown, NetworkInUse),
+        does="Delete a network; 409 while a dataset or a model uses it.",
+    )
+)
+
+
+class EncodingOut(Answer):
+    name: str = Field(description="Name of the dataset to be created, or ID of the dataset to add rows to.")
+    network_id: str = Field(description="ID of the network that encodes the rows.")
+    num_bytes: int = Field(description="Size of the uploaded file in bytes.")
+    num_encoded: int = Field(description="Number of rows encoded so far, updated about every second.")
+    num_rows: int | None = Field(description="Number of rows of the uploaded file; null until known.")
+    began_at: datetime.datetime = Field(description="Time at which encoding began.")
+
+
+class EncodingsOut(Answer):
+    items: list[EncodingOut] = Field(description="Uploads on all gateways that share a data folder, newest first.")
+
+
+ENCODINGS = ResourceOperations("Datasets", "/v1").operation(
+    "list_encodings",
+    "GET",
+    "/datasets:encodings",
+    scope=Scope.MODELS_READ,
+    gives=EncodingsOut,
+    does="List the uploads whose rows are being encoded by a public network, with their progress. An upload leaves "
+    "the list when its own call is answered.",
+)

@@ -1,0 +1,231 @@
+"""The process in which a public network is examined and run (`encoders.child`), and the calls that start and ask it."""
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe import hardening
+from lethe.contract.problems import FieldError, NetworkFailed, NetworkInvalid, UploadTooLarge
+
+_START_SECONDS = 60.0
+"""Seconds in which a process starts, beside those of its network."""
+_BATCH_ROWS = 32
+_MAX_MESSAGE_BYTES = 2**26
+"""Maximum size of a message from the process, other than features."""
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_ARCHIVES = (b"PK", b"\x80")
+"""First bytes of a zip file and of a pickle."""
+_ONNX = b"\x08"
+"""First byte of an ONNX file: the tag of its version, which is field 1 and comes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Maximum memory of a network's process, maximum seconds for a batch, and maximum size of the network's file.
+
+    The defaults are those of a gateway.
+    """
+
+    memory_bytes: int = 4 * 2**30
+    seconds: float = 60.0
+    file_bytes: int = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminedNetwork:
+    """An admissible network file and the facts that the examination found (`encoders.child`)."""
+
+    content: bytes
+    sha256: str
+    facts: dict[str, Any]
+
+
+class ProcessPipe:
+    """The connection to a network's process, which is killed if it does not answer in time."""
+
+    def __init__(self, mine: socket.socket, child: "subprocess.Popen[bytes]", limits: Limits) -> None:
+        self.limits = limits
+        self._mine, self._child = mine, child
+        self._is_late = threading.Event()
+        self._connection = Connection(os.dup(mine.fileno()))
+
+    @contextmanager
+    def exchange(self, seconds: float) -> Iterator[None]:
+        """Bound the messages of the block to `seconds`.
+
+        Raises:
+            NetworkFailed: if the block takes longer, or the process ends or sends an unknown message.
+        """
+        watchdog = threading.Timer(seconds, self._kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            yield
+        except (EOFError, OSError, ValueError):
+            # The watchdog may fire just after the answer; the next exchange then reports the delay.
+            if self._is_late.is_set():
+                raise _failure(f"The network took longer than {self.limits.seconds:g} seconds for a batch") from None
+            raise self._death() from None
+        finally:
+            watchdog.cancel()
+
+    def _kill(self) -> None:
+        self._is_late.set()
+        self._child.kill()
+        # Closing alone would leave the end that a process forked by the child may hold.
+        with contextlib.suppress(OSError):
+            self._mine.shutdown(socket.SHUT_RDWR)
+
+    def send(self, content: bytes) -> None:
+        """Send a message. If the process has ended, the next answer reports that."""
+        with contextlib.suppress(OSError):
+            self._connection.send_bytes(content)
+
+    def answer(self) -> dict[str, Any]:
+        """Receive a message. Raises `NetworkInvalid` or `NetworkFailed` if the message says so."""
+        message = json.loads(self._connection.recv_bytes(_MAX_MESSAGE_BYTES))
+        if not isinstance(message, dict):
+            raise ValueError("Expected a message of a network's process")
+        if "refused" in message:
+            raise NetworkInvalid(message["refused"], [FieldError("file", "expected an ONNX network that can be run")])
+        if "failed" in message:
+            raise self._death()
+        return message
+
+    def features(self, num_rows: int, num_columns: int) -> NDArray[np.float32]:
+        """Receive the features (num_rows, num_columns) of a batch. Raises `NetworkFailed` for another shape."""
+        num_bytes = 4 * num_rows * num_columns
+        if self.answer().get("rows") == num_rows:
+            content = self._connection.recv_bytes(num_bytes)
+            if len(content) == num_bytes:
+                return np.frombuffer(content, np.float32).reshape(num_rows, num_columns)
+        raise NetworkFailed("The network gave another number of features than when it was examined; export it anew.")
+
+    def _death(self) -> NetworkFailed:
+        return _failure(f"The network's process ended: it may need more memory than {self.limits.memory_bytes} bytes")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Encoder:
+    """A running network. `facts` are what its process reported when it started."""
+
+    def __init__(self, line: ProcessPipe, *, input_size: int, output_size: int, facts: dict[str, Any]) -> None:
+        self.facts = facts
+        self._line = line
+        self._input_size, self._output_size = input_size, output_size
+
+    def encode(
+        self, rows: NDArray[np.floating[Any]], *, progress: Callable[[int], object] = lambda num_rows: None
+    ) -> NDArray[np.float32]:
+        """Return the features (n, k) of rows (n, input_size) as the network computes them; they may be NaN.
+
+        `progress` is called with the number of encoded rows after each batch.
+
+        Raises:
+            NetworkFailed: if the network takes too long or too much memory, or ends.
+        """
+        if rows.ndim != 2 or rows.shape[1] != self._input_size:
+            raise ValueError(f"Expected rows (n, {self._input_size}), got {rows.shape}")
+        features = []
+        for start in range(0, len(rows), _BATCH_ROWS):
+            batch = np.ascontiguousarray(rows[start : start + _BATCH_ROWS], dtype=np.float32)
+            with self._line.exchange(self._line.limits.seconds):
+                self._line.send(batch.tobytes())
+                features.append(self._line.features(len(batch), self._output_size))
+            progress(start + len(batch))
+        return np.concatenate(features) if features else np.empty((0, 0), np.float32)
+
+
+def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
+    """Examine the file of a network, which is run twice in a process of its own.
+
+    Raises:
+        NetworkInvalid: if the file is not an ONNX file, or its network cannot be run deterministically.
+        NetworkFailed: if the network takes too long or too much memory.
+        UploadTooLarge: if the file has more than `limits.file_bytes` bytes.
+    """
+    if len(content) > limits.file_bytes:
+        excess = f"The network has more than {limits.file_bytes} bytes"
+        raise UploadTooLarge(f"{excess}; send a smaller one, or raise LETHE_MAX_NETWORK_BYTES.")
+    fault = FieldError("file", "expected an ONNX file")
+    if content.startswith(_ARCHIVES):
+        raise NetworkInvalid(
+            "The file is a pickle or a zip (.pt, .pth, .pkl), which may hold code that runs when it is opened; export"
+            " the network to ONNX (torch.onnx.export).",
+            [fault],
+        )
+    if not content.startswith(_ONNX):
+        raise NetworkInvalid("The file is no ONNX file; export the network to ONNX again.", [fault])
+    with examined(content, limits) as encoder:
+        return ExaminedNetwork(content=content, sha256=hashlib.sha256(content).hexdigest(), facts=encoder.facts)
+
+
+@contextmanager
+def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
+    """Run a network that has not been examined; `facts` of the encoder describe it.
+
+    Raises:
+        NetworkInvalid: or `NetworkFailed`, as `examine`.
+    """
+    with _process(limits) as line:
+        facts = _open(line, content, None)
+        input_size = int(np.prod(facts["input_shape"]))
+        yield Encoder(line, input_size=input_size, output_size=facts["output_size"], facts=facts)
+
+
+@contextmanager
+def started(content: bytes, *, input_size: int, output_size: int, batch_size: int, limits: Limits) -> Iterator[Encoder]:
+    """Run a network that was examined before, until the block ends. Raises `NetworkFailed`."""
+    with _process(limits) as line:
+        facts = _open(line, content, batch_size)
+        yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
+
+
+@contextmanager
+def _process(limits: Limits) -> Iterator[ProcessPipe]:
+    mine, theirs = socket.socketpair()
+    arguments = f"{theirs.fileno()}, {limits.memory_bytes}"
+    with theirs:
+        # The program is our own interpreter.
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-P", "-c", f"from {__package__} import child; child.main({arguments})"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env=hardening.bare_environment() | _ONE_THREAD,
+        )
+    try:
+        with mine, contextlib.closing(ProcessPipe(mine, process, limits)) as line:
+            yield line
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _open(line: ProcessPipe, content: bytes, batch_size: int | None) -> dict[str, Any]:
+    with line.exchange(_START_SECONDS + line.limits.seconds):
+        line.send(json.dumps(batch_size).encode())
+        line.send(content)
+        return line.answer()
+
+
+def _failure(why: str) -> NetworkFailed:
+    return NetworkFailed(
+        f"{why}; send a smaller network, or raise LETHE_NETWORK_MEMORY_BYTES or LETHE_NETWORK_SECONDS."
+    )

@@ -1,0 +1,187 @@
+"""A linearised network: scores o g(x) + J~(x) u at public weights w0, in any number of parameters u.
+
+g is the network at w0, J its Jacobian in chosen weights, and J~ = J / max(rho(x), rho_0), where rho(x) is at least the
+operator norm of J(x). The gradient and curvature of a row are therefore bounded as in a linear model on rows of norm 1,
+whose constants hold (docs/mathematics/tangents.md). No result for a row depends on another row.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import jacrev, jvp, vjp, vmap
+
+from lethe.features.networks.tangents.grams import grams, structured
+from lethe.features.networks.tangents.graph import Graph, Values
+from lethe.proof.network import Linearisation
+
+SLACK = 1 + 2.0**-10
+"""Factor by which computed norms are rounded up, far above the error of single precision."""
+_BATCH_ROWS = 256
+"""Maximum number of rows that go through the network together."""
+_JACOBIAN_NUMBERS = 2**25
+"""Maximum number of entries of the Jacobians in memory."""
+
+Slopes = Callable[[Tensor, slice], Tensor]
+"""Function from the scores (b, k) of a slice of the rows to the slopes of their losses (b, k)."""
+
+
+class Tangent:
+    """The tangent model of a network.
+
+    `num_scores` is k for k classes or labels. It is 1 for two classes: of a network with one output, or with two
+    outputs, whose difference is the score.
+    """
+
+    def __init__(self, graph: Graph, chosen: Linearisation, *, num_scores: int) -> None:
+        """Linearise `graph`. Raises ValueError for unknown layers, and for outputs that are not the scores."""
+        if not set(chosen.layers) <= graph.weights.keys():
+            raise ValueError("Expected the network to have the layers of its linearisation")
+        self._graph, self._chosen, self._num_scores = graph, chosen, num_scores
+        self._shapes = {name: chosen.shape(graph.weights[name].shape) for name in chosen.layers}
+        self.num_parameters = sum(int(np.prod(shape)) for shape in self._shapes.values())
+        self.num_features = int(np.prod(graph.input_shape))
+        self._factors = dict(self._random_factors())
+        self._structured = structured(graph, chosen.layers)
+        outputs = graph(self._zeros((1, *graph.input_shape))).shape[-1]
+        if outputs != num_scores and (num_scores, outputs) != (1, 2):
+            raise ValueError(f"Expected a network of {num_scores} outputs")
+
+    @property
+    def _some(self) -> Tensor:
+        """One of the weights, which all have the same device and type."""
+        return self._graph.weights[self._chosen.layers[0]]
+
+    def _zeros(self, shape: tuple[int, ...]) -> Tensor:
+        return self._some.new_zeros(shape)
+
+    def _random_factors(self) -> Iterator[tuple[str, Tensor]]:
+        generator = np.random.Generator(np.random.Philox(self._chosen.seed))
+        for name, shape in self._shapes.items():
+            if shape != self._graph.weights[name].shape:
+                width = self._graph.weights[name][0].numel()
+                factor = generator.standard_normal((self._chosen.rank, width)) / np.sqrt(width)
+                yield name, torch.from_numpy(factor).to(self._some)
+
+    def scales(self, rows: Tensor) -> Tensor:
+        """Return 1 / max(rho, rho_0) of rows (n, features); rho is the Jacobian's norm, rounded up  # (n,) float32"""
+        scales = []
+        for start in range(0, len(rows), self._at_a_time):
+            gram = self._grams(rows[start : start + self._at_a_time]).double()
+            norms = torch.linalg.eigvalsh(gram)[:, -1].clamp_min(0).sqrt()
+            scales.append(1 / (SLACK * norms).clamp_min(self._chosen.least_norm))
+        return torch.cat(scales).float()
+
+    def jacobians(self, rows: Tensor) -> Tensor:
+        """Return J of each of a few rows (n, features)  # (n, k, parameters)"""
+        return torch.cat(self._jacobians(rows, self._origin), 2)
+
+    def _jacobians(self, rows: Tensor, moved: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the part of J in each of these layers  # (n, k, parameters of the layer)"""
+
+        def of_row(moves: Mapping[str, Tensor], row: Tensor) -> Tensor:
+            return self._outputs({**self._origin, **moves}, self._base_values(row.unsqueeze(0)))[0]
+
+        parts = vmap(jacrev(of_row), in_dims=(None, 0))(moved, rows)
+        return [parts[name].flatten(2) for name in moved]
+
+    def _grams(self, rows: Tensor) -> Tensor:
+        """Return J J^T of each row  # (n, k, k)"""
+        gram = self._some.new_zeros(len(rows), self._num_scores, self._num_scores)
+        if self._structured:
+            base = self._base_values(rows)
+            gram = grams(self._graph, self._structured, base, scores=self._selected, factors=self._factors)
+        for part in self._jacobians(rows, self._others) if self._others else ():
+            gram = gram + part @ part.mT
+        return gram
+
+    def scores(self, parameters: Tensor, rows: Tensor, scales: Tensor) -> Tensor:
+        """Return the scores o g(x) + J~(x) u of rows (n, features)  # (n, k)"""
+        moves = self._unflattened(parameters)
+        return torch.cat(
+            [self._scores(moves, self._base_values(rows[block]), scales[block]) for block in _blocks(len(rows))]
+        )
+
+    def gradient(self, parameters: Tensor, rows: Tensor, scales: Tensor, slopes: Slopes) -> Tensor:
+        """Return the sum over rows (n, features) of J~^T times the slope of their loss  # (parameters,) float64"""
+        total = torch.zeros(self.num_parameters, dtype=torch.float64, device=rows.device)
+        moves = self._unflattened(parameters)
+        for block in _blocks(len(rows)):
+            base = self._base_values(rows[block])
+            pulls = slopes(self._scores(moves, base, scales[block]), block) * scales[block, None]
+            _, pull = vjp(lambda at, base=base: self._outputs(at, base), self._origin)  # type: ignore[misc]
+            parts: dict[str, Tensor] = pull(pulls)[0]
+            total += torch.cat([parts[name].flatten() for name in self._shapes])
+        return total
+
+    def _scores(self, moves: Mapping[str, Tensor], base: Values, scales: Tensor) -> Tensor:
+        outputs, moved = jvp(lambda at: self._outputs(at, base), (self._origin,), (moves,))  # type: ignore[misc]
+        scores: Tensor = scales[:, None] * moved
+        return scores + outputs if self._chosen.offset else scores
+
+    def _base_values(self, rows: Tensor) -> Values:
+        """Return all values of the network for these rows that do not depend on the chosen layers."""
+        shaped = rows.view(len(rows), *self._graph.input_shape)
+        return self._graph.base_values(shaped, but=self._chosen.layers)
+
+    def _outputs(self, moves: Mapping[str, Tensor], base: Values) -> Tensor:
+        """Return the scores of the network itself at w0 + `moves`  # (n, k)"""
+        weights = {}
+        for name, move in moves.items():
+            factor, start = self._factors.get(name), self._graph.weights[name]
+            weights[name] = start + (move if factor is None else (move @ factor).view_as(start))
+        return self._selected(self._graph.output(base, weights))
+
+    def _selected(self, outputs: Tensor) -> Tensor:
+        """Return the scores of the outputs of the network  # (n, k)"""
+        return outputs if outputs.shape[-1] == self._num_scores else outputs[:, 1:] - outputs[:, :1]
+
+    @cached_property
+    def _origin(self) -> dict[str, Tensor]:
+        return {name: self._zeros(shape) for name, shape in self._shapes.items()}
+
+    @cached_property
+    def _others(self) -> dict[str, Tensor]:
+        """Zero moves of the layers whose Jacobians are computed row by row."""
+        names = {layer.name for layer in self._structured}
+        return {name: move for name, move in self._origin.items() if name not in names}
+
+    @property
+    def _at_a_time(self) -> int:
+        """Number of rows whose Jacobians are computed together."""
+        products = {layer.name for layer in self._structured if layer.node.operator == "Gemm"}
+        numbers = sum(move.numel() for name, move in self._origin.items() if name not in products)
+        return min(_BATCH_ROWS, max(1, _JACOBIAN_NUMBERS // (self._num_scores * max(numbers, 1))))
+
+    def _unflattened(self, parameters: Tensor) -> dict[str, Tensor]:
+        sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
+        parts = torch.split(parameters.flatten().to(self._some), sizes)
+        return {name: part.view(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
+
+
+def network_inputs(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the features before division by the norm, of rows (n, d) as `lethe.encoding` makes them  # (n, d - 1)
+
+    The last column of a row is the constant, divided by the same norm. A null row has zeros.
+    """
+    constants = rows[:, -1:]
+    return np.divide(rows[:, :-1], constants, out=np.zeros_like(rows[:, :-1]), where=constants > 0)
+
+
+def scores(tangent: Tangent, parameters: NDArray[np.float64], rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the scores of encoded rows (n, d) under the `parameters` (1, p)  # (n, 1) or (n, C)
+
+    Raises ValueError for rows of another width.
+    """
+    if rows.shape[1] != tangent.num_features + 1:
+        raise ValueError(f"Expected vectors of {tangent.num_features} finite numbers")
+    inputs = torch.from_numpy(network_inputs(rows))
+    outputs = tangent.scores(torch.tensor(parameters), inputs, tangent.scales(inputs))
+    return np.asarray(outputs.double().numpy(), np.float64)
+
+
+def _blocks(num_rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + _BATCH_ROWS, num_rows)) for start in range(0, num_rows, _BATCH_ROWS))

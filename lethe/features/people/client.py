@@ -1,0 +1,18 @@
+"""`client.users`: people who log in to the dashboard. All calls need the scope admin.
+
+The client never repeats an invitation by itself: after a lost answer, invite the person again.
+"""
+
+from lethe.client.methods import H, Resource, call, pages
+from lethe.features.people import contract as users
+
+
+class Users(Resource[H]):
+    """Calls of `client.users`."""
+
+    create = call(users.CREATE)
+    list = pages(users.LIST)
+    get = call(users.GET)
+    change = call(users.CHANGE)
+    invite = call(users.INVITE)
+    disable = call(users.DISABLE)

@@ -1,0 +1,142 @@
+"""Operations on people who log in to the dashboard, each with a role, invited by an administrator."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, Strict
+
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import LastAdministrator, UserExists, UserUnknown
+from lethe.contract.sets import Role, Scope
+
+_READING = frozenset({Scope.REQUESTS_READ, Scope.MODELS_READ, Scope.ACCOUNTING_READ})
+SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
+    Role.VIEWER: _READING,
+    Role.OFFICER: _READING | {Scope.REQUESTS_WRITE, Scope.REQUESTS_REVIEW},
+    Role.ENGINEER: _READING | {Scope.MODELS_WRITE},
+    Role.ADMINISTRATOR: frozenset({Scope.ADMIN}),
+    Role.OPERATOR: frozenset({Scope.OPERATOR}),
+}
+"""Scopes of each role, with the same effect as the scopes of an API key."""
+
+Email = Annotated[
+    Text,
+    # The maximum length is that of RFC 5321, 4.5.3.1.3.
+    Field(min_length=3, max_length=254, pattern=r"^[^@\s\x00]+@[^@\s\x00]+$"),
+    AfterValidator(str.lower),
+]
+AnyRole = Annotated[Role, Strict(False)]
+
+
+class UserIn(Body):
+    name: Name = Field(description="Name of the person.")
+    email: Email = Field(
+        description="E-mail address of the person, stored in lower case and unique in the installation."
+    )
+    role: AnyRole = Field(description="Role of the person, which determines the person's scopes.")
+
+
+class UserChangeIn(Body):
+    name: Name | None = Field(default=None, description="New name of the person. Default: unchanged.")
+    role: AnyRole | None = Field(
+        default=None, description="New role of the person; ends all sessions of the person. Default: unchanged."
+    )
+
+
+class UserOut(Answer):
+    id: str = Field(description="ID of the person.")
+    name: str = Field(description="Name of the person.")
+    email: str = Field(description="E-mail address of the person, in lower case.")
+    role: str = Field(description="Role of the person, which determines the person's scopes.")
+    has_password: bool = Field(description="True if the person has chosen a password.")
+    has_totp: bool = Field(description="True if login also takes a code of an authenticator app.")
+    has_identity: bool = Field(description="True if the person logs in through an identity provider (OpenID Connect).")
+    invited_until: datetime.datetime | None = Field(description="Expiry of an unused invitation; null if none.")
+    created_at: datetime.datetime = Field(description="Time of the first invitation.")
+    disabled_at: datetime.datetime | None = Field(
+        description="Time at which the person was disabled; null while enabled."
+    )
+    last_login_at: datetime.datetime | None = Field(description="Time of the last login; null if never.")
+
+
+class InvitedUserOut(UserOut):
+    invitation: str = Field(
+        description="Secret path at the gateway where the person chooses a password. Shown once; only its hash is "
+        "stored.",
+        repr=False,
+    )
+
+
+_USERS = ResourceOperations("People", "/v1/users")
+
+CREATE = _USERS.operation(
+    "create_user",
+    "POST",
+    scope=Scope.ADMIN,
+    takes=UserIn,
+    gives=InvitedUserOut,
+    status=201,
+    problems=(UserExists,),
+    does="Invite a person, who chooses a password of their own. A role with scopes that the caller lacks cannot be "
+    "given.\n\nNo `Idempotency-Key` is accepted, because no invitation is stored that could be shown again: a "
+    "repetition is a 409.",
+)
+LIST = _USERS.operation(
+    "list_users",
+    "GET",
+    scope=Scope.ADMIN,
+    query=Paging,
+    gives=PageOut[UserOut],
+    does="List all people, including disabled ones, newest first.",
+)
+GET = of_one(
+    _USERS.operation(
+        "get_user",
+        "GET",
+        "/{user_id}",
+        scope=Scope.ADMIN,
+        gives=UserOut,
+        problems=(UserUnknown,),
+        does="Return the role of a person, and how they log in.",
+    )
+)
+CHANGE = of_one(
+    _USERS.operation(
+        "change_user",
+        "PATCH",
+        "/{user_id}",
+        scope=Scope.ADMIN,
+        takes=UserChangeIn,
+        gives=UserOut,
+        repeat="idempotent",
+        problems=(UserUnknown, LastAdministrator),
+        does="Change the name or role of a person.",
+    )
+)
+INVITE = of_one(
+    _USERS.operation(
+        "invite_user",
+        "POST",
+        "/{user_id}/invite",
+        scope=Scope.ADMIN,
+        gives=InvitedUserOut,
+        status=201,
+        problems=(UserUnknown, LastAdministrator),
+        does="Invite a person again who has lost their password or authenticator app, or was disabled: their previous "
+        "credentials end, and they choose new ones. No `Idempotency-Key` is accepted.",
+    )
+)
+DISABLE = of_one(
+    _USERS.operation(
+        "disable_user",
+        "DELETE",
+        "/{user_id}",
+        scope=Scope.ADMIN,
+        gives=type(None),
+        status=204,
+        problems=(UserUnknown, LastAdministrator),
+        does="Disable a person and end their sessions. Their name stays beside their past actions.",
+    )
+)

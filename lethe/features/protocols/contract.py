@@ -1,0 +1,120 @@
+"""Operations on agents of the Data Rights Protocol, and on issuers of identity statements."""
+
+import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import AgentExists, AgentUnknown, IdempotencyConflict, IssuerExists, IssuerUnknown
+from lethe.contract.sets import Scope
+
+AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
+
+
+class AgentIn(Body):
+    agent_id: AgentId = Field(description="ID of the agent in the network's directory.")
+    name: Name = Field(description="Name of the agent.")
+    verify_key: Annotated[str, Field(max_length=100)] = Field(
+        description="Ed25519 public key of the agent in base64, as in the directory."
+    )
+
+
+class AgentOut(Answer):
+    id: str = Field(description="ID of the registration.")
+    agent_id: str = Field(description="ID of the agent in the network's directory.")
+    name: str = Field(description="Name of the agent.")
+    verify_key: str = Field(description="Ed25519 public key of the agent in base64.")
+    api_key_id: str | None = Field(
+        description="ID of the API key that is the agent's token; null until the agent requests one."
+    )
+    created_at: datetime.datetime = Field(description="Time of registration.")
+
+
+_AGENTS = ResourceOperations("Data Rights Protocol", "/v1/agents")
+
+REGISTER_AGENT = _AGENTS.operation(
+    "register_agent",
+    "POST",
+    scope=Scope.ADMIN,
+    takes=AgentIn,
+    gives=AgentOut,
+    status=201,
+    repeat="keyed",
+    problems=(AgentExists, IdempotencyConflict),
+    does="Register an agent, which can then request a token at `POST /drp/v1/agent/{agent-id}`.",
+)
+LIST_AGENTS = _AGENTS.operation(
+    "list_agents",
+    "GET",
+    scope=Scope.ADMIN,
+    query=Paging,
+    gives=PageOut[AgentOut],
+    does="List all registered agents, newest first.",
+)
+REMOVE_AGENT = of_one(
+    _AGENTS.operation(
+        "remove_agent",
+        "DELETE",
+        "/{id}",
+        scope=Scope.ADMIN,
+        gives=type(None),
+        status=204,
+        problems=(AgentUnknown,),
+        does="Remove an agent and revoke its token; requests that it made stay.",
+    )
+)
+
+
+_LongText = Annotated[Text, Field(min_length=1, max_length=500)]
+
+
+class IdentityIssuerIn(Body):
+    issuer: _LongText = Field(description="Claim `iss` of the issuer's statements.")
+    audience: _LongText = Field(
+        description="Claim `aud` of the issuer's statements: the issuer's name for this service."
+    )
+    jwks: dict[str, Any] = Field(
+        description="Public keys of the issuer (RFC 7517): Ed25519, P-256, or RSA of at least 2048 bits."
+    )
+
+
+class IdentityIssuerOut(IdentityIssuerIn):
+    id: str = Field(description="ID of the issuer.")
+    created_at: datetime.datetime = Field(description="Time of registration.")
+
+
+_IDENTITY_ISSUERS = ResourceOperations("Identity issuers", "/v1/identity-issuers")
+
+CREATE_ISSUER = _IDENTITY_ISSUERS.operation(
+    "create_identity_issuer",
+    "POST",
+    scope=Scope.ADMIN,
+    takes=IdentityIssuerIn,
+    gives=IdentityIssuerOut,
+    status=201,
+    repeat="keyed",
+    problems=(IdempotencyConflict, IssuerExists),
+    does="Trust the statements of this issuer about the subjects of deletion requests.",
+)
+LIST_ISSUERS = _IDENTITY_ISSUERS.operation(
+    "list_identity_issuers",
+    "GET",
+    scope=Scope.ADMIN,
+    query=Paging,
+    gives=PageOut[IdentityIssuerOut],
+    does="List the trusted issuers, newest first.",
+)
+DELETE_ISSUER = of_one(
+    _IDENTITY_ISSUERS.operation(
+        "delete_identity_issuer",
+        "DELETE",
+        "/{issuer_id}",
+        scope=Scope.ADMIN,
+        gives=type(None),
+        status=204,
+        problems=(IssuerUnknown,),
+        does="Stop trusting the statements of an issuer.",
+    )
+)

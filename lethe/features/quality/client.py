@@ -1,0 +1,13 @@
+"""Calls about quality gates, and remedies for missing them."""
+
+from lethe.client.methods import H, Resource, call
+from lethe.features.quality import contract
+
+
+class ModelGates(Resource[H]):
+    """Calls of `client.models` about quality gates."""
+
+    update = call(contract.UPDATE)
+    remove_gate = call(contract.REMOVE_GATE)
+    release = call(contract.RELEASE)
+    remedies = call(contract.REMEDIES)

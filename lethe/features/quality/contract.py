@@ -1,0 +1,73 @@
+"""Operations on the quality gates of existing models."""
+
+from pydantic import Field
+
+from lethe.contract.fields import Body, example
+from lethe.contract.models import ModelOut, QualityIn, RemediesOut
+from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import (
+    ModelRetired,
+    ModelUnknown,
+    PreconditionFailed,
+    VersionUnknown,
+    WeightsDestroyed,
+)
+from lethe.contract.sets import Scope
+
+
+class ModelChangeIn(Body):
+    model_config = example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
+
+    quality: QualityIn = Field(description="Quality gate of the model, which replaces any present gate.")
+
+
+_MODELS = ResourceOperations("Models", "/v1/models")
+
+UPDATE = of_one(
+    _MODELS.operation(
+        "update_model",
+        "PATCH",
+        "/{model_id}",
+        scope=Scope.MODELS_WRITE,
+        takes=ModelChangeIn,
+        gives=ModelOut,
+        repeat="idempotent",
+        problems=(ModelUnknown, ModelRetired, PreconditionFailed),
+        does="Set or replace the quality gate of a model, and judge its live version by it at once.",
+    )
+)
+REMOVE_GATE = of_one(
+    _MODELS.operation(
+        "remove_gate",
+        "DELETE",
+        "/{model_id}/gate",
+        scope=Scope.MODELS_WRITE,
+        gives=ModelOut,
+        repeat="idempotent",
+        problems=(ModelUnknown, ModelRetired),
+        does="Remove the quality gate of a model; a version that was held back is served.",
+    )
+)
+RELEASE = of_two(
+    _MODELS.operation(
+        "release_version",
+        "POST",
+        "/{model_id}/versions/{number}/release",
+        scope=Scope.MODELS_WRITE,
+        gives=ModelOut,
+        repeat="idempotent",
+        problems=(ModelUnknown, VersionUnknown, WeightsDestroyed),
+        does="Serve the live version although it misses the quality gate. The next version is judged anew.",
+    )
+)
+REMEDIES = of_one(
+    _MODELS.operation(
+        "list_remedies",
+        "GET",
+        "/{model_id}/remedies",
+        scope=Scope.MODELS_READ,
+        gives=RemediesOut,
+        problems=(ModelUnknown, ModelRetired),
+        does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
+    )
+)

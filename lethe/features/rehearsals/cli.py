@@ -1,0 +1,31 @@
+"""Commands about rehearsals of forgetting."""
+
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import CommandCall, derive, made
+from lethe.cli.gateway import bar, show
+
+
+@made("models.rehearse")
+def model_rehearse(
+    call: CommandCall,
+    wait: Annotated[bool, typer.Option(help="Wait for the report, with a progress bar")] = True,
+) -> None:
+    """Forget people drawn at random on a scratch copy, and show the effect; exit code 1 if the rehearsal fails."""
+    rehearsal = call()
+    if not wait:
+        show(rehearsal)
+        return
+    with bar() as progress:
+        rehearsal = call.client.models.wait_for_rehearsal(rehearsal.model_id, rehearsal.id, progress=progress)
+    show(rehearsal)
+    if rehearsal.report is None:
+        raise typer.Exit(1)
+
+
+derive(
+    "models.rehearsals",
+    line="{item.id}  {item.status:<10} {item.people:>5} people  {item.asked_at:%Y-%m-%d %H:%M}",
+)

@@ -1,0 +1,39 @@
+"""Calls of `client.models` about rehearsals."""
+
+from lethe.client.http import Options
+from lethe.client.methods import H, Keyed, Resource, call, call_one, composed, pages
+from lethe.client.waiting import Progress, Watch, report
+from lethe.contract.sets import RehearsalStatus
+from lethe.features.rehearsals import contract
+from lethe.features.rehearsals.contract import RehearsalOut
+
+
+class _NewRehearsal(contract.RehearsalIn, Keyed):
+    pass
+
+
+class ModelRehearsals(Resource[H]):
+    """Calls of `client.models` about rehearsals."""
+
+    rehearse = call_one(contract.ASK, _NewRehearsal)
+    rehearsal = call(contract.GET)
+    rehearsals = pages(contract.LIST)
+
+    @composed
+    async def wait_for_rehearsal(
+        self,
+        model_id: str,
+        rehearsal_id: str,
+        *,
+        timeout_seconds: float | None = None,
+        progress: Progress | None = None,
+    ) -> RehearsalOut:
+        """Return the rehearsal as soon as it has ended. Raises `WaitTimedOut`."""
+        watch = Watch(subject=f"rehearsal {rehearsal_id}", timeout_seconds=timeout_seconds)
+        while True:
+            options = Options(within=watch.left)
+            rehearsal = await self._calls.call(contract.GET, model_id, rehearsal_id, options=options)
+            report(progress, rehearsal.status, rehearsal.progress)
+            if rehearsal.status not in (RehearsalStatus.WAITING, RehearsalStatus.RUNNING):
+                return rehearsal
+            await self._calls.sleep(watch.pause(status=rehearsal.status))

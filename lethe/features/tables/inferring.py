@@ -1,0 +1,199 @@
+"""Schemas proposed from a public sample, to be reviewed and edited before use.
+
+A schema is public and is kept after people are forgotten. So the sample must have no rows of people who may ask to be
+forgotten: published statistics, a synthetic table, or records of the sample's makers.
+"""
+
+import datetime
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lethe.client.files import Frame
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.spelling import expected
+from lethe.encoding import columns as values
+from lethe.features.tables.reading import columns_of
+
+_MAX_CATEGORIES = 12
+"""Maximum number of distinct whole numbers that are categories."""
+_MAX_LISTED = 50
+"""Maximum number of distinct texts that are listed as categories."""
+_HASHED_FEATURES = 256
+"""Number of features of a hashed column; n-grams have sixteen times as many."""
+_MIN_PROSE_WORDS = 3.0
+"""Mean number of words from which a text is prose."""
+_IGNORED = {"role": "ignored"}
+_MAX_NAMED = 20
+"""Maximum number of columns that an error names."""
+_PER_SCALE = 1.349
+"""Interquartile range of a normal column, in standard deviations."""
+
+
+def infer(
+    table: str | Path | Frame,
+    *,
+    label: str | None = None,
+    labels: str | None = None,
+    target: str | None = None,
+    counts: str | None = None,
+    separator: str = ";",
+    subject: str | None = None,
+    weight: str | None = None,
+    weight_bound: float | None = None,
+    stated: Mapping[str, Mapping[str, Any]] | None = None,
+    public: bool = True,
+) -> dict[str, Any]:
+    """Return a schema for tables like a public sample, as a document to edit.
+
+    Exactly one column is learned: a `label`, several `labels` joined by the `separator`, a `target` with the range of
+    the sample, or `counts` from 0 to the maximum of the sample. Numbers are standardized by their median and a scale
+    from their quartiles, both to two digits; whole numbers and texts with few distinct values are listed; prose becomes
+    n-grams, and other texts are hashed. Columns with a single value, or of a type that no schema admits, are ignored.
+    The bound `weight_bound` of the column `weight` is never read from the sample.
+
+    `stated`: columns in the form of a schema, whose values are not read. Unless `public`, only the names of columns are
+    read, and each column must be stated. Raises `InputInvalid` for an unknown column, and one that is not stated.
+    """
+    columns = columns_of(table)
+    roles = {"label": label, "labels": labels, "target": target, "counts": counts}
+    learned = {role: name for role, name in roles.items() if name}
+    if len(learned) != 1:
+        raise InputInvalid(
+            "A model learns one column.", [FieldError("label", "expected one of label, labels, target and counts")]
+        )
+    [(role, name)] = learned.items()
+    specs = {column: dict(spec) for column, spec in (stated or {}).items()}
+    if name in specs:
+        more = {"separator": separator} if labels else {"counts": True} if counts else {}
+        specs[name] = {"role": "target" if counts else role} | specs[name] | more
+    if subject is not None:
+        specs[subject] = {"role": "subject"}
+    if (weight is None) != (weight_bound is None):
+        raise InputInvalid(
+            "A column of weights has a bound.", [FieldError("weight_bound", "expected it and weight, or neither")]
+        )
+    if weight is not None:
+        specs[weight] = {"role": "weight", "max": weight_bound}
+    stated_names = [("stated", column) for column in specs]
+    for argument, column in ((role, name), ("subject", subject), ("weight", weight), *stated_names):
+        if column is not None and column not in columns:
+            fault = FieldError(argument, expected(columns, found=column))
+            raise InputInvalid(f"There is no column for the {argument}.", [fault])
+    unstated = [column for column in columns if column not in specs]
+    if unstated and not public:
+        raise InputInvalid(
+            "A schema is kept after people are forgotten: confirm that nobody in this file may ask to be forgotten, or "
+            f"state each column: {', '.join(unstated[:_MAX_NAMED])}.",
+            [FieldError("public", "expected a confirmation, or a statement of each column")],
+        )
+    inferred = {
+        column: _infer_learned(columns[column], role, separator) if column == name else _infer_kind(columns[column])
+        for column in unstated
+    }
+    return {"columns": inferred | specs}
+
+
+def _infer_learned(column: Any, role: str, separator: str) -> dict[str, Any]:
+    if role == "target":
+        numbers = values.numbers(column)
+        known = numbers[np.isfinite(numbers)]
+        if len(known) < len(numbers) or np.ptp(known) == 0:
+            raise InputInvalid("The target is not a number in each row.", [FieldError("target", "expected numbers")])
+        low, high = float(known.min()), float(known.max())
+        place = 10.0 ** (math.floor(math.log10(high - low)) - 1)
+        ends = {"min": _rounded(math.floor(low / place) * place, 10 * place)}
+        return {"role": role} | ends | {"max": _rounded(math.ceil(high / place) * place, 10 * place), "outside": "clip"}
+    if role == "counts":
+        numbers = values.numbers(column)
+        largest = float(numbers.max(initial=0))
+        if not (0 < largest < math.inf and (numbers >= 0).all() and (numbers == np.rint(numbers)).all()):
+            raise InputInvalid("The counts are not whole numbers.", [FieldError("counts", "expected 0, 1, 2, ...")])
+        place = 10 ** max(0, math.floor(math.log10(largest)) - 1)
+        bound = math.ceil(largest / place) * place
+        return {"role": "target", "min": 0, "max": bound, "counts": True, "outside": "clip"}
+    names = _distinct(column)
+    if role == "labels":
+        names = {name.strip() for text in names for name in text.split(separator)} - {""}
+    if not names:
+        raise InputInvalid(f"The {role} has no names.", [FieldError(role, "expected texts, booleans or whole numbers")])
+    return {"role": role, "values": sorted(names)} | ({"separator": separator} if role == "labels" else {})
+
+
+def _infer_kind(column: Any) -> dict[str, Any]:
+    listed = values.listed(column)
+    # NaN differs from itself.
+    present = [value for value in listed if value is not None and value != "" and value == value]
+    gap = {"unknown": "null"} if len(present) < len(listed) else {}
+    if isinstance(column, np.ndarray) and column.ndim == 2:
+        return _vector(column.astype(np.float64))
+    if lists := [value for value in present if isinstance(value, list)]:
+        return _vector_of(lists)
+    if present and all(isinstance(value, datetime.date) for value in present):
+        return _moments(values.seconds(present)) | gap if len(set(present)) > 1 or gap else _IGNORED
+    texts = _distinct(column)
+    if not texts or (len(texts) < 2 and not gap):
+        return _IGNORED
+    numbers = values.numbers(column)
+    known = numbers[~np.isnan(numbers)]
+    if len(known) and np.isfinite(known).all():
+        if len(texts) <= _MAX_CATEGORIES and (known == np.round(known)).all():
+            return {"kind": "categorical", "values": sorted(texts, key=float), "unknown": "null"}
+        return {"kind": "standard", **_scaling(known)} | gap
+    moments = values.seconds(column)
+    if np.isfinite(moments[~np.isnan(moments)]).all() and not np.isnan(moments).all():
+        return _moments(moments) | gap
+    if len(texts) <= _MAX_LISTED:
+        return {"kind": "categorical", "values": sorted(texts), "unknown": "null"}
+    prose = [text for text in values.prose(column) if text]
+    if prose and np.mean([len(text.split()) for text in prose]) >= _MIN_PROSE_WORDS:
+        return {"kind": "text", "features": 16 * _HASHED_FEATURES, "words": [1, 2]} | gap
+    return {"kind": "hashed", "features": _HASHED_FEATURES, "unknown": "null"}
+
+
+def _moments(moments: Any) -> dict[str, Any]:
+    first, last = np.nanmin(moments), np.nanmax(moments)
+    return {"kind": "datetime", "min": _day(first), "max": _day(last + 86_400), "outside": "clip"}
+
+
+def _vector_of(lists: list[list[Any]]) -> dict[str, Any]:
+    """Describe lists of one length. No schema admits a missing vector: an upload names its line in an error."""
+    vectors = values.vectors(lists, len(lists[0]))
+    return _vector(vectors) if vectors.size and np.isfinite(vectors).all() else _IGNORED
+
+
+def _vector(vectors: Any) -> dict[str, Any]:
+    return {"kind": "vector", "length": vectors.shape[1], **_scaling(vectors.ravel()), "clip": 3}
+
+
+def _scaling(known: Any) -> dict[str, float]:
+    low, center, high = np.quantile(known, [0.25, 0.5, 0.75])
+    scale = (high - low) / _PER_SCALE or float(known.std()) or 1.0
+    return {"center": _rounded(float(center), scale), "scale": _rounded(scale, scale)}
+
+
+def _rounded(number: float, scale: float) -> float:
+    """Round to two digits of the scale."""
+    digits = 1 - math.floor(math.log10(scale))
+    return round(number, digits)
+
+
+def _day(second: float) -> str:
+    return str(np.datetime64(int(second), "s").astype("datetime64[D]"))
+
+
+def _distinct(column: Any) -> set[str]:
+    return {text for text in map(_name, values.listed(column)) if text is not None}
+
+
+def _name(value: object) -> str | None:
+    """Return a value as a schema lists it; whole numbers that are floats or decimals are written without a point."""
+    if isinstance(value, float | Decimal):
+        if not math.isfinite(value):
+            return None
+        return str(int(value)) if value == int(value) else str(value)
+    return values.text(value)

@@ -1,0 +1,233 @@
+"""Dry runs: the encoding of a table by a schema, and the cost of forgetting, on the caller's own machine.
+
+Models learn a part of the rows by the mechanism's noisy steps, from the minimiser on, where learning ends, and are
+measured on the other part. Every number is about the rows, so none belongs into a schema or a published document.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lethe.client.files import Frame
+from lethe.client.waiting import Progress
+from lethe.contract.problems import DatasetUnusable, FieldError, PreconditionFailed, SchemaInvalid
+from lethe.contract.spelling import expected
+from lethe.encoding.columns import refuse
+from lethe.encoding.rows import Labelled, Schema, as_factors, labels_in, unit_rows, weights_in
+from lethe.encoding.schema import parse_schema
+from lethe.encoding.spread import Spread
+from lethe.features.tables import fitting, networks
+from lethe.features.tables.networks import NetworkFile, NetworkSeen
+from lethe.features.tables.reading import columns_of
+from lethe.features.tables.rivals import scikit_learn
+from lethe.proof import costs
+from lethe.proof.calibration import ModelSettings
+from lethe.proof.losses import Objective, num_weight_rows
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+HELD_OUT = 0.25
+"""Share of the rows on which models are measured."""
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSeen:
+    """Column of a schema, with the shares of rows in which its value is missing or unknown, or clipped."""
+
+    name: str
+    kind: str
+    num_features: int
+    unknown: float
+    clipped: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """Result of a dry run. All accuracies are values of `metric`.
+
+    `lengths`: the 5th, 50th and 95th percentile of the norms of rows before scaling. `row`: the encoded row of median
+    norm, as column, position in the column, and number, without zeros; the bias is last. `second_moment`: the largest
+    eigenvalue of the second moment of any random batch; None for a tangent model. `majority`: the accuracy of the best
+    constant prediction. `scikit_learn`: the accuracy of the tuned `scikit_learn_model` on the same features; None
+    without scikit-learn, and for log_loss. `network`: the network that computes the rows, to which lengths, row and
+    warnings refer; or the network of a tangent model with `num_moved` parameters, which refer to its inputs."""
+
+    num_rows: int
+    num_features: int
+    held_out: int
+    objective: str
+    metric: str
+    columns: tuple[ColumnSeen, ...]
+    lengths: tuple[float, float, float]
+    row: tuple[tuple[str, int, float], ...]
+    second_moment: float | None
+    warnings: tuple[str, ...]
+    majority: float
+    scikit_learn_model: str | None
+    scikit_learn: float | None
+    plans: tuple[fitting.FittingPlan, ...]
+    network: NetworkSeen | None = None
+    num_moved: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def preview(
+    table: str | Path | Frame,
+    *,
+    schema: dict[str, Any],
+    objective: str | None = None,
+    metric: str | None = None,
+    epsilons: Sequence[float] = EPSILONS,
+    l2: Sequence[float] | None = None,
+    delta: float | None = None,
+    second_moment: float | None = None,
+    seed: int = 0,
+    network: NetworkFile | str | Path | None = None,
+    tangent: Mapping[str, Any] | None = None,
+    progress: Progress = lambda status, done, total: None,
+) -> Preview:
+    """Encode a table by the schema, and fit and measure models of its rows, all on this machine.
+
+    `objective`: by default that of a model of such a dataset. `metric`: by default accuracy, label_accuracy or
+    r_squared; or log_loss of classes or labels, exact_match of labels, mean_absolute_error of a target in its units, or
+    mean_poisson_deviance of counts. `l2`: by default that for the number of rows, a quarter and four times of it.
+    `delta`: by default 1 / n^1.1. `second_moment`: the bound that models state. `seed`: that of the split and of the
+    noise. `network`: the ONNX file of the public network that computes the rows from the encoded numbers, run in a
+    separate process as by a gateway (extra `onnx`); a `NetworkFile` adds a SHA-256 and limits. `tangent`: learn a
+    tangent model of the network with these `layers`, `rank`, `seed`, `least_norm` and `offset`, as in
+    `client.models.create` (extra `tangents`). `progress` receives the numbers of encoded rows and of fitted models.
+
+    Raises `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `NetworkInvalid`, `NetworkFailed` and `PreconditionFailed`
+    as a gateway would, and `InputInvalid` for a missing file.
+    """
+    parsed = parse_schema(schema)
+    learned_by = _choose("objective", objective, _objectives(parsed), "does not learn what the schema has")
+    measured_by = _choose("metric", metric, fitting.metrics_of(learned_by), f"is not available for {learned_by}")
+    network_file = None if network is None else networks.opened(network, parsed)
+    if network_file is None and tangent is not None:
+        raise PreconditionFailed("There is no network.", [FieldError("network", "expected its file")])
+    layers = None
+    if network_file and tangent is not None:
+        layers = networks.chosen_layers(network_file, tangent, learned_by, second_moment)
+    columns, encoded = _encoded(table, parsed)
+    num_rows = len(encoded.features)
+    encoder = network_file if layers is None else None
+    raw = encoder.features(encoded.raw, progress) if encoder else encoded.raw
+    unit = unit_rows(raw) if encoder else encoded.features
+    places = {"network": slice(0, raw.shape[1])} if encoder else parsed.places
+    num_classes = 1 if parsed.target else len(parsed.classes)
+    num_scores = num_weight_rows(num_classes, learned_by)
+    rows: fitting.FittingRows = fitting.LinearRows(unit.astype(np.float64), num_scores)
+    if network_file and layers:
+        rows = networks.rows_of(network_file, layers, unit, num_scores=num_scores, progress=progress)
+    random = np.random.default_rng(seed)
+    order = random.permutation(num_rows)
+    num_test = max(1, round(num_rows * HELD_OUT))
+    test, train = order[:num_test], order[num_test:]
+    lengths = np.hypot(np.linalg.norm(raw, axis=1), 1.0)
+    low, middle, high = np.quantile(lengths, [0.05, 0.5, 0.95]).tolist()
+    learned = fitting.Learned.of(
+        learned_by,
+        labels_in(encoded.labels),
+        num_classes,
+        metric=measured_by,
+        half_range=(parsed.target.high - parsed.target.low) / 2 if parsed.target else 1.0,
+    )
+    weights = weights_in(encoded.labels)
+    factors = None if weights is None else as_factors(weights).astype(np.float64)
+    problem = fitting.FittingProblem(rows, learned, train, test, factors)
+    rival = scikit_learn(raw, learned, train, test, factors)
+    delta = delta or float(len(train) ** -1.1)
+    tried = [
+        ModelSettings(epsilon=epsilon, delta=delta, l2=regularisation, second_moment=second_moment)
+        for epsilon in epsilons
+        for regularisation in l2 or costs.around(len(train), epsilon, learned_by)
+    ]
+    plans: list[fitting.FittingPlan] = []
+    for settings in tried:
+        progress("fitting", len(plans), len(tried))
+        plans.append(problem.plan(settings, random))
+    return Preview(
+        num_rows=num_rows,
+        num_features=raw.shape[1],
+        held_out=len(test),
+        objective=learned_by,
+        metric=learned.metric,
+        columns=tuple(_seen(parsed, columns, encoded.num_unknown.tolist(), num_rows)),
+        lengths=(low, middle, high),
+        row=_named(places, unit[np.argsort(lengths)[num_rows // 2]]),
+        second_moment=None if layers else problem.second_moment(),
+        warnings=tuple(Spread.of(raw).warnings(_each(raw) if encoder else places)),
+        majority=learned.at(test).majority(),
+        scikit_learn_model=rival[0] if rival else None,
+        scikit_learn=rival[1] if rival else None,
+        plans=tuple(plans),
+        network=network_file.seen if network_file else None,
+        num_moved=rows.shape[1] if layers else None,
+    )
+
+
+def _encoded(table: str | Path | Frame, schema: Schema) -> tuple[dict[str, Any], Labelled]:
+    """Return the columns of a table and its encoded records."""
+    columns = columns_of(table)
+    missing = [name for name in schema.used if name not in columns]
+    refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
+    num_rows = len(columns[schema.label])
+    if num_rows == 0:
+        raise DatasetUnusable("There are no rows.")
+    encoded = schema.encode_labelled(columns, range(1, num_rows + 1))
+    schema.check_known(encoded.num_unknown, num_rows)
+    return columns, encoded
+
+
+def _objectives(schema: Schema) -> list[Objective]:
+    """Return the objectives that learn the labels or the target of a schema, the default first."""
+    if schema.target:
+        counts = [Objective.POISSON_REGRESSION] if schema.target.counts else []
+        return [*counts, Objective.HUBER_REGRESSION, Objective.LEAST_SQUARES]
+    if schema.separator:
+        return [Objective.MULTILABEL_LOGISTIC_REGRESSION]
+    return [Objective.LOGISTIC_REGRESSION, *([Objective.SMOOTHED_HINGE] if len(schema.classes) == 2 else [])]
+
+
+def _choose(field: str, name: str | None, allowed: Sequence[E], refusal: str) -> E:
+    """Return the member that is named, by default the first. Raises `PreconditionFailed`."""
+    if name is None:
+        return allowed[0]
+    if name not in allowed:
+        raise PreconditionFailed(f"The {field} {refusal}.", [FieldError(field, expected(allowed, found=name))])
+    return type(allowed[0])(name)
+
+
+def _each(features: fitting.Floats) -> dict[str, slice]:
+    """Map the name of each feature of a network, as a gateway names it, to its position."""
+    return {f"feature[{place}]": slice(place, place + 1) for place in range(features.shape[1])}
+
+
+def _named(features: Mapping[str, slice], row: fitting.Floats) -> tuple[tuple[str, int, float], ...]:
+    named = [
+        (name, position, number)
+        for name, places in features.items()
+        for position, number in enumerate(row[places].tolist())
+        if number
+    ]
+    return (*named, ("bias", 0, float(row[-1])))
+
+
+def _seen(schema: Schema, columns: dict[str, Any], num_unknown: list[int], num_rows: int) -> list[ColumnSeen]:
+    return [
+        ColumnSeen(
+            name=column.name,
+            kind=column.kind,
+            num_features=column.width,
+            unknown=unknown / num_rows,
+            clipped=column.num_clipped(columns[column.name]) / num_rows,
+        )
+        for column, unknown in zip(schema.features, num_unknown, strict=True)
+    ]

@@ -1,0 +1,36 @@
+"""Theorems: every theorem of the field that this product uses, measures itself against, or warns of.
+
+`CALCULATOR` holds the bounds by name; `evaluate` computes one of them. Each bound is declared once, as a function whose
+arguments are annotated with their meaning and range: `bound.py` reads the annotations, `symbols.py` defines them.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lethe.features.theorems import deletion, langevin, others, privacy, shift
+from lethe.features.theorems.bound import Bound, Outputs, Parameter, expect
+
+__all__ = ["CALCULATOR", "Bound", "Parameter", "evaluate"]
+
+_SUBJECTS = (privacy, deletion, langevin, shift, others)
+
+CALCULATOR: Mapping[str, Bound] = MappingProxyType(
+    {bound.name: bound for subject in _SUBJECTS for bound in vars(subject).values() if isinstance(bound, Bound)}
+)
+
+
+def evaluate(name: str, params: Mapping[str, object]) -> Outputs:
+    """Return the outputs of a bound at JSON parameters: infinity is "inf", and "1/n" the reciprocal of n.
+
+    Raises `DomainError` for an unknown bound, an unknown or missing parameter, a wrong type or a number out of range;
+    `PreconditionError` or `NotionError` for a hypothesis violated or denied; `InfeasibleError` for a target out of
+    reach.
+
+    >>> evaluate("gdp_eps", {"mu": 0.05, "delta": "1/12000"})
+    Traceback (most recent call last):
+    lethe.proof.errors.DomainError: Expected delta='1/12000' to be a number
+    >>> evaluate("group_privacy_inverse", {"eps": 3.0, "delta": 0.0, "k": 3})
+    {'eps': 1.0, 'delta': 0.0}
+    """
+    expect(name in CALCULATOR, f"the name of a bound, not {name!r}")
+    return CALCULATOR[name].evaluate(params)

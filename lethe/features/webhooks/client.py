@@ -1,0 +1,15 @@
+"""`client.webhooks`: payloads that receivers of callbacks were sent, and the secret that signs them."""
+
+from lethe.client.methods import H, Resource, call, pages
+from lethe.features.webhooks import contract as webhook_deliveries
+
+
+class Webhooks(Resource[H]):
+    """Calls of `client.webhooks`."""
+
+    list = pages(webhook_deliveries.LIST)
+    get = call(webhook_deliveries.GET)
+    replay = call(webhook_deliveries.REPLAY)
+    replay_all = call(webhook_deliveries.REPLAY_ALL)
+    secret = call(webhook_deliveries.SECRET)
+    rotate_secret = call(webhook_deliveries.ROTATE_SECRET)

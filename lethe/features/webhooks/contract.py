@@ -1,0 +1,139 @@
+"""Operations on deliveries of webhooks, and on the secret that signs them."""
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
+from lethe.contract.sets import DeliveryStatus, Scope
+
+
+class DeliveryOut(Answer):
+    id: str = Field(description="ID of the delivery, in the header webhook-id of every attempt.")
+    request_id: str = Field(description="ID of the deletion request.")
+    event: str = Field(description="Type of the event, such as deletion_request.completed.")
+    status: DeliveryStatus = Field(
+        description="Status: pending, delivered, gone (the receiver answered 410) or dead (abandoned after three days)."
+    )
+    host: str = Field(description="Host of the receiver.")
+    url: str | None = Field(description="URL of the receiver; null without admin, as it may hold a secret.", repr=False)
+    attempts: int = Field(description="Number of attempts so far.")
+    error: str | None = Field(description="Stable code of the last attempt's error; null if none.")
+    next_attempt_at: datetime.datetime | None = Field(description="Time of the next attempt; null unless pending.")
+    created_at: datetime.datetime = Field(description="Time from which the delivery may be sent.")
+    ended_at: datetime.datetime | None = Field(description="Time of delivery or giving up; null while pending.")
+
+
+class SentOut(DeliveryOut):
+    body: str | None = Field(description="Body as sent, byte for byte; null for callers without admin.", repr=False)
+
+
+class RedeliveriesIn(Body):
+    model_config = example(status="dead", ended_before="2026-02-01T00:00:00Z")
+
+    status: Literal[DeliveryStatus.DEAD, DeliveryStatus.GONE, DeliveryStatus.DELIVERED] = Field(
+        description="Status of the deliveries to send again."
+    )
+    request_id: Annotated[
+        Text | None, Field(max_length=100, description="Only include deliveries of this deletion request.")
+    ] = None
+    ended_before: Moment | None = Field(
+        default=None, description="Only include deliveries that ended earlier. Default: all deliveries."
+    )
+    limit: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=500, description="Maximum number of deliveries that this call sends again."
+    )
+
+
+class RedeliveriesOut(Answer):
+    replayed: int = Field(description="Number of deliveries that this call sends again.")
+    more: bool = Field(description="True if more deliveries match: repeat the call with the same `ended_before`.")
+
+
+class SecretOut(Answer):
+    secret: str = Field(description="Secret that signs webhooks: `whsec_` and the base64 of 32 bytes.", repr=False)
+    generation: int = Field(description="Number of the secret, which each rotation raises by 1.")
+    rotated_at: datetime.datetime | None = Field(description="Time of the last rotation; null if never rotated.")
+    previous_until: datetime.datetime | None = Field(description="End of use of the preceding secret; null if none.")
+
+
+class SecretRotationIn(Body):
+    generation: int = Field(ge=1, le=1_000_000_000, description="Generation of the secret to replace.")
+
+
+class WebhookDeliveriesQuery(Paging):
+    status: DeliveryStatus | None = Field(default=None, description="Only include deliveries with this status.")
+    undelivered: bool = Field(
+        default=False, description="Only include deliveries that are dead, or pending after a failed attempt."
+    )
+    request_id: Annotated[
+        Text | None, Field(max_length=100, description="Only include deliveries of this deletion request.")
+    ] = None
+
+
+_WEBHOOK_DELIVERIES = ResourceOperations("Webhooks", "/v1")
+
+LIST = _WEBHOOK_DELIVERIES.operation(
+    "list_webhook_deliveries",
+    "GET",
+    "/webhook-deliveries",
+    scope=Scope.REQUESTS_READ,
+    query=WebhookDeliveriesQuery,
+    gives=PageOut[DeliveryOut],
+    does="List deliveries, newest first. Callers who may not learn whether anything is held see deliveries of "
+    "requests by such callers only.",
+)
+GET = of_one(
+    _WEBHOOK_DELIVERIES.operation(
+        "get_webhook_delivery",
+        "GET",
+        "/webhook-deliveries/{delivery_id}",
+        scope=Scope.REQUESTS_READ,
+        gives=SentOut,
+        problems=(DeliveryUnknown,),
+        does="Return the state of a delivery, and its body.",
+    )
+)
+REPLAY = of_one(
+    _WEBHOOK_DELIVERIES.operation(
+        "replay_webhook_delivery",
+        "POST",
+        "/webhook-deliveries/{delivery_id}/replay",
+        scope=Scope.ADMIN,
+        gives=SentOut,
+        status=202,
+        problems=(DeliveryUnknown,),
+        does="Send a delivered or abandoned message again under the same ID. A pending delivery stays unchanged.",
+    )
+)
+REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
+    "replay_webhook_deliveries",
+    "POST",
+    "/webhook-deliveries:replay",
+    scope=Scope.ADMIN,
+    takes=RedeliveriesIn,
+    gives=RedeliveriesOut,
+    does="Send matching deliveries again, each under its ID, oldest first, `limit` of them in one transaction.",
+)
+SECRET = _WEBHOOK_DELIVERIES.operation(
+    "get_webhook_secret",
+    "GET",
+    "/webhook-secret",
+    scope=Scope.ADMIN,
+    gives=SecretOut,
+    does="Return the secret with which receivers verify webhooks.",
+)
+ROTATE_SECRET = _WEBHOOK_DELIVERIES.operation(
+    "rotate_webhook_secret",
+    "POST",
+    "/webhook-secret/rotate",
+    scope=Scope.ADMIN,
+    takes=SecretRotationIn,
+    gives=SecretOut,
+    repeat="idempotent",
+    problems=(SecretNotPresent,),
+    does="Replace the present secret; for a day both sign. Repeating the call with the same `generation` is a no-op.",
+)

@@ -1,0 +1,334 @@
+"""Calibration of a mechanism to a target: settings, steps, batch sizes and noise that reach (epsilon, delta).
+
+Every function inverts the accountant itself by bisection of a monotone quantity, so its result agrees with the ledger
+to the last digit.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
+from lethe.proof.losses import Objective, farthest_minimiser, require_loss, smoothness
+from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
+from lethe.proof.network import PublicNetwork
+
+MAX_HEADROOM = 2.0
+"""Maximum ratio of one record's stationary mu to that of the target with the default noise (`docs/decisions`)."""
+UNFELT_NOISE = 0.1
+"""Standard deviation of a logit up to which noise costs no accuracy; minimum of the default noise."""
+FELT_NOISE = 0.35
+"""Standard deviation of a logit above which noise costs accuracy; the default exceeds it only beyond MAX_HEADROOM."""
+TARGET_SHARE = 0.5
+"""Ratio of the noise tolerated by a target in [-1, 1] to the noise tolerated by a logit."""
+DEFAULT_WIDTHS = {Objective.HUBER_REGRESSION: 0.2, Objective.SMOOTHED_HINGE: 1.0, Objective.POISSON_REGRESSION: 2.0}
+INITIAL_DISTANCE = 1e-6
+"""Fraction of the initial distance to the minimiser at which learning ends."""
+MIN_BATCH_SIZE = 100
+"""Minimum default batch size, unless the dataset has fewer slots."""
+MAX_DEFAULT_COOL_DOWN = 256
+"""Maximum default number of cool-down steps."""
+
+
+def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
+    """Return the default l2: max(2/(n0 epsilon), 2.5e-4), with epsilon clipped to [0.05, 2].
+
+    Fewer rows and a stricter target need stronger regularisation against the noise. For regressions whose scores are
+    the target itself the default is max(1/n0, 2.5e-4), because shrinkage biases their predictions directly.
+
+    The constants were chosen once, on public tables of 134 to 32,561 rows (`benchmarks/defaults.py`). The lower limit
+    bounds the number of learning steps.
+
+    >>> default_l2(1000, 1.0), default_l2(1000, 8.0), default_l2(1_000_000, 1.0)
+    (0.002, 0.001, 0.00025)
+    """
+    numerator = 1.0 if objective.scores_are_y else 2 / min(max(epsilon, 0.05), 2.0)
+    return max(numerator / num_slots, 2.5e-4)
+
+
+def default_batch_size(num_slots: int) -> int:
+    """Return the default batch size: min(n0/100, 2 sqrt(n0)), rounded up and at least `MIN_BATCH_SIZE`.
+
+    A dataset has about a hundred batches, more for large n0. A dataset with fewer than `MIN_BATCH_SIZE` slots has one.
+
+    >>> [default_batch_size(n) for n in (10, 1000, 32_561, 1_000_000)]
+    [10, 100, 326, 2000]
+    """
+    return min(num_slots, max(MIN_BATCH_SIZE, math.ceil(min(num_slots / 100, 2 * math.sqrt(num_slots)))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """Target of a model and the settings of its mechanism, independent of its data.
+
+    A setting that is None takes the default of `mechanism_for`.
+    """
+
+    epsilon: float
+    delta: float
+    loss_width: float | None = None
+    l2: float | None = None
+    noise_scale: float | None = None
+    step_size: float | None = None
+    radius: float | None = None
+    learn_steps: int | None = None
+    batch_size: int | None = None
+    cool_down: int | None = None
+    second_moment: float | None = None
+
+
+def mechanism_for(
+    settings: ModelSettings,
+    *,
+    num_slots: int,
+    num_classes: int,
+    objective: Objective = Objective.LOGISTIC_REGRESSION,
+    num_parameters: int | None = None,
+    class_weights: tuple[float, ...] | None = None,
+    weight_bound: float | None = None,
+    network: PublicNetwork | None = None,
+) -> Mechanism:
+    """Return the mechanism of `settings`, with defaults that depend on public constants only.
+
+    Defaults:
+
+    - `loss_width`: `DEFAULT_WIDTHS[objective]` if the loss has a width.
+    - `batch_size`: `default_batch_size(num_slots)`.
+    - `cool_down`: one pass, at most `MAX_DEFAULT_COOL_DOWN` steps.
+    - `l2`: `default_l2(num_slots, epsilon, objective)`.
+    - `step_size`: 2 / (L + m), which minimises the contraction c.
+    - `radius`: `farthest_minimiser`, the radius of a ball that contains the minimiser for every dataset.
+    - `second_moment`: None. A stated bound lowers L and raises the default step size.
+    - `class_weights`, `weight_bound`: None. They change no constant.
+    - `learn_steps`: minimum T with c^T <= `INITIAL_DISTANCE`, at least one pass and the cool-down.
+    - `noise_scale`: the value at which one record's stationary mu, s / (1 - c^B) / spread, equals that of (epsilon,
+      delta). The spread sqrt(nu^2 / (1 - c^2)) of a score is at least `UNFELT_NOISE` and exceeds `FELT_NOISE` only if
+      mu would otherwise exceed `MAX_HEADROOM` times that of the target. Both limits are multiplied by `TARGET_SHARE` if
+      scores are the target itself.
+    - `grid`: `finest_grid` if `num_parameters` is given, otherwise no rounding.
+    - `network`: None.
+
+    Raises:
+        DomainError: if a number is out of range.
+        PreconditionError: if the mechanism has no contraction or no representable noise.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5), num_slots=32561, num_classes=2)
+    >>> m.num_batches, m.cool_down, m.learn_steps, round(m.contraction, 6), round(m.noise_scale, 5)
+    (99, 99, 6915, 0.998004, 0.00553)
+    """
+    if num_slots < 1:
+        raise DomainError(f"Expected num_slots={num_slots} >= 1")
+    width = DEFAULT_WIDTHS.get(objective) if settings.loss_width is None else settings.loss_width
+    require_loss(objective, num_classes, width)
+    m = default_l2(num_slots, settings.epsilon, objective) if settings.l2 is None else settings.l2
+    if not (math.isfinite(m) and m > 0):
+        raise DomainError(f"Expected l2={m} > 0 and finite")
+    minimiser_radius = farthest_minimiser(objective, num_classes, m, loss_width=width)
+    max_curvature = smoothness(objective, num_classes, m, loss_width=width, second_moment=settings.second_moment)
+    size = default_batch_size(num_slots) if settings.batch_size is None else settings.batch_size
+    draft = Mechanism(
+        objective=objective,
+        num_slots=num_slots,
+        num_classes=num_classes,
+        l2=m,
+        loss_width=width,
+        step_size=2 / (max_curvature + m) if settings.step_size is None else settings.step_size,
+        noise_scale=max(1.0, minimiser_radius) if settings.noise_scale is None else settings.noise_scale,
+        radius=minimiser_radius if settings.radius is None else settings.radius,
+        learn_steps=max(settings.cool_down or 1, num_slots // size)
+        if settings.learn_steps is None
+        else settings.learn_steps,
+        batch_size=size,
+        cool_down=1 if settings.cool_down is None else settings.cool_down,
+        second_moment=settings.second_moment,
+        class_weights=class_weights,
+        weight_bound=weight_bound,
+        network=network,
+    )
+    gap = 1 - draft.contraction
+    if settings.learn_steps is None:
+        steps_to_minimiser = math.ceil(math.log(INITIAL_DISTANCE) / math.log1p(-gap))
+        draft = replace(draft, learn_steps=max(steps_to_minimiser, draft.num_batches, draft.cool_down))
+    if settings.cool_down is None:
+        draft = replace(draft, cool_down=min(draft.num_batches, MAX_DEFAULT_COOL_DOWN, draft.learn_steps))
+    if settings.noise_scale is None:
+        influence = draft.sensitivity(Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
+        target = conversion.gdp_mu(epsilon=settings.epsilon, delta=settings.delta)
+        unit = TARGET_SHARE if objective.scores_are_y else 1.0
+        spread = unit * _default_spread(influence / target / unit)
+        draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
+    if num_parameters is not None:
+        grid = finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
+        draft = replace(draft, grid=grid, num_parameters=num_parameters)
+    return draft
+
+
+def _default_spread(spread_at_target: float) -> float:
+    """Return the default spread of a logit, given the spread at which one record's mu equals that of the target."""
+    return min(max(spread_at_target, UNFELT_NOISE), max(FELT_NOISE, spread_at_target / MAX_HEADROOM))
+
+
+# --- Costs of a target -----------------------------------------------------------------------------------------------
+#
+# The functions below share these conventions. Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records
+# that become null (>= 0 where a function says so), followed by a run of `steps` K >= 1. The target bounds `unlearning`,
+# against learning from scratch, and covers all earlier deletions of the chain. The `deletion` guarantee of each of
+# these records is then at most as large.
+# Assumptions: those of the accountant. Requests and runs do not depend on published models, except for `releases_left`.
+# Reference: that of the accountant, `docs/mathematics/shift.md`.
+
+
+def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
+    """Return the minimum K >= 1 such that K steps after `records` >= 0 more deletions meet the target.
+
+    Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. Every step applies the same map to
+    both chains, so mu decreases in K, and doubling followed by bisection finds the minimum.
+
+    Edge cases: raises `InfeasibleError` if `at_most` steps do not reach the target.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
+    88
+    """
+    require_count(0, records=records)
+    require_count(1, at_most=at_most)
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+
+    def meets_target(steps: int) -> bool:
+        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records))) <= target
+
+    high = 1
+    while not meets_target(high):
+        if high >= at_most:
+            raise InfeasibleError(f"Expected at most {at_most} steps to reach epsilon={epsilon}, delta={delta}")
+        high = min(2 * high, at_most)
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if meets_target(middle) else (middle, high)
+    return high
+
+
+def schedule(chain: Chain, *, batches: Iterable[int], epsilon: float, delta: float, at_most: int) -> list[int]:
+    """Return the number of steps of each run if `batches` of records are forgotten one after the other.
+
+    The schedule is greedy: each run takes the `least_steps` that its chain needs, including the remaining influence of
+    earlier batches. [1] * R handles R requests one by one, [b] * (R // b) in batches of b, and [R] at once; the sums of
+    the results compare their costs.
+
+    Formal Guarantee: every published version meets (epsilon, delta).
+
+    Edge cases: raises `InfeasibleError` if a batch needs more than `at_most` steps.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> [sum(schedule(chain, batches=b, epsilon=1.0, delta=1e-5, at_most=10**6)) for b in ([1] * 8, [4] * 2, [8])]
+    [1075, 539, 349]
+    """
+    steps_per_batch = []
+    for records in batches:
+        steps = least_steps(chain, records=records, epsilon=epsilon, delta=delta, at_most=at_most)
+        chain = accountant.advance(chain, Run(steps=steps, records=records))
+        steps_per_batch.append(steps)
+    return steps_per_batch
+
+
+def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> float:
+    """Return the epsilon, in nats, of `unlearning` at `delta` after `records` >= 0 more deletions and K >= 0 steps.
+
+    Formal Guarantee: never below the exact value; decreasing in `steps`, increasing in `records`.
+
+    Edge cases: K = 0 gives the epsilon without an unlearning run. The result is 0 if `delta` alone covers mu.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 86, 87)]
+    [2.111909, 1.009323, 1.000529]
+    """
+    require_count(0, records=records, steps=steps)
+    if steps:
+        chain, records = accountant.advance(chain, Run(steps=steps, records=records)), 0
+    return conversion.gdp_epsilon(mu=accountant.unlearning_mu(chain, records=records), delta=delta)
+
+
+def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
+    """Return the maximum number of records that can become null such that K `steps` then meet the target.
+
+    Formal Guarantee: this many records reach (epsilon, delta) in K steps and one more does not, unless the result is
+    `num_slots`. mu increases in the number of records.
+
+    Edge cases: 0 if one record is too many. Raises `InfeasibleError` if earlier deletions alone miss the target.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
+    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
+    >>> [most_records(chain, steps=steps, epsilon=1.0, delta=1e-5) for steps in (1, 87, 348)]
+    [0, 0, 7]
+    """
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+
+    def mu_after(records: int) -> float:
+        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
+
+    max_records = bisect_right(range(chain.mechanism.num_slots + 1), target, key=mu_after) - 1
+    if max_records < 0:
+        raise InfeasibleError(f"Expected {steps} steps to bring earlier deletions to the target")
+    return max_records
+
+
+def least_noise(mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float) -> float:
+    """Return the minimum `noise_scale` with which `records` >= 1 learned records meet the target in `steps`.
+
+    Formal Guarantee: the result reaches (epsilon, delta); a value smaller by more than rounding does not. The result
+    does not depend on `mechanism.noise_scale`: influence is independent of it, so mu is inversely proportional to it.
+
+    Edge cases: raises `PreconditionError` if float64 cannot represent so little noise relative to the radius.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
+    >>> [round(least_noise(m, records=1, steps=steps, epsilon=1.0, delta=1e-5) / m.noise_scale, 6) for steps in (1, 87)]
+    [1.945502, 1.000482]
+    """
+    require_count(1, records=records)
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+    runs = [Run(steps=mechanism.learn_steps), Run(steps=steps, records=records)]
+
+    def mu_with(noise: float) -> float:
+        return accountant.unlearning_mu(accountant.replay(replace(mechanism, noise_scale=noise), runs))
+
+    noise = mechanism.noise_scale * (mu_with(mechanism.noise_scale) / target)
+    # The quotient is exact up to rounding, so this loop advances a few units in the last place.
+    while mu_with(noise) > target:
+        noise = math.nextafter(noise, math.inf)
+    return noise
+
+
+def releases_left(
+    exposures: Sequence[Exposure], mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float
+) -> int:
+    """Return the number of versions, each from a run of K `steps`, that can be published within an `adaptive` budget.
+
+    Symbols: `exposures`: versions of every model published while the person's `records` >= 1 were present.
+
+    Formal Guarantee: for a person who stays for that many more versions of this model and no versions of others, the
+    `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
+
+    Edge cases: 0 if one version is too many; 2^53 at most. Raises `InfeasibleError` if the published versions already
+    exceed the budget.
+
+    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
+    >>> learned = [Exposure(mechanism=m, records=1, releases=((m.learn_steps, 1),))]
+    >>> [releases_left(learned, m, records=1, steps=87, epsilon=epsilon, delta=1e-5) for epsilon in (3.0, 10.0)]
+    [2, 38]
+    """
+    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
+    if accountant.adaptive_mu(exposures) > target:
+        raise InfeasibleError(f"Expected the published versions to keep epsilon={epsilon}, delta={delta}")
+
+    def mu_after(releases: int) -> float:
+        future = Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
+        return accountant.adaptive_mu([*exposures, future])
+
+    return bisect_right(range(1, LARGEST_COUNT + 1), target, key=mu_after)

@@ -1,0 +1,81 @@
+"""Budgets of work that limit the cost of an evaluation before the cost is incurred.
+
+Bounds that sum or search reserve the cost of each part before computing it, in units of about a microsecond. Within a
+budget (`within`), a part that does not fit is refused, as is every part after the budget was stopped or its deadline
+passed. Without a budget nothing is limited.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+from lethe.proof.errors import WorkExceeded
+
+_budget: ContextVar["Budget | None"] = ContextVar("budget", default=None)
+
+
+class Budget:
+    """Budget of `units` of work within `seconds`; another thread may stop it."""
+
+    def __init__(self, *, units: int, seconds: float) -> None:
+        self.units = units
+        self._remaining_units = units
+        self._deadline = time.monotonic() + seconds
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Refuse all further work because the caller no longer waits for the result."""
+        self._is_stopped = True
+
+    def reserve(self, units: int) -> None:
+        """Reserve `units` of work, or raise `WorkExceeded` and reserve none."""
+        self.require(units)
+        self._remaining_units -= units
+
+    def require(self, units: int) -> None:
+        """Check that `units` of work fit into the budget, without reserving them.
+
+        Raises:
+            WorkExceeded: if the budget is stopped, past its deadline, or has fewer units left.
+        """
+        if self._is_stopped or time.monotonic() > self._deadline:
+            raise WorkExceeded("Expected the evaluation to end in time, while its caller waits")
+        if units > self._remaining_units:
+            raise WorkExceeded(
+                f"Expected at most {self.units} units of work in total, of which {self._remaining_units} are left, not"
+                f" {units} more: request a smaller evaluation, or run `lethe account` on your own machine"
+            )
+
+
+def spend(units: int) -> None:
+    """Reserve `units` of the current budget for the next part of an evaluation; a no-op without a budget.
+
+    Raises:
+        WorkExceeded: if the part does not fit.
+    """
+    if (budget := _budget.get()) is not None:
+        budget.reserve(units)
+
+
+def foresee(units: int) -> None:
+    """Check that all further parts, which cost at least `units` together, fit; each part reserves its own cost later.
+
+    Raises:
+        WorkExceeded: if they do not fit.
+    """
+    if (budget := _budget.get()) is not None:
+        budget.require(units)
+
+
+@contextlib.contextmanager
+def within(budget: Budget) -> Iterator[None]:
+    """Apply `budget` to the evaluations in the block; a surrounding budget takes precedence."""
+    if _budget.get() is not None:
+        yield
+        return
+    token = _budget.set(budget)
+    try:
+        yield
+    finally:
+        _budget.reset(token)

@@ -1,0 +1,29 @@
+"""Sockets: the places where features join the core, which imports none of them.
+
+A feature is a folder of `app/features`, `lethe/features` or `worker/features`, and joins by modules with fixed names,
+such as `tables` or `endpoints`. `FEATURES` of each package lists the features that are installed.
+"""
+
+import functools
+import importlib
+import importlib.util
+from types import ModuleType
+from typing import Any
+
+
+@functools.cache
+def modules(package: str, name: str) -> tuple[ModuleType, ...]:
+    """Import the module `name` of every feature of `package` that has one, in the order of its `FEATURES`.
+
+    The result is empty where the package of features is not installed.
+    """
+    if importlib.util.find_spec(package) is None:
+        return ()
+    features: tuple[str, ...] = importlib.import_module(package).FEATURES
+    paths = [f"{package}.{feature}.{name}" for feature in features]
+    return tuple(importlib.import_module(path) for path in paths if importlib.util.find_spec(path) is not None)
+
+
+def plugs(package: str, name: str, attribute: str) -> tuple[Any, ...]:
+    """Concatenate the tuples called `attribute` of the modules `name` of all features of `package`."""
+    return tuple(plug for module in modules(package, name) for plug in getattr(module, attribute, ()))

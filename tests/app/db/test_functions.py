@@ -1,0 +1,50 @@
+"""What is true of nearly all rows is no way to find one of them."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.db import Actor
+from app.db.functions import usually
+from app.db.tables import DeletionRequest
+from app.installations import Installation
+
+
+def plan(installation: Installation, query: sa.Select[DeletionRequest]) -> str:
+    """How SQLite would run a tenant's query."""
+    run: list[tuple[str, Any]] = []
+
+    def listener(*call: Any) -> None:
+        run.append(call[2:4])
+
+    sa.event.listen(installation.database.engine, "before_cursor_execute", listener)
+    with installation.database.reading(by=Actor(tenant_id="tn_1", name="key")) as session:
+        session.scalars(query).all()
+        sa.event.remove(installation.database.engine, "before_cursor_execute", listener)
+        sql, parameters = run[-1]
+        return str(session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters).all())
+
+
+def test_a_tenants_requests_are_found_by_what_is_asked(installation: Installation) -> None:
+    """By ids and by person: never by reading all that the tenant has."""
+    newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
+    assert "(id=?)" in plan(installation, newest.where(DeletionRequest.id.in_(["dr_1", "dr_2", "dr_3"])))
+    assert "(subject_ref=?)" in plan(installation, newest.where(DeletionRequest.subject_ref == "sub_1"))
+
+
+def test_a_list_is_read_in_its_order(installation: Installation) -> None:
+    """The condition still leads to the index that has a tenant's requests in order: nothing is sorted."""
+    newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
+    by_column = {"status": DeletionRequest.status, "regulation": DeletionRequest.regulation}
+    lists = {"": newest} | {f"_{name}": newest.where(column == "any") for name, column in by_column.items()}
+    for name, query in lists.items():
+        found = plan(installation, query)
+        assert f"ix_deletion_requests_tenant_id{name}_created_at_id" in found
+        assert "TEMP B-TREE" not in found
+
+
+def test_it_says_the_same(installation: Installation) -> None:
+    """Whatever a condition says, it says with it too."""
+    with installation.database.reading() as session:
+        for condition in (sa.literal(1) == 1, sa.literal(1) == 2, sa.null() == 1):
+            assert session.scalar(sa.select(usually(condition))) == session.scalar(sa.select(condition))

@@ -1,0 +1,36 @@
+"""The file of the tombstones, line by line."""
+
+import datetime
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.journal.journal import Journal, JournalLine
+from app.keys import SubjectKey
+
+LINE = JournalLine(kind="retired", number=0, at=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), retired="mdl_1")
+
+
+@contextmanager
+def room(num_bytes: int) -> Iterator[None]:
+    """No file of this process gets longer than that."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_line_that_does_not_fit_is_not_said_to_be_there(tmp_path: Path) -> None:
+    """A disk that takes a part of a line is an error, and the next time the line is whole."""
+    journal = Journal(tmp_path / "tombstones", SubjectKey(text="0" * 64))
+    assert journal.append(lambda _last: [LINE]) == 1
+    with room(journal.path.stat().st_size + 10), pytest.raises(OSError, match="File too large"):
+        journal.append(lambda _last: [LINE])
+    assert len(list(journal.lines())) == 1
+    assert journal.append(lambda _last: [LINE]) == 1
+    assert len(list(journal.lines())) == 2

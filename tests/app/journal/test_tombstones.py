@@ -1,0 +1,287 @@
+"""The tombstones remember each request once, and say so when they cannot be believed."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db.tables import Dataset, Run
+from app.errors import DatabasePutBack, TombstonesDamaged
+from app.installations import Installation
+from app.journal import tombstones
+from app.keys import Keys, KeyUnreadable
+from app.vault.store import locked
+from tests.faults.processes import wait_until
+from tests.stored import rows_of, slots_of
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def file(installation: Installation) -> Path:
+    return installation.settings.resolved_tombstones()
+
+
+def statuses(installation: Installation) -> list[tuple[str, str]]:
+    return [
+        (line.request.id, line.request.status)
+        for line in tombstones.journal(installation).lines()
+        if line.request is not None
+    ]
+
+
+def test_each_event_is_remembered_once(installation: Installation, new_dataset: Make, forget: Make) -> None:
+    """However often it is recorded, there is one line for each acceptance, with the deadline and without the person."""
+    new_dataset()
+    asked = forget("p1", regulation="ccpa", metadata={"note": "unmistakable"}, external_id="case-77")
+    for _ in range(3):
+        tombstones.record(installation)
+    begun, line = tombstones.journal(installation).lines()
+    assert begun.kind == "begun"
+    assert line.request
+    assert line.request.id == asked["id"]
+    assert line.request.due_at == datetime.datetime.fromisoformat(asked["due_at"])
+    written = installation.settings.resolved_tombstones().read_text()
+    assert "p1" not in written.replace(line.request.subject_ref, "")
+    assert "unmistakable" not in written
+    assert "case-77" not in written
+
+
+def test_a_copy_that_is_put_back_learns_what_was_retired(
+    installation: Installation,
+    file: Path,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    work: Callable[[], int],
+) -> None:
+    """Each retirement is one line, however often it is looked for; a copy from before, put in the place of the file,
+    gets those that it lacks from the database, so that no restore brings back what was retired."""
+    dataset = new_dataset()
+    first, second = (new_model(dataset["id"]) for _ in range(2))
+    work()
+    gateway.delete(f"/v1/models/{first['id']}").raise_for_status()
+    copy = file.read_bytes()
+    gateway.delete(f"/v1/models/{second['id']}").raise_for_status()
+    gateway.delete(f"/v1/datasets/{dataset['id']}").raise_for_status()
+
+    def retired() -> list[str | None]:
+        return [line.retired for line in tombstones.journal(installation).lines() if line.kind == "retired"]
+
+    everything = [first["id"], second["id"], dataset["id"]]
+    for _ in range(2):
+        tombstones.record(installation)
+        assert retired() == everything
+    file.write_bytes(copy)
+    assert retired() == everything[:1]
+    tombstones.record(installation)
+    assert retired() == everything
+
+
+def test_who_lags_behind_catches_up(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, new_dataset: Make, forget: Make
+) -> None:
+    """More than is written at once is written one portion after the other, in order, all of it."""
+    monkeypatch.setattr(tombstones, "_AT_ONCE", 2)
+    new_dataset()
+    asked = [forget(f"p{person}")["id"] for person in range(5)]
+    tombstones.record(installation)
+    assert statuses(installation) == [(request_id, "accepted") for request_id in asked]
+
+
+def test_what_happens_to_a_request_is_remembered(
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
+) -> None:
+    """Withdrawing, reviewing and extending are lines of their own, with the clock as it stands."""
+    new_dataset()
+    asked = forget("p1")
+    tombstones.record(installation)
+    extended = gateway.post(f"/v1/deletion-requests/{asked['id']}/extend", json={"reason": "many requests"})
+    tombstones.record(installation)
+    assert gateway.post(f"/v1/deletion-requests/{asked['id']}/cancel").status_code == 200
+    tombstones.record(installation)
+    assert statuses(installation) == [(asked["id"], "accepted"), (asked["id"], "accepted"), (asked["id"], "cancelled")]
+    _, _, line, _ = tombstones.journal(installation).lines()
+    assert line.request
+    assert line.request.deadline == datetime.datetime.fromisoformat(extended.json()["extended_due_at"])
+
+
+def test_a_worker_records_before_it_erases(
+    installation: Installation, new_dataset: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Nobody's rows are touched whose request is not remembered: where that cannot be done the run fails."""
+    dataset = new_dataset()
+    slots = slots_of(installation, dataset["id"], "p1")
+    forget("p1")
+    file = installation.settings.resolved_tombstones()
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    assert work() == 1
+    assert rows_of(installation, dataset["id"]).features[slots].any()
+    with installation.database.writing() as session:
+        assert session.scalars(sa.select(Run.error_code)).one() == "IsADirectoryError"
+        session.get_one(Dataset, dataset["id"]).not_before = None
+    file.rmdir()
+    assert work() == 1
+    assert not rows_of(installation, dataset["id"]).features[slots].any()
+    assert len(statuses(installation)) >= 1
+
+
+def test_the_gateway_records_by_itself(
+    installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make
+) -> None:
+    """Within seconds of an acceptance it is in the file, though no worker runs."""
+    new_dataset()
+    asked = forget("p1")
+    wait_until(lambda: (asked["id"], "accepted") in statuses(installation))
+
+
+def test_a_torn_last_line_is_none(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """What a crash left of a line is cut off, and the line written again."""
+    new_dataset()
+    forget("p1")
+    wait_until(lambda: tombstones.record(installation) or statuses(installation))
+    with locked(file.parent):  # the gateway records too
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-7])
+        assert statuses(installation) == []
+    tombstones.record(installation)
+    assert file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut out", "swapped", "doubled"])
+def test_damage_is_refused(
+    installation: Installation, file: Path, new_dataset: Make, forget: Make, damage: str
+) -> None:
+    """A line that was changed, left out, or put elsewhere is noticed when they are read."""
+    new_dataset()
+    for number in range(3):
+        forget(f"p{number}")
+    tombstones.record(installation)
+    first, second, third, fourth = file.read_bytes().splitlines(keepends=True)
+    changed = {
+        "changed": [first, second.replace(b"accepted", b"rejected"), third, fourth],
+        "cut out": [first, third, fourth],
+        "swapped": [first, third, second, fourth],
+        "doubled": [first, second, second, third, fourth],
+    }
+    file.write_bytes(b"".join(changed[damage]))
+    with pytest.raises(TombstonesDamaged):
+        list(tombstones.journal(installation).lines())
+
+
+def test_a_damaged_end_stops_the_writer(
+    installation: Installation, file: Path, new_dataset: Make, forget: Make
+) -> None:
+    """Nothing is added to a file whose last line is not what was written, or whose key is another."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(installation)
+    whole = file.read_bytes()
+    # Which line is last depends on whether a head was signed meanwhile.
+    earlier, end, last = whole[:-1].rpartition(b"\n")
+    file.write_bytes(earlier + end + last.replace(b'"number":', b'"numbed":') + b"\n")
+    assert file.read_bytes() != whole
+    with pytest.raises(TombstonesDamaged):
+        tombstones.record(installation)
+    file.write_bytes(whole)
+    with pytest.raises(TombstonesDamaged):
+        list(tombstones.Journal(file, Keys(file.parent / "other").create()).lines())
+
+
+def test_a_key_that_is_none_is_said_to_be_at_fault(installation: Installation) -> None:
+    """Not the tombstones are damaged, where what they would be verified with is."""
+    tombstones.record(installation)
+    assert tombstones.kept_heads(installation.settings) == []
+    (installation.settings.data_dir / "keys" / "subject.key").write_text("none")
+    with pytest.raises(KeyUnreadable, match="put the right key back"):
+        tombstones.kept_heads(installation.settings)
+
+
+def test_a_database_that_was_put_back_is_noticed(
+    installation: Installation, file: Path, new_dataset: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Where the file knows what the database does not, nothing is learned or erased."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(installation)
+    _, line = tombstones.journal(installation).lines()
+    ahead = tombstones.JournalLine(kind="request", number=line.number + 10, at=line.at, request=line.request)
+    tombstones.journal(installation).append(lambda last: [ahead])
+    with pytest.raises(DatabasePutBack):
+        tombstones.record(installation)
+    assert work() == 1
+    with installation.database.reading() as session:
+        assert session.scalars(sa.select(Run.error_code)).one() == "database_put_back"
+
+
+def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """Everything that the database knows is in a new file."""
+    new_dataset()
+    for number in range(3):
+        forget(f"p{number}")
+    tombstones.record(installation)
+    before = statuses(installation)
+    file.unlink()
+    tombstones.record(installation)
+    assert statuses(installation) == before
+    assert len(before) == 3
+
+
+def test_a_file_that_is_lost_during_a_run_is_written_anew(
+    installation: Installation, file: Path, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """What a run adds to a new file comes after all that the database knows: earlier versions count after a restore."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    file.unlink()
+    release = tombstones.Release(
+        version_id="ver_2", model_id=model["id"], dataset_id=model["dataset_id"], mechanism=model["mechanism"], steps=1
+    )
+    tombstones.record(installation, release)
+    first, *lines = tombstones.journal(installation).lines()
+    assert first.kind == "begun"
+    earlier, last = (line.release for line in lines if line.kind == "published")
+    assert last == release
+    assert earlier
+    assert (earlier.model_id, earlier.steps) == (model["id"], model["mechanism"]["learn_steps"])
+
+
+def test_old_lines_are_dropped(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:
+    """What is older than asked goes, but for the last line; the rest still verifies and goes on."""
+    new_dataset()
+    for number in range(4):
+        forget(f"p{number}")
+    tombstones.record(installation)
+    journal = tombstones.journal(installation)
+    written = file.read_bytes().splitlines()
+    third = list(journal.lines())[3]
+    assert journal.drop(before=third.at)
+    dropped, *_ = journal.lines()
+    assert (dropped.kind, dropped.count, dropped.at) == ("dropped", 3, third.at)
+    assert file.read_bytes().splitlines()[1:] == written[3:]
+    assert not journal.drop(before=third.at)
+    asked = forget("p9")
+    tombstones.record(installation)
+    assert statuses(installation)[-1] == (asked["id"], "accepted")
+    assert journal.drop(before=datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1))
+    assert statuses(installation) == [(asked["id"], "accepted")]
+    tombstones.record(installation)
+    assert len(statuses(installation)) == 1
+
+
+def test_how_long_it_remembers_is_a_setting(installation: Installation, new_dataset: Make, forget: Make) -> None:
+    """Without the setting nothing is dropped."""
+    new_dataset()
+    for number in range(3):
+        forget(f"p{number}")
+    tombstones.record(installation)
+    tombstones.drop_old(installation)
+    assert len(statuses(installation)) == 3
+    installation.settings.tombstone_days = 1e-9
+    tombstones.drop_old(installation)
+    assert len(statuses(installation)) == 1

@@ -1,0 +1,279 @@
+"""The Caddyfiles, read by a real Caddy in front of a real gateway: bounds, compression, addresses, HTTPS."""
+
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.config import Settings
+from tests.faults import processes
+from tests.ports import free_port
+
+pytestmark = pytest.mark.service
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+LONG = "a" * 2000
+HEAD = b"Host: lethe\r\nContent-Type: application/json\r\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A running Caddy. `log`: all that it has written."""
+
+    port: int
+    log: Path
+    certificates: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def connect(self, *, source: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60, source_address=(source, 0))
+
+    def get(self, path: str, *, source: str = "127.0.0.1", **headers: str) -> httpx.Response:
+        transport = httpx.HTTPTransport(local_address=source)
+        with httpx.Client(base_url=self.url, transport=transport, headers=headers, timeout=60) as client:
+            return client.get(path)
+
+
+Start = Callable[..., Edge]
+
+
+def caddy() -> str:
+    program = shutil.which("caddy")
+    assert program, "These tests need a Caddy: apt-get install --no-install-recommends caddy"
+    return program
+
+
+@pytest.fixture
+def edge(tmp_path: Path) -> Iterator[Start]:
+    """Start Caddy in front of `gateway`, with pieces of its configuration replaced and variables set."""
+    with contextlib.ExitStack() as stack:
+
+        def start(
+            gateway: str, replaced: dict[str, str] | None = None, *, name: str = "Caddyfile", **variables: str
+        ) -> Edge:
+            text = (DEPLOY / "Caddyfile").read_text()
+            for piece, other in (replaced or {}).items():
+                assert piece in text
+                text = text.replace(piece, other)
+            (tmp_path / "Caddyfile").write_text(text)
+            shutil.copy(DEPLOY / "Caddyfile.tls", tmp_path)
+            port, other = free_port(), free_port()
+            given = {"PORT": str(port), "ACCOUNTING_PORT": str(other), "BIND": "127.0.0.1"}
+            given |= {"GATEWAY": gateway.removeprefix("http://"), "ACCOUNTING": gateway.removeprefix("http://")}
+            given |= {"XDG_DATA_HOME": str(tmp_path / "edge"), "XDG_CONFIG_HOME": str(tmp_path / "edge")}
+            log = tmp_path / "edge.log"
+            command = [caddy(), "run", "--adapter", "caddyfile", "--config", str(tmp_path / name)]
+            written = stack.enter_context(log.open("wb"))
+            environment = os.environ | given | variables
+            process = stack.enter_context(
+                subprocess.Popen(command, env=environment, stdout=written, stderr=subprocess.STDOUT)
+            )
+            stack.callback(process.kill)
+
+            def listens() -> bool:
+                assert process.poll() is None, log.read_text()
+                with socket.socket() as probe:
+                    return probe.connect_ex(("127.0.0.1", port)) == 0
+
+            processes.wait_until(listens)
+            return Edge(port=port, log=log, certificates=tmp_path / "edge" / "caddy")
+
+        yield start
+
+
+@pytest.fixture
+def gateway(settings: Settings) -> Iterator[str]:
+    """The address of a gateway that believes what a proxy on this machine says of its clients."""
+    trusting = settings.model_copy(update={"trusted_proxies": "127.0.0.1", "failed_calls_per_minute": 5})
+    with processes.gateway(trusting) as (_, address):
+        yield address
+
+
+@pytest.fixture
+def key(admin_key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {admin_key}"}
+
+
+def everything(connection: socket.socket) -> bytes:
+    """Return all bytes until the server closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := connection.recv(65536):
+            received += more
+    return received
+
+
+@pytest.mark.parametrize("name", ["Caddyfile", "Caddyfile.tls"])
+def test_the_files_are_formatted(name: str) -> None:
+    """`caddy fmt` changes nothing, but for white space that Caddy 2.6 adds after an import."""
+    formatted = subprocess.run([caddy(), "fmt", str(DEPLOY / name)], capture_output=True, text=True, check=False)
+    assert [line.rstrip() for line in formatted.stdout.split("\n")] == (DEPLOY / name).read_text().split("\n")
+
+
+def test_no_two_servers_share_a_port() -> None:
+    """Each port has one server, so that no connection comes to one that does not know its site."""
+    adapt = [caddy(), "adapt", "--adapter", "caddyfile", "--config", str(DEPLOY / "Caddyfile.tls")]
+    environment = os.environ | {"DOMAIN": "lethe.example.com"}
+    adapted = subprocess.run(adapt, env=environment, capture_output=True, text=True, check=True)
+    servers = json.loads(adapted.stdout)["apps"]["http"]["servers"].values()
+    assert sorted(server["listen"] for server in servers) == [["0.0.0.0:8000"], ["0.0.0.0:8001"], [":443"]]
+
+
+def test_half_sent_heads_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """Heads that trickle or stop in the middle are closed when their time is over, and others are served meanwhile."""
+    proxy = edge(gateway, {"read_header 10s": "read_header 2s"})
+    with contextlib.ExitStack() as stack:
+        half = [stack.enter_context(proxy.connect()) for _ in range(300)]
+        for connection in half:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: le")
+        assert proxy.get("/v1/models", **key).status_code == 200
+        began = time.monotonic()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            for _ in range(120):
+                half[0].sendall(b"t")
+                time.sleep(0.25)
+        assert time.monotonic() - began < 25
+        assert all(b"200 OK" not in everything(connection) for connection in half[1:])
+
+
+def test_trickling_bodies_are_closed_in_time(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """An upload that never ends is cut off; it takes none of the places of other calls."""
+    proxy = edge(gateway, {"read_body 30m": "read_body 3s"})
+    head = f"POST /v1/datasets HTTP/1.1\r\nAuthorization: {key['Authorization']}\r\nHost: lethe\r\n".encode()
+    head += b"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b"
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(proxy.connect()) for _ in range(40)]
+        for connection in slow:
+            connection.sendall(head)
+        assert proxy.get("/v1/models", **key).status_code == 200
+        assert proxy.get("/readyz").json()["status"] in {"ready", "full"}
+        assert all(b" 201 " not in everything(connection) for connection in slow)
+    assert processes.wait_until(lambda: proxy.get("/readyz").json()["status"] == "ready")
+
+
+def test_slow_bodies_without_a_key_take_no_place(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """Clients without a key that stop in the middle of a body are refused at once, or keep nobody from logging in."""
+    proxy = edge(gateway)
+    with contextlib.ExitStack() as stack:
+        for path in [b"/v1/deletion-requests"] * 100 + [b"/admin/login"] * 100:
+            slow = stack.enter_context(proxy.connect())
+            slow.sendall(b"POST " + path + b" HTTP/1.1\r\n" + HEAD + b"Content-Length: 100\r\n\r\n{")
+        assert proxy.get("/v1/models", **key).status_code == 200
+        assert proxy.get("/readyz").json()["status"] == "ready"
+        assert proxy.get("/docs").status_code == 200
+
+
+def test_the_head_is_bounded(gateway: str, edge: Start) -> None:
+    """A head of 32 KiB is passed on, and a longer one refused with 431."""
+    proxy = edge(gateway)
+    assert proxy.get("/healthz", **{"X-Long": "a" * 30_000}).status_code == 200
+    with proxy.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: lethe\r\nX-Long: " + b"a" * 100_000 + b"\r\n\r\n")
+        assert everything(connection).startswith(b"HTTP/1.1 431")
+
+
+def test_the_body_is_bounded(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """A body larger than the edge accepts is refused as the gateway refuses proxy."""
+    proxy = edge(gateway, MAX_BODY="100KB")
+    answer = httpx.post(f"{proxy.url}/v1/deletion-requests:batch", headers=key, content=b" " * 200_000, timeout=60)
+    assert (answer.status_code, answer.json()["code"]) == (413, "upload_too_large")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_json_is_compressed_and_pages_are_not(gateway: str, edge: Start, key: dict[str, str]) -> None:
+    """Answers of the API are compressed, and never those with the token of a form beside what an attacker chose."""
+    proxy = edge(gateway)
+
+    def raw(path: str, accepted: str = "gzip") -> tuple[str | None, bytes]:
+        with httpx.stream("GET", proxy.url + path, headers=key | {"Accept-Encoding": accepted}, timeout=60) as answer:
+            assert answer.status_code == 200
+            return answer.headers.get("content-encoding"), b"".join(answer.iter_raw())
+
+    coding, body = raw("/openapi.json")
+    assert coding == "gzip"
+    assert json.loads(gzip.decompress(body)) == json.loads(raw("/openapi.json", "identity")[1])
+    coding, body = raw("/admin/login")
+    assert coding is None
+    assert len(body) > 1024
+    assert raw("/v1/models")[0] is None
+    assert raw("/v1/deletion-requests.csv")[0] is None
+
+
+def test_problems_are_compressed(edge: Start) -> None:
+    """Compression is for JSON by its media type, whatever the status, and for no path of pages."""
+    answers = {"application/json": "gzip", "application/problem+json; a=b": "gzip", "text/html": None, "text/csv": None}
+    for media_type, coding in answers.items():
+        pages = f'respond "{LONG}" 200\n\theader Content-Type "{media_type}"\n'
+        proxy = edge("127.0.0.1:1", {"reverse_proxy {$GATEWAY:gateway:8000} {\n\t\timport behind\n\t}": pages})
+        assert proxy.get("/v1/models").headers.get("content-encoding") == coding
+        assert "content-encoding" not in proxy.get("/admin/login").headers
+
+
+def test_the_address_of_a_client_is_passed_on(gateway: str, edge: Start) -> None:
+    """Wrong keys count against the address that they come from, whatever address the client claims."""
+    proxy = edge(gateway)
+    codes = [
+        proxy.get("/v1/models", source="127.0.0.2", **{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"})
+        for n in range(6)
+    ]
+    assert [answer.status_code for answer in codes] == [401] * 5 + [429]
+    assert proxy.get("/v1/models", source="127.0.0.3", Authorization="Bearer no").status_code == 401
+
+
+def test_nobody_else_is_believed(settings: Settings) -> None:
+    """A gateway without trusted proxies counts by the address of the connection, on the loopback too."""
+    with processes.gateway(settings.model_copy(update={"failed_calls_per_minute": 5})) as (_, address):
+        headers = [{"Authorization": "Bearer no", "X-Forwarded-For": f"10.0.0.{n}"} for n in range(6)]
+        codes = [httpx.get(f"{address}/v1/models", headers=one, timeout=60).status_code for one in headers]
+    assert codes == [401] * 5 + [429]
+
+
+def test_a_gateway_that_is_away(edge: Start) -> None:
+    """The answer is a problem that tells to repeat the call, and the edge logs nobody's subject id, however much."""
+    proxy = edge(f"127.0.0.1:{free_port()}", {"\tlog {\n": "\tdebug\n\tlog {\n"})
+    for path in ("/v1/deletion-requests?subject_id=somebody@example.com", "/v1/datasets/ds_1/subjects/somebody-else"):
+        answer = proxy.get(path, **{"Idempotency-Key": "somebody-again"})
+        assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+        assert answer.headers["retry-after"] == "2"
+        assert answer.headers["content-type"] == "application/problem+json"
+    log = proxy.log.read_text()
+    assert "/v1/datasets/ds_1" in log
+    assert "somebody" not in log
+
+
+def test_https_by_the_name_of_the_host(gateway: str, edge: Start) -> None:
+    """With DOMAIN the edge speaks HTTPS, which the gateway knows; monitoring stays on the loopback."""
+    port = free_port()
+    # No certificate of the test gets into the trust store of this machine, and port 80 stays free.
+    options = {"\tadmin off\n": "\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n"}
+    proxy = edge(gateway, options, name="Caddyfile.tls", DOMAIN=f"https://localhost:{port}")
+    root = proxy.certificates / "pki" / "authorities" / "local" / "root.crt"
+    processes.wait_until(root.exists)
+    context = ssl.create_default_context(cafile=str(root))
+
+    def get(path: str) -> httpx.Response | None:
+        with contextlib.suppress(httpx.ConnectError):
+            return httpx.get(f"https://localhost:{port}{path}", verify=context, timeout=60)
+        return None
+
+    answer = processes.wait_until(lambda: get("/healthz"))
+    assert (answer.status_code, answer.headers["strict-transport-security"]) == (200, "max-age=31536000")
+    for path in ("/readyz", "/metrics"):
+        found = get(path)
+        assert found is not None
+        assert found.status_code == 404
+        assert proxy.get(path).status_code in {200, 401}

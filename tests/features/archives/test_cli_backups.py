@@ -1,0 +1,85 @@
+"""`lethe backup` and `lethe restore` as commands."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app import installations
+from app.access import service as access
+from app.config import Settings
+from app.features.people import users
+from app.features.people.tables import User
+from app.installations import Installation
+from app.journal import tombstones
+from lethe.contract.sets import Role
+from tests.command_line import Lethe, refused
+
+
+@pytest.fixture
+def made(
+    installation: Installation,
+    lethe: Lethe,
+    admin_key: str,
+    new_dataset: Callable[..., Any],
+    forget: Callable[..., Any],
+    monkeypatch: Any,
+) -> Path:
+    """An archive `archive` that opens with `key`, with somebody who logs in and somebody invited; since then one
+    request was made. Where it is to be restored to is set."""
+    new_dataset()
+    with installation.database.reading() as session:
+        admin = access.caller_with(session, access.find(session, admin_key))
+    with installation.database.writing(by=admin.actor) as session:
+        users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
+        maria, _ = users.create(session, name="Maria", email="maria@example.com", role=Role.OFFICER, by=admin)
+        users.accept(session, maria, password_hash="$argon2id$")
+    monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
+    ended = lethe("backup", "archive", "--key-file", "key")
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    assert "1 datasets" in ended.out
+    forget("p1")
+    tombstones.record(installation)
+    monkeypatch.setenv("LETHE_DATA_DIR", "restored")
+    return installation.settings.resolved_tombstones()
+
+
+def test_a_backup_is_restored(made: Path, lethe: Lethe) -> None:
+    """It says how many requests came since, what is still to be done, and that one person can log in; invitations are
+    void."""
+    ended = lethe("restore", "archive", "--key-file", "key", "--tombstones", made)
+    assert (ended.code, ended.err) == (0, ""), ended.err
+    assert "1 requests came after that" in ended.out
+    assert "Can log in as of the backup: officer 1." in ended.out
+    with installations.opened(Settings(data_dir=Path("restored"))) as again:
+        assert set(again.rows.stored())
+        with again.database.reading() as session:
+            people = session.scalars(sa.select(User)).all()
+        assert {(one.name, one.invitation_hash, one.password_hash) for one in people} == {
+            ("Ann", None, None),
+            ("Maria", None, "$argon2id$"),
+        }
+
+
+def test_tombstones_are_not_forgotten_by_mistake(made: Path, lethe: Lethe) -> None:
+    """Without either option it is refused; who has none must say so, and is told what that means."""
+    refused(lethe("restore", "archive", "--key-file", "key"), "backup_refused")
+    refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made, "--no-tombstones"), "backup_refused")
+    assert not Path("restored").exists()
+    refused(lethe("restore", "archive", "--key-file", "key", "--no-tombstones"), "backup_refused")
+    ended = lethe("restore", "archive", "--key-file", "key", "--no-tombstones", "--lost-versions", "0")
+    assert ended.code == 0, ended.err
+    assert "IS BACK" in ended.out
+
+
+def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> None:
+    """A file that is no archive, another key, a folder that is not empty: each is named."""
+    Path("noise").write_bytes(b"noise" * 100)
+    Path("other").write_text("ab" * 32)
+    for archive, key in (("noise", "key"), ("archive", "other"), ("archive", "nothing")):
+        refused(lethe("restore", archive, "--key-file", key, "--tombstones", made), "backup_refused")
+    Path("restored").mkdir()
+    Path("restored/something").touch()
+    refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made), "backup_refused")

@@ -1,0 +1,156 @@
+"""A restore takes no tombstones that are older than the archive, whichever copy they are."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import installations
+from app.config import Settings
+from app.errors import TombstonesDamaged, TombstonesStale
+from app.features.archives.restoring import Restored
+from app.features.archives.service import Backup
+from app.installations import Installation
+from app.journal import tombstones
+
+Make = Callable[..., dict[str, Any]]
+RestoreWith = Callable[[Path], Restored]
+
+
+@pytest.fixture
+def own(installation: Installation) -> Path:
+    return installation.settings.resolved_tombstones()
+
+
+def test_older_tombstones_are_refused(
+    installation: Installation,
+    own: Path,
+    tmp_path: Path,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore_with: RestoreWith,
+    other: Settings,
+) -> None:
+    """A copy from before the backup is refused, by name, with how many entries it lacks and since when; nothing is
+    restored. The newest copy, and one from the moment of the backup, are taken."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(installation)
+    older = shutil.copy(own, tmp_path / "older.jsonl")
+    last = list(tombstones.journal(installation).lines())[-1]
+    for person in ("p2", "p3", "p4", "p5"):
+        forget(person)
+    back_up()
+    then = shutil.copy(own, tmp_path / "then.jsonl")
+    forget("p6")
+    tombstones.record(installation)
+    with pytest.raises(TombstonesStale) as refused:
+        restore_with(older)
+    said = refused.value.detail
+    assert said.startswith(f"{older} has 2 entries; when the backup was made there were 6")
+    assert f"It lacks 4 of them, all since {last.at:%F %T} UTC" in said
+    assert not other.data_dir.exists()
+    assert restore_with(own).requests.made == 1
+    shutil.rmtree(other.data_dir)
+    if other.database_url is None:
+        assert restore_with(then).requests.made == 0
+
+
+def test_a_cut_tail_is_refused(
+    installation: Installation,
+    own: Path,
+    tmp_path: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    back_up: Callable[[], Backup],
+    restore_with: RestoreWith,
+) -> None:
+    """Wherever before its end a file is cut off, it does not cover the archive; damage is named as damage."""
+    new_model(new_dataset()["id"])
+    work()
+    forget("p1")
+    work()
+    back_up()
+    whole = own.read_bytes()
+    ends = [place + 1 for place in range(len(whole)) if whole[place : place + 1] == b"\n"]
+    cut = tmp_path / "cut.jsonl"
+    for size in [0, *ends[:-1], *(end + 40 for end in ends[:-1]), len(whole) - 1]:
+        cut.write_bytes(whole[:size])
+        with pytest.raises(TombstonesStale):
+            restore_with(cut)
+    lines = whole.splitlines(keepends=True)
+    for changed in ([*lines[:1], *lines[2:]], [lines[0], lines[2], lines[1], *lines[3:]], [*lines, lines[-1]]):
+        cut.write_bytes(b"".join(changed))
+        with pytest.raises(TombstonesDamaged):
+            restore_with(cut)
+
+
+def test_a_file_that_was_written_anew_covers_what_came_before(
+    installation: Installation,
+    own: Path,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore_with: RestoreWith,
+) -> None:
+    """Tombstones that were lost after the backup, and written anew from the database, know all that it knows."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(installation)
+    back_up()
+    own.unlink()
+    forget("p2")
+    tombstones.record(installation)
+    assert restore_with(own).requests.made == 1
+
+
+def test_another_hosts_file_is_told_by_what_it_tells_of(
+    installation: Installation,
+    own: Path,
+    tmp_path: Path,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore_with: RestoreWith,
+) -> None:
+    """A file that another host wrote of the same database is taken if it tells of the last request of the archive."""
+    theirs = installation.settings.model_copy(update={"tombstones": tmp_path / "theirs" / "tombstones.jsonl"})
+    (tmp_path / "theirs").mkdir()
+    new_dataset()
+    forget("p1")
+    tombstones.record(installation)
+    with installations.opened(theirs) as there:
+        tombstones.record(there)
+        early = shutil.copy(theirs.resolved_tombstones(), tmp_path / "early.jsonl")
+        forget("p2")
+        tombstones.record(there)
+        back_up()
+    with pytest.raises(TombstonesStale, match="lacks all since"):
+        restore_with(early)
+    assert restore_with(theirs.resolved_tombstones()).requests.made == 0
+
+
+def test_dropped_lines_are_covered(
+    installation: Installation,
+    own: Path,
+    new_dataset: Make,
+    forget: Make,
+    back_up: Callable[[], Backup],
+    restore_with: RestoreWith,
+) -> None:
+    """Where what the archive saw last was dropped since, because it is old, the lines that are left cover it."""
+    new_dataset()
+    forget("p1")
+    tombstones.record(installation)
+    made = back_up()
+    forget("p2")
+    forget("p3")
+    tombstones.record(installation)
+    assert tombstones.journal(installation).drop(before=made.created_at)
+    assert next(tombstones.journal(installation).lines()).kind == "dropped"
+    assert restore_with(own).requests.made == 2

@@ -1,0 +1,25 @@
+"""Backups in the overview."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.db.tables import InstallationIdentity
+from app.features.archives import service as backups
+from app.installations import Installation
+
+
+def test_backups_that_are_late(installation: Installation, get: Callable[[str], Any], tmp_path: Path) -> None:
+    """A backup is late when the last one, or the first start where there is none, is longer ago than is allowed."""
+    assert get("/overview")["backups"] == {"last_at": None, "is_late": False}
+    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
+    with installation.database.writing() as session:
+        session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
+    assert get("/overview")["backups"] == {"last_at": None, "is_late": True}
+    backups.back_up(installation, tmp_path / "archive", key_file=tmp_path / "key", progress=lambda *_: None)
+    found = get("/overview")["backups"]
+    assert found["is_late"] is False
+    assert datetime.datetime.fromisoformat(found["last_at"]) > long_ago

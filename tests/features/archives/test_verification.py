@@ -1,0 +1,220 @@
+"""The tombstones are verified before a restore needs them: whatever is done to the file is found, and said."""
+
+import dataclasses
+import datetime
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.errors import TombstonesDamaged
+from app.features.archives import service
+from app.installations import Installation
+from app.journal import tombstones, verification
+from app.journal.journal import NOTHING
+from app.journal.verification import BackupState, BackupVerdict
+from app.main import create_app
+from app.operations.service import Metrics
+from tests.faults.processes import wait_until
+from tests.features.archives.conftest import quietly
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def apart(
+    installation: Installation,
+    tmp_path: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> Installation:
+    """The installation, in which two people were forgotten, with a file of tombstones that the gateway does not use."""
+    new_model(new_dataset()["id"])
+    work()
+    for person in ("p1", "p2"):
+        forget(person)
+    work()
+    (tmp_path / "apart").mkdir()
+    elsewhere = installation.settings.model_copy(update={"tombstones": tmp_path / "apart" / "tombstones.jsonl"})
+    found = dataclasses.replace(installation, settings=elsewhere)
+    tombstones.record(found)
+    return found
+
+
+@pytest.fixture
+def file(apart: Installation) -> Path:
+    return apart.settings.resolved_tombstones()
+
+
+def verdict_of(installation: Installation) -> BackupVerdict:
+    found = verification.last_verdict(installation.settings)
+    assert found is not None
+    return found
+
+
+def test_a_whole_file_holds(apart: Installation, file: Path) -> None:
+    """An untouched file is whole, to its last byte; where there is none there is nothing to doubt."""
+    found = verification.verify(apart)
+    assert (found.found, found.fault) == (BackupState.WHOLE, None)
+    assert found.extent.bytes == file.stat().st_size
+    assert found.extent.lines == len(file.read_bytes().splitlines())
+    assert verdict_of(apart) == found
+    file.unlink()
+    assert verification.verify(apart).extent == NOTHING
+
+
+def test_every_flipped_bit_is_found(apart: Installation, file: Path) -> None:
+    """One bit, of any byte of the file, is enough; its place is named."""
+    whole = file.read_bytes()
+    journal = tombstones.journal(apart)
+    places = {0, len(whole) - 1, *(end - 1 for end in range(1, len(whole)) if whole[end : end + 1] == b"\n")}
+    places |= {end for end in range(len(whole)) if whole[end : end + 1] == b"\n"}
+    places |= set(random.Random(1).sample(range(len(whole)), 300))
+    for place in sorted(places):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << (place % 8)
+        file.write_bytes(flipped)
+        with pytest.raises(TombstonesDamaged) as found:
+            journal.extent()
+        assert "byte" in found.value.detail
+    file.write_bytes(whole)
+    assert journal.extent().bytes == len(whole)
+
+
+def test_lines_that_were_moved_are_found(apart: Installation, file: Path) -> None:
+    """A line that is doubled, swapped with another, left out, or put elsewhere is found, and stops runs and backups."""
+    lines = file.read_bytes().splitlines(keepends=True)
+    for changed in (
+        [*lines[:3], lines[2], *lines[3:]],
+        [lines[0], lines[2], lines[1], *lines[3:]],
+        [*lines[:2], *lines[3:]],
+        lines[1:],
+        [*lines, lines[0]],
+    ):
+        file.write_bytes(b"".join(changed))
+        assert verification.verify(apart).found is BackupState.DAMAGED
+        with pytest.raises(TombstonesDamaged):
+            verification.require_whole(apart)
+        with pytest.raises(TombstonesDamaged):
+            service.back_up(apart, file.parent / "archive", key_file=file.parent / "key", progress=quietly)
+        assert not (file.parent / "archive").exists()
+    file.write_bytes(b"".join(lines))
+    verification.require_whole(apart)
+    assert verdict_of(apart).found is BackupState.WHOLE
+
+
+def test_a_tail_that_was_cut_off_is_written_again(apart: Installation, file: Path) -> None:
+    """What the database still knows comes back by itself, however much of the end is gone."""
+    before = [line.of for line in tombstones.journal(apart).lines() if line.request]
+    size = file.stat().st_size
+    for cut in (1, 77, size // 2, size - 1, size):
+        file.write_bytes(file.read_bytes()[: size - cut])
+        tombstones.record(apart)
+        assert [line.of for line in tombstones.journal(apart).lines() if line.request] == before
+        verification.require_whole(apart, now=True)
+
+
+def test_what_was_added_is_verified_alone(apart: Installation, file: Path, forget: Make) -> None:
+    """Between two looks at all of it, only what came since is read; a file that was put in its place is read whole."""
+    first = verification.verify(apart)
+    forget("p3")
+    tombstones.record(apart)
+    verification.verify_on_schedule(apart)
+    second = verdict_of(apart)
+    assert second.extent.lines > first.extent.lines
+    assert second.whole_at == first.whole_at
+    whole = bytearray(file.read_bytes())
+    whole[10] ^= 1
+    file.write_bytes(whole)
+    verification.verify_on_schedule(apart)
+    assert verdict_of(apart).found is BackupState.WHOLE
+    file.rename(file.with_name("kept"))
+    file.write_bytes(whole)
+    verification.verify_on_schedule(apart)
+    assert verdict_of(apart).found is BackupState.DAMAGED
+
+
+def test_all_of_it_is_verified_every_hour(apart: Installation, file: Path) -> None:
+    """A changed byte in the middle is found within the hour, though nothing else ever happens to the file."""
+    verification.verify(apart)
+    whole = bytearray(file.read_bytes())
+    whole[10] ^= 1
+    with file.open("r+b") as opened:
+        opened.write(whole)
+    note = verification.verdict_file(apart.settings)
+    said = json.loads(note.read_text())
+    an_hour_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, seconds=1)
+    note.write_text(json.dumps(said | {"whole_at": an_hour_ago.isoformat()}))
+    verification.verify_on_schedule(apart)
+    assert verdict_of(apart).found is BackupState.DAMAGED
+
+
+def test_another_file_is_verified_before_a_run(apart: Installation, file: Path) -> None:
+    """Whoever is about to erase believes what was found only of the file that was verified, not of one in its place."""
+    verification.verify(apart)
+    verification.require_whole(apart)
+    whole = bytearray(file.read_bytes())
+    whole[10] ^= 1
+    file.rename(file.with_name("kept"))
+    file.write_bytes(whole)
+    with pytest.raises(TombstonesDamaged):
+        verification.require_whole(apart)
+
+
+def test_damage_is_told(apart: Installation, file: Path, admin_key: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Readiness, metrics and the log of the gateway say so from its start on, until the file is whole again."""
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    whole = file.read_bytes()
+    file.write_bytes(whole[:10] + b"x" + whole[11:])
+    with TestClient(create_app(apart.settings), headers=headers) as gateway:
+        wait_until(lambda: gateway.get("/readyz").json()["tombstones"] == "damaged")
+        assert gateway.get("/readyz").status_code == 200
+        assert "lethe_tombstones_damaged 1.0" in Metrics(apart).exposition().decode()
+    assert "backup.tombstones_damaged" in "".join(capfd.readouterr())
+    file.write_bytes(whole)
+    with TestClient(create_app(apart.settings), headers=headers) as gateway:
+        wait_until(lambda: gateway.get("/readyz").json()["tombstones"] == "whole")
+        assert "lethe_tombstones_damaged 0.0" in Metrics(apart).exposition().decode()
+
+
+def test_nobody_is_erased_while_it_is_damaged(
+    apart: Installation,
+    file: Path,
+    forget: Make,
+    runs_of: Callable[[], list[tuple[str, str | None]]],
+) -> None:
+    """A run that begins after damage was found in the middle touches nothing, and goes on when it is mended."""
+    whole = file.read_bytes()
+    file.write_bytes(whole[:10] + b"x" + whole[11:])
+    verification.verify(apart)
+    forget("p5")
+    assert runner.run_next(apart, worker="test")
+    assert runs_of()[-1] == ("failed", "tombstones_damaged")
+    file.write_bytes(whole)
+    tombstones.record(apart)
+    wait_until(lambda: runner.run_next(apart, worker="test"))
+    assert runs_of()[-1] == ("published", None)
+
+
+@pytest.mark.parametrize("kept", ["", "{", '{"at": 1}', "[]"])
+def test_a_note_that_cannot_be_read_is_none(apart: Installation, file: Path, kept: str) -> None:
+    """What lies beside the file is only what was found last: without it, or cut short, all is verified again."""
+    verification.verdict_file(apart.settings).write_text(kept)
+    assert verification.last_verdict(apart.settings) is None
+    verification.verify_on_schedule(apart)
+    assert verdict_of(apart).extent.bytes == file.stat().st_size
+
+
+def test_what_a_kill_left_of_a_note_is_not_kept(apart: Installation, file: Path) -> None:
+    """A note that was cut off while it was written is overwritten by the next, and does not lie there for good."""
+    [half_written] = verification.files(apart.settings) - {verification.verdict_file(apart.settings)}
+    half_written.write_text('{"at"')
+    verification.verify(apart)
+    assert {path.name for path in file.parent.iterdir()} == {file.name, verification.verdict_file(apart.settings).name}

@@ -1,0 +1,76 @@
+"""The calculator's pages: every theorem has a form and a value."""
+
+import urllib.parse
+from collections.abc import Callable
+
+import pytest
+
+from lethe.contract.sets import Scope
+from lethe.features.theorems import CALCULATOR, evaluate
+from tests.features.desk.browsing import Browser
+
+SomebodyWith = Callable[..., Browser]
+
+
+def test_finding_a_theorem(officer: Browser) -> None:
+    """All are listed; words narrow them down; none is an empty state."""
+    page = officer.get("/admin/calculator").text
+    assert all(f'"/admin/calculator/{name}"' in page for name in CALCULATOR)
+    page = officer.get("/admin/calculator?sought=descent+secret").text
+    assert '"/admin/calculator/n2_d2d"' in page
+    assert '"/admin/calculator/gdp_eps"' not in page
+    assert "No theorem has all of these words" in officer.get("/admin/calculator?sought=zebra").text
+
+
+def test_every_theorem_has_a_form(officer: Browser) -> None:
+    """Each page asks for every number, lets every hypothesis be denied, and says what is assumed."""
+    for name, bound in CALCULATOR.items():
+        page = officer.get(f"/admin/calculator/{name}")
+        assert page.status_code == 200, name
+        assert all(f'name="{parameter.name}"' in page.text for parameter in bound.parameters), name
+        assert "Fill in its numbers" in page.text
+
+
+def asked(name: str, **params: object) -> str:
+    return f"/admin/calculator/{name}?{urllib.parse.urlencode(params)}"
+
+
+def test_a_value(officer: Browser) -> None:
+    """The value is the theorem's, in the address that the form makes; what was written stays in the form."""
+    page = officer.get(asked("gdp_eps", mu=0.3, delta="1e-5")).text
+    assert f"{evaluate('gdp_eps', {'mu': 0.3, 'delta': 1e-5})['eps']:.5f}" in page
+    assert 'value="1e-5"' in page
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "output"),
+    [
+        ("mu_compose", {"mus": "0.3, 0.4"}, "0.50000"),
+        ("rdp_to_dp_mironov", {"alpha": "2", "rho": "inf", "delta": "1e-5"}, None),
+        ("group_privacy_inverse", {"eps": "3", "delta": "0", "k": "3"}, "1.00000"),
+        ("shift_mu", {"z0": "1", "segments": "10:0.5 20:0", "c": "0.9", "eta": "1", "sigma": "1"}, "0."),
+    ],
+)
+def test_how_numbers_are_written(officer: Browser, name: str, params: dict[str, str], output: str | None) -> None:
+    """Lists have commas, pairs colons; what is out of range is refused by name, and the form keeps what was written."""
+    page = officer.get(asked(name, **params))
+    assert page.status_code == (422 if output is None else 200), page.text
+    if output is not None:
+        assert f'<b class="number">{output}' in page.text
+    assert all(f'value="{value}"' in page.text for value in params.values())
+
+
+def test_a_hypothesis_that_is_denied(officer: Browser) -> None:
+    """A box that is not ticked denies the hypothesis, and the theorem refuses."""
+    params = {"alpha": 2, "p_accept": 0.5}
+    assert officer.get(asked("selection_penalty", **params, both_runs="on")).status_code == 200
+    page = officer.get(asked("selection_penalty", **params))
+    assert page.status_code == 422
+    assert "not established" in page.text
+
+
+def test_who_may_calculate(officer: Browser, somebody_with: SomebodyWith) -> None:
+    """The calculator needs accounting:read; a theorem that is none is a 404."""
+    assert somebody_with(Scope.ACCOUNTING_READ).get("/admin/calculator/gdp_eps").status_code == 200
+    assert somebody_with(Scope.REQUESTS_READ).get("/admin/calculator").status_code == 403
+    assert officer.get("/admin/calculator/nothing").status_code == 404

@@ -1,0 +1,143 @@
+"""Fixtures of features: those of the API, and for pages a browser that is not logged in and one that is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from fastapi.testclient import TestClient
+
+from app.access import service as access
+from app.db import Actor
+from app.installations import Installation
+from app.keys import read_or_create
+from lethe.contract.sets import Scope
+from tests.app.api.conftest import (
+    claim,
+    give_up,
+    key_with,
+    live,
+    nothing,
+    npz_of,
+    policy,
+    refused,
+    sample,
+    shown,
+    statements,
+    statuses,
+    stored,
+    upload,
+)
+from tests.databases import OnBothDatabases
+from tests.features.desk.browsing import Browser
+from tests.features.protocols.agents import Agent
+from tests.features.protocols.controllers import Controller
+
+__all__ = [
+    "browser",
+    "claim",
+    "give_up",
+    "key_with",
+    "live",
+    "nothing",
+    "npz_of",
+    "officer",
+    "policy",
+    "refused",
+    "sample",
+    "shown",
+    "somebody_with",
+    "statements",
+    "statuses",
+    "stored",
+    "upload",
+]
+
+
+def _beside(gateway: TestClient) -> TestClient:
+    """A client with cookies of its own, in the event loop in which the gateway runs."""
+    client = TestClient(gateway.app, raise_server_exceptions=False)
+    client.portal = gateway.portal
+    return client
+
+
+@pytest.fixture
+def browser(gateway: TestClient, admin_key: str) -> Browser:
+    """Not logged in yet, and with an admin's key at hand; the gateway is called by nobody else with its cookies."""
+    return Browser(client=_beside(gateway), key=admin_key)
+
+
+@pytest.fixture
+def officer(browser: Browser) -> Browser:
+    """Logged in as an admin."""
+    assert browser.log_in().status_code == 303
+    return browser
+
+
+@pytest.fixture
+def somebody_with(gateway: TestClient, installation: Installation, by: Actor) -> Callable[..., Browser]:
+    """Log in with a new key of these scopes; `by`: for another tenant."""
+
+    def log_in(*scopes: Scope, by: Actor = by) -> Browser:
+        key = access.new_key()
+        with installation.database.writing(by=by) as session:
+            access.add_key(session, name="test", key=key, scopes=scopes)
+        browser = Browser(client=_beside(gateway), key=key)
+        assert browser.log_in().status_code == 303
+        return browser
+
+    return log_in
+
+
+@pytest.fixture
+def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
+    """Registered, and with a token."""
+    policy(drp_business_id="BUSINESS", grace_seconds=3600)
+    agent = Agent(gateway=gateway)
+    agent.register()
+    assert agent.set_up().status_code == 200
+    return agent
+
+
+@pytest.fixture(scope="session")
+def signing_key() -> str:
+    """Made once: making one takes a second."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, secret).decode()
+
+
+@pytest.fixture
+def with_signing_key(installation: Installation, signing_key: str) -> None:
+    """An installation need not make the key of its OpenDSR certificate."""
+    read_or_create(installation.settings.data_dir / "keys" / "opendsr.key", lambda: signing_key)
+
+
+@pytest.fixture
+def controller(gateway: TestClient, key_with: Callable[..., dict[str, str]]) -> Controller:
+    """With a key that may ask, and may not learn whether anybody is in the data."""
+    return Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
+
+
+ON_BOTH_DATABASES = OnBothDatabases(
+    folder=Path(__file__).parent,
+    where_different=(
+        "archives/test_dump.py",
+        "desk/test_every_page.py",
+        "webhooks/test_claims.py",
+    ),
+    with_soak=(
+        "archives/test_lost.py",
+        "leaving",
+        "protocols",
+        "webhooks/test_retention.py",
+        "webhooks/test_secret.py",
+        "webhooks/test_service.py",
+        "lineage/test_endpoints.py",
+    ),
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    ON_BOTH_DATABASES.parametrize(metafunc)

@@ -1,0 +1,59 @@
+"""Fixtures for stories: one browser, and for each a gateway of its own, a worker where it needs one, a visitor."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Playwright, sync_playwright
+
+from app.config import Settings
+from tests.faults import processes
+from tests.features.desk.browser.browsing import Site, Visitor, chromium, served, visitor
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "desk/browser" in item.path.as_posix():
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    """One for all browsers of a process, which may have no second."""
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with contextlib.closing(chromium(playwright)) as started:
+        yield started
+
+
+@pytest.fixture
+def site(settings: Settings) -> Iterator[Site]:
+    """A gateway without a worker."""
+    with served(settings) as started:
+        yield started
+
+
+@pytest.fixture
+def worker(site: Site) -> Iterator[processes.Child]:
+    with processes.worker(site.settings) as started:
+        yield started
+
+
+@pytest.fixture
+def anybody(browser: Browser, site: Site) -> Iterator[Visitor]:
+    """Not logged in."""
+    found = visitor(browser, site)
+    yield found
+    found.page.context.close()
+
+
+@pytest.fixture
+def officer(anybody: Visitor) -> Visitor:
+    """Logged in as an admin, at the overview."""
+    anybody.logs_in()
+    anybody.page.wait_for_url("**/admin")
+    return anybody

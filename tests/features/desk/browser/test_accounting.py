@@ -1,0 +1,74 @@
+"""The story of budgets and theorems: what is spent, who costs most, and where a number comes from."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.faults.processes import Child
+from tests.features.desk.browser.browsing import Visitor, visitor
+
+
+def test_a_budget(officer: Visitor, worker: Child) -> None:
+    """An engineer holds a dataset against a budget and sees who would make its model learn again."""
+    dataset = officer.site.upload(rows=300, rows_each=100)
+    made = officer.site.model(dataset, noise_scale=0.01, learn_steps=8)
+    officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
+    worker.kill()
+    request = officer.site.forget("p1")
+    page = officer.page
+    page.get_by_role("link", name="Accounting", exact=True).click()
+    expect(page.get_by_text("spent of one record")).to_be_visible()
+    page.get_by_role("spinbutton", name="Budget: ε").fill("500")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_text("more", exact=False).first).to_be_visible()
+    expect(page.get_by_text("ε = 500")).to_be_visible()
+    officer.shows("accounting")
+    expect(page.get_by_text("1 open request would make")).to_be_visible()
+    page.get_by_role("link", name="people", exact=True).click()
+    expect(page.get_by_role("heading", name="Account of a dataset")).to_be_visible()
+    expect(page.get_by_role("link", name=request)).to_be_visible()
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_nothing_spent(officer: Visitor) -> None:
+    """Without data there is nothing to account for."""
+    officer.opens("/admin/accounting")
+    expect(officer.page.get_by_text("There is no dataset yet")).to_be_visible()
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_calculating(officer: Visitor) -> None:
+    """Somebody finds a theorem, evaluates it, and is told which precondition fails where one does."""
+    page = officer.page
+    page.get_by_role("link", name="Calculator", exact=True).click()
+    officer.shows("calculator")
+    page.get_by_role("searchbox", name="Search").fill("gaussian epsilon")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="Gaussian differential privacy to epsilon").click()
+    officer.shows()
+    page.get_by_role("textbox", name="mu", exact=True).fill("0.5")
+    page.get_by_role("textbox", name="delta", exact=True).fill("1e-5")
+    page.get_by_role("button", name="Evaluate").click()
+    officer.shows("calculator-theorem")
+    page.get_by_role("textbox", name="mu", exact=True).fill("-1")
+    page.get_by_role("button", name="Evaluate").click()
+    expect(page.get_by_role("alert")).to_contain_text("Expected mu=-1")
+    officer.complaints.clear()  # that the answer was a 422
+    officer.shows()
+
+
+def test_a_key_without_the_scope(officer: Visitor) -> None:
+    """Whoever may only look at requests is offered neither models nor accounts, and is refused at their addresses."""
+    made = officer.site.api.post("/v1/api-keys", json={"name": "reader", "scopes": ["requests:read"]})
+    reader = visitor(officer.page.context.browser, officer.site)  # type: ignore[arg-type]
+    reader.logs_in(made.raise_for_status().json()["key"])
+    reader.page.wait_for_url("**/admin")
+    for name in ("Models", "Accounting", "Calculator"):
+        expect(reader.page.get_by_role("link", name=name, exact=True)).to_have_count(0)
+    for path in ("models", "accounting/datasets/ds_0", "calculator"):
+        reader.opens(f"/admin/{path}")
+        expect(reader.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
+    reader.complaints.clear()  # that the answers were 403
+    reader.shows()
+    reader.page.context.close()

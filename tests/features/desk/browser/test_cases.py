@@ -1,0 +1,64 @@
+"""The story of a case: an officer takes it, writes a note for a colleague, and finds it among their own."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.features.desk.browser.browsing import Visitor
+
+
+def test_taking_a_case_and_writing_notes(officer: Visitor) -> None:
+    """An officer assigns a request, adds a note, and nothing that was typed is lost where the session ends; the list
+    has the cases of one person."""
+    site, page = officer.site, officer.page
+    mine, other = (site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}") for n in range(2))
+    person = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
+    site.api.post("/v1/users", json=person).raise_for_status()
+    officer.opens(f"/admin/requests/{mine}")
+    page.get_by_role("combobox", name="Assigned to").select_option("Maria Lopez")
+    page.get_by_role("button", name="Assign").click()
+    expect(page.get_by_role("status").filter(has_text="The request is assigned.")).to_be_visible()
+    expect(page.get_by_role("definition").filter(has_text="Maria Lopez")).to_be_visible()
+    note = page.get_by_label("A note for those who decide")
+    note.fill("Called back at noon:\nthe copy of the passport comes by post.")
+    page.get_by_role("button", name="Add the note").press("Enter")
+    expect(page.get_by_role("status").filter(has_text="The note is added.")).to_be_visible()
+    notes = page.get_by_role("region", name="Internal notes")
+    expect(notes.get_by_text("Called back at noon:")).to_be_visible()
+    expect(notes.locator("time")).to_have_text("just now")
+    officer.shows()
+    note.fill("She wrote.")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Add the note").click()
+    page.get_by_label("API key").fill(site.key)
+    page.keyboard.press("Enter")
+    officer.complaints.clear()  # that the session has ended
+    expect(notes.get_by_text("She wrote.")).to_be_visible()
+    assert note.input_value() == ""
+    officer.opens("/admin/requests")
+    page.get_by_role("combobox", name="Assigned to").select_option("Maria Lopez")
+    page.wait_for_url(re.compile("assigned=usr_"))
+    expect(page.get_by_role("link", name="case-0")).to_be_visible()
+    expect(page.get_by_role("link", name="case-1")).to_have_count(0)
+    officer.shows()
+    page.get_by_role("combobox", name="Assigned to").select_option("nobody")
+    page.wait_for_url("**assigned=nobody**")
+    expect(page.get_by_role("link", name="case-1")).to_be_visible()
+    assert other in page.content()
+
+
+@pytest.mark.soak
+def test_without_scripts(officer: Visitor) -> None:
+    """Choosing and writing are plain forms."""
+    made = officer.site.forget("p1", identity_verified=False)
+    context = officer.page.context.browser
+    assert context is not None
+    plain = context.new_context(java_script_enabled=False)
+    plain.add_cookies(officer.page.context.cookies())  # type: ignore[arg-type]  # as it gave them
+    page = plain.new_page()
+    page.goto(f"{officer.site.url}/admin/requests/{made}")
+    page.get_by_label("A note for those who decide").fill("by hand")
+    page.get_by_role("button", name="Add the note").click()
+    expect(page.get_by_role("region", name="Internal notes").get_by_text("by hand")).to_be_visible()
+    plain.close()

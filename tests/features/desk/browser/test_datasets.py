@@ -1,0 +1,100 @@
+"""The story of datasets: uploaded, refused by line and column, seen."""
+
+import pytest
+from playwright.sync_api import FilePayload, expect
+
+from tests.conftest import people
+from tests.faults.processes import wait_until
+from tests.features.desk.browser.browsing import Site, Visitor
+
+SCHEMA = b"""{"columns": {"age": {"kind": "numeric", "min": 0, "max": 120}, "who": {"role": "subject"},
+  "plan": {"kind": "categorical", "values": ["free", "plus"]}, "left": {"role": "label", "values": ["no", "yes"]}}}"""
+ROWS = "".join(f"p{n},{20 + n % 60},{'free' if n % 3 else 'plus'},{'yes' if n % 2 else 'no'}\n" for n in range(200))
+HEADER = "who,age,plan,left\n"
+
+
+def _file(name: str, content: bytes) -> FilePayload:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+
+
+def _fills(visitor: Visitor, rows: str) -> None:
+    page = visitor.page
+    page.get_by_label("Name").fill("customers")
+    page.get_by_label("Schema").set_input_files(_file("schema.json", SCHEMA))
+    page.get_by_label("Rows", exact=True).set_input_files(_file("rows.csv", (HEADER + rows).encode()))
+
+
+def test_from_nothing_to_a_dataset(officer: Visitor) -> None:
+    """An engineer uploads a file with wrong rows, reads which they are, corrects it, and sees the dataset."""
+    page = officer.page
+    page.get_by_role("link", name="Datasets", exact=True).click()
+    expect(page.get_by_text("Nothing has been uploaded yet")).to_be_visible()
+    officer.shows()
+    page.get_by_role("link", name="Upload a dataset").click()
+    officer.shows()
+    _fills(officer, ROWS + "eve,hidden,free,no\nmia,30,gold,no\n")
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_text("line 202, column age")).to_be_visible()
+    expect(page.get_by_text("line 203, column plan")).to_be_visible()
+    assert "hidden" not in page.locator("[data-fault]").inner_text()
+    officer.complaints[:] = [said for said in officer.complaints if "422" not in said]  # which is what it was for
+    officer.shows("upload-refused")
+    _fills(officer, ROWS)
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_text("The dataset is there.")).to_be_visible()
+    expect(page.get_by_role("heading", name="customers")).to_be_visible()
+    expect(page.get_by_text("0 to 120")).to_be_visible()
+    officer.shows("dataset")
+
+
+@pytest.mark.soak
+def test_how_far_a_large_file_is(officer: Visitor) -> None:
+    """While a file is sent a bar shows how far it is; a file that is too large is not sent at all."""
+    page = officer.page
+    officer.opens("/admin/datasets/new")
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    slow = {"offline": False, "latency": 20, "downloadThroughput": -1, "uploadThroughput": 50_000}
+    session.send("Network.emulateNetworkConditions", slow)
+    _fills(officer, ROWS * 300)
+    page.get_by_role("button", name="Upload").click()
+    bar = page.get_by_label("How much of the file is sent")
+    expect(bar).to_be_visible()
+    wait_until(lambda: bar.evaluate("bar => bar.value > 0.1"))
+    expect(page.get_by_role("button", name="Upload")).to_be_disabled()
+    session.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
+    officer.page.wait_for_url("**/admin/datasets/ds_*", timeout=120_000)
+    officer.opens("/admin/datasets/new")
+    page.evaluate("document.querySelector('form[data-upload]').dataset.upload = 100")
+    _fills(officer, ROWS)
+    page.get_by_role("button", name="Upload").click()
+    expect(page.get_by_text("Nothing was sent.")).to_be_visible()
+    assert officer.complaints == []
+
+
+def test_a_gateway_that_goes_away(officer: Visitor) -> None:
+    """An upload that nobody would answer is not sent: the page says so, and the form is there as it was."""
+    officer.opens("/admin/datasets/new")
+    _fills(officer, ROWS)
+    officer.site.gateway.kill()
+    officer.page.get_by_role("button", name="Upload").click()
+    expect(officer.page.get_by_text("The gateway does not answer")).to_be_in_viewport()
+    expect(officer.page.get_by_label("Name")).not_to_have_value("")
+    expect(officer.page.get_by_role("button", name="Upload")).to_be_enabled()
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("worker")
+def test_rows_that_come_later(officer: Visitor, site: Site) -> None:
+    """Rows are added where somebody was forgotten; the page shows when a worker has written them, by itself."""
+    model = site.live_model()
+    dataset = site.api.get(f"/v1/models/{model}").json()["dataset_id"]
+    made = site.forget("p1")
+    site.until(f"/v1/deletion-requests/{made}", lambda request: request["status"] == "completed")
+    officer.opens(f"/admin/datasets/{dataset}")
+    expect(officer.page.get_by_text("1 slot is free")).to_be_visible()
+    officer.page.get_by_label("Rows", exact=True).set_input_files(_file("rows.npz", people("new")))
+    officer.page.get_by_role("button", name="Add").click()
+    expect(officer.page.get_by_text("The rows are taken.")).to_be_visible()
+    expect(officer.page.get_by_text("Applied")).to_be_visible(timeout=120_000)
+    officer.shows()

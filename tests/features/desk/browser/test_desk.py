@@ -1,0 +1,45 @@
+"""The desk: near times in words, heads of long tables in sight, a sign on what is being worked on, and the box that
+finds."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.features.desk.browser.browsing import Visitor
+
+
+@pytest.mark.soak
+def test_a_long_list(officer: Visitor) -> None:
+    """The head of a long table stays in sight, a page leads on and back by keyboard, days are chosen, and the box in
+    the frame leads to a case."""
+    bodies = [{"subject_id": f"q{n}", "external_id": f"case-{n}", "identity_verified": False} for n in range(60)]
+    assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
+    page = officer.page
+    officer.opens("/admin/requests")
+    expect(page.get_by_text("1 to 50 of 60 requests")).to_be_visible()
+    page.get_by_role("link", name=re.compile("^case-")).nth(40).scroll_into_view_if_needed()
+    head = page.get_by_role("columnheader", name="Case")
+    expect(head).to_be_in_viewport()
+    page.get_by_role("link", name="Next page").press("Enter")
+    expect(page.get_by_text("51 to 60 of 60 requests")).to_be_visible()
+    page.get_by_role("link", name="Previous page").press("Enter")
+    expect(page.get_by_text("1 to 50 of 60 requests")).to_be_visible()
+    page.get_by_label("On a page").select_option("25")
+    expect(page.get_by_text("1 to 25 of 60 requests")).to_be_visible()
+    officer.shows("requests-many")
+    page.get_by_label("Received from").fill("2999-01-01")
+    expect(page.get_by_text("No request is like that")).to_be_visible()
+    box = page.get_by_role("searchbox", name="Find anything")
+    box.fill("case-7")
+    box.press("Enter")
+    expect(page.get_by_role("heading", name="case-7", level=1)).to_be_visible()
+    assert "case-7" not in page.url
+    when = page.locator(".timeline time").first
+    expect(when).to_have_text(re.compile("^(just now|\\d+ minutes? ago)$"))
+    expect(when).to_have_attribute("title", re.compile(r"\d\d:\d\d UTC \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)$"))
+    officer.shows()
+    page.emulate_media(media="print")
+    exact = when.evaluate("time => getComputedStyle(time, '::after').content")
+    assert re.search(r"\d{4}, \d\d:\d\d UTC", exact)
+    page.emulate_media(media="screen")

@@ -1,0 +1,86 @@
+"""Every page before a real browser, of an installation in which everything has happened."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from app.installations import Installation
+from lethe.contract.sets import DeliveryStatus
+from tests.features.desk import addresses
+from tests.features.desk.browser.browsing import A4, OF_SIZE, SIZES, Site, Visitor
+from tests.features.together.test_authorisation import delivered
+
+
+@pytest.fixture
+def seen(installation: Installation, site: Site, work: Callable[[], int]) -> list[str]:
+    """The address of each page; of requests in several states."""
+    ids = addresses.happened(installation, site.api, work)
+    delivered(installation, ids["request_id"], status=DeliveryStatus.DEAD)
+    waits = site.forget("p3", identity_verified=False, external_id="a-rather-long-case-number-2026-000017")
+    site.api.post(f"/v1/deletion-requests/{waits}/notes", json={"text": "Called back."}).raise_for_status()
+    rejected = site.forget("p4", identity_verified=False)
+    refusal = {"ground": "legal_claims", "explanation": "A case is before court."}
+    site.api.post(f"/v1/deletion-requests/{rejected}/reject", json=refusal).raise_for_status()
+    accepted = site.forget("p5", submitted_at="2026-01-01T00:00:00Z")
+    late = site.forget("p6", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
+    waiting = {"model_id": site.model(ids["dataset_id"], name="a model that waits to be learned for the first time")}
+    requests = [{"request_id": one} for one in (waits, rejected, accepted, late)]
+    others = {"/admin/requests/{request_id}": requests, "/admin/models/{model_id}": [waiting]}
+    return [addresses.of(path, ids | other) for path in addresses.paths() for other in [{}, *others.get(path, [])]]
+
+
+def pages(somebody: Visitor, seen: list[str]) -> Iterator[str]:
+    """Open each of them that is a page, and wait for its parts."""
+    for address in seen:
+        answer = somebody.page.request.get(somebody.site.url + address)
+        if not answer.headers.get("content-type", "").startswith("text/html") or "<html" not in answer.text():
+            continue  # a file, or a part of a page
+        somebody.opens(address)
+        expect(somebody.page.locator(".later")).to_have_count(0)
+        yield address
+        faults = [one for one in somebody.complaints if answer.ok or str(answer.status) not in one]
+        assert not faults, (address, faults)
+        somebody.complaints.clear()
+
+
+_BEYOND_THE_PAPER = """() => [...document.querySelectorAll('main *, .paper *')]
+    .filter(one => one.checkVisibility() && !one.closest('.curves, .unseen') && one.getBoundingClientRect().width)
+    .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
+    .slice(0, 3).map(one => one.outerHTML.slice(0, 120))"""
+_LEFT_ON_PAPER = """() =>
+    [...document.querySelectorAll('.bar, .skip, main button:not(.explained), main form.form[method=post]')]
+    .filter(one => one.checkVisibility()).map(one => one.outerHTML.slice(0, 120))"""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
+    """axe-core finds no fault with any page in English on a laptop, in light and in dark; and none is too wide."""
+    found = []
+    for address in pages(officer, seen):
+        found += [f"{address}: {fault}" for fault in officer.at_rest(officer.faults)]
+        found += [f"{address}: {fault}" for fault in officer.at_rest(officer.overflows)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_every_page_fits_the_phone_and_the_paper(officer: Visitor, seen: list[str]) -> None:
+    """In German, whose words are longer, whatever scrolls on a phone is reached by keyboard, and no page is too wide;
+    on A4 nothing is beyond the edge, and nothing is there that only a screen can use."""
+    page, found = officer.page, []
+    officer.opens("/admin")
+    page.get_by_role("button", name="Deutsch").click()
+    expect(page.locator("html[lang=de]")).to_be_attached()
+    for address in pages(officer, seen):
+        found += [f"{address}: {fault}" for fault in officer.at_rest(officer.overflows)]
+        page.set_viewport_size({"width": SIZES["phone"], "height": 900})
+        found += [f"{address}: {fault}" for fault in officer.at_rest(lambda: officer.violations(OF_SIZE))]
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": A4, "height": 900})
+        for fault in (_BEYOND_THE_PAPER, _LEFT_ON_PAPER):
+            found += [f"{address}: on paper: {one}" for one in page.evaluate(fault)]
+        page.emulate_media(media="screen")
+        page.set_viewport_size({"width": SIZES["laptop"], "height": 900})
+    assert not found, "\n".join(found)

@@ -1,0 +1,123 @@
+"""The story of the overview: empty, while work is done, when nobody works, when nothing answers."""
+
+import datetime
+import os
+import re
+import signal
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.faults import processes
+from tests.features.desk.browser.browsing import SIZES, Visitor
+
+
+def test_nothing_yet(officer: Visitor) -> None:
+    """A new installation says what will stand where, and that nobody works yet."""
+    expect(officer.page.get_by_text("Nobody waits to be forgotten")).to_be_visible()
+    expect(officer.page.get_by_role("alert")).to_contain_text("No worker")
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_it_follows_the_work(officer: Visitor) -> None:
+    """While somebody looks, a run's bar grows, the model becomes live, and what is asked for is forgotten."""
+    site, page = officer.site, officer.page
+    dataset = site.upload(rows=20_000, features=30)
+    site.model(dataset, name="income", l2=0.0005, learn_steps=30_000)
+    with processes.worker(site.settings):
+        bar = page.get_by_role("progressbar")
+        expect(bar).to_be_visible()
+        first = float(bar.get_attribute("value") or 0)
+        processes.wait_until(lambda: bar.count() == 0 or float(bar.get_attribute("value") or 0) > first)
+        officer.shows("overview-learning")
+        expect(page.get_by_text("within the target")).to_be_visible(timeout=120_000)
+        site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
+        made = site.forget("p2")
+        expect(page.get_by_role("link", name=re.compile("^1 ?Completed$"))).to_be_visible(timeout=120_000)
+        expect(page.get_by_text("days overdue")).to_be_visible()
+        page.reload()  # the calendar is asked for once a minute
+        expect(page.get_by_role("link", name=re.compile("^1 ?overdue$"))).to_be_visible()
+        officer.shows("overview")
+        officer.is_pictured("overview-phone", width=SIZES["phone"], height=780)
+        assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"
+
+
+def test_nothing_answers(officer: Visitor) -> None:
+    """A gateway that is away is told about, and what was seen stays."""
+    officer.site.gateway.kill()
+    expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
+    assert officer.overflows() == []
+
+
+def test_a_gateway_that_hangs(officer: Visitor) -> None:
+    """A gateway that takes a call and answers nothing is told about within seconds, and what is typed is not sent into
+    the void."""
+    officer.opens("/admin/requests")
+    officer.page.get_by_label("Data subject").fill("somebody")
+    os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
+    try:
+        officer.page.get_by_role("button", name="Search").click()
+        expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=9_000)
+        expect(officer.page.get_by_label("Data subject")).to_have_value("somebody")
+    finally:
+        os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
+
+
+@pytest.mark.soak
+def test_a_live_part_that_hangs(officer: Visitor) -> None:
+    """The overview says within seconds that what it shows may be old, and takes it back when it is not."""
+    expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
+    os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
+    try:
+        expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=12_000)
+    finally:
+        os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
+    expect(officer.page.get_by_text("The gateway does not answer.")).to_be_hidden()
+
+
+def test_what_is_in_danger(officer: Visitor) -> None:
+    """The first screen says what is in danger and why, and a number leads to the list that it counts; by keyboard."""
+    officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
+    officer.opens("/admin")
+    danger = officer.page.get_by_role("region", name="In danger")
+    expect(danger).to_contain_text("1 request is past the deadline of the law.")
+    officer.shows("overview-danger")
+    danger.get_by_role("link", name="1 request").press("Enter")
+    officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
+
+
+def test_what_is_owed_by_when(officer: Visitor) -> None:
+    """The calendar says how many requests are due on which day, each day in words, and leads to them, by keyboard;
+    within its own box however narrow the screen; it follows what comes in."""
+    now = datetime.datetime.now(datetime.UTC)
+    for n, age in enumerate((35, 35, 100)):
+        submitted_at = (now - datetime.timedelta(days=age)).isoformat()
+        officer.site.forget(f"p{n}", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
+    due = now + datetime.timedelta(days=10)
+    officer.opens("/admin")
+    calendar = officer.page.get_by_role("region", name="Due in the next 30 days")
+    expect(calendar.get_by_role("listitem")).to_have_count(32)
+    expect(calendar.get_by_role("link", name="1 overdue")).to_be_visible()
+    weeks = officer.page.get_by_role("region", name="Last 12 weeks")
+    expect(weeks.get_by_role("link", name=re.compile("^2 received in the week of "))).to_be_visible()
+    officer.shows("overview-outlook")
+    submitted_at = (now - datetime.timedelta(days=100)).isoformat()
+    officer.site.forget("p3", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
+    officer.page.evaluate("htmx.trigger(document.querySelector('[data-live=\"60\"]'), 'live')")  # a minute later
+    expect(calendar.get_by_role("link", name="2 overdue")).to_be_visible()
+    calendar.get_by_role("link", name=f"2 due on {due.day} {due:%b}").press("Enter")
+    officer.page.wait_for_url(f"**/admin/requests?due_from={due:%Y-%m-%d}&due_to={due:%Y-%m-%d}&order=deadline")
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(2)
+
+
+def test_a_session_that_ends(officer: Visitor) -> None:
+    """Where the session ends while the page is open, it asks for the login in place and goes on by itself."""
+    officer.page.context.clear_cookies()
+    expect(officer.page.get_by_role("heading", name="Log in again")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Overview")).to_be_hidden()
+    officer.page.get_by_label("API key").fill(officer.site.key)
+    officer.page.keyboard.press("Enter")
+    expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()

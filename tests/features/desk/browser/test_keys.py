@@ -1,0 +1,79 @@
+"""The story of keys: made and copied once, rotated, revoked; whoever holds one that has ended is shown out."""
+
+import re
+
+from playwright.sync_api import Browser, expect
+
+from tests.faults.processes import wait_until
+from tests.features.desk.browser.browsing import Site, Visitor, visitor
+
+
+def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> None:
+    """An admin makes a key, copies it, rotates it and revokes it; its holder is at the login again."""
+    page = officer.page
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
+    page.get_by_role("link", name="Keys", exact=True).click()
+    page.get_by_label("Name").fill("auditor")
+    page.get_by_label("requests:read").check()
+    page.get_by_label("accounting:read").check()
+    officer.shows("keys")
+    page.get_by_role("button", name="Make the key").click()
+    expect(page.get_by_text("The key is shown this once")).to_be_visible()
+    copy = page.get_by_role("button", name="Copy the key")
+    copy.evaluate(
+        """button => {
+          window.said = [];
+          new MutationObserver(() => window.said.push(button.textContent)).observe(button, { childList: true });
+        }"""
+    )
+    copy.click()
+    wait_until(lambda: "Copied" in page.evaluate("window.said"))  # for a moment
+    key = page.evaluate("navigator.clipboard.readText()")
+    assert re.fullmatch(r"lethe_[\w-]{43}", key)
+    officer.shows()
+    auditor = visitor(browser, site)
+    auditor.logs_in(key)
+    expect(auditor.page.get_by_role("link", name="Requests", exact=True)).to_be_visible()
+    expect(auditor.page.get_by_role("link", name="Keys", exact=True)).to_have_count(0)
+    auditor.opens("/admin/keys")
+    expect(auditor.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
+    page.get_by_role("link", name="I have copied it").click()
+    assert key not in page.content()
+    page.get_by_role("link", name="auditor").click()
+    officer.shows()
+    page.get_by_role("button", name="Rotate").click()
+    expect(page.get_by_text("works for another 24 h")).to_be_visible()
+    page.get_by_role("link", name="I have copied it").click()
+    page.get_by_role("link", name="auditor").last.click()
+    page.get_by_label("Whoever uses it is locked out").check()
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("The key is revoked")).to_be_visible()
+    officer.shows()
+    auditor.opens("/admin/requests")
+    expect(auditor.page.get_by_label("API key")).to_be_visible()
+    auditor.page.context.close()
+
+
+def test_the_last_key_stays(officer: Visitor, site: Site) -> None:
+    """The last key of an admin cannot be revoked, and the page says why."""
+    own = site.api.get("/v1/api-keys").json()["items"][0]["id"]
+    officer.opens(f"/admin/keys/{own}")
+    officer.page.get_by_label("Whoever uses it is locked out").check()
+    officer.page.get_by_role("button", name="Revoke").click()
+    expect(officer.page.get_by_text("make another one first")).to_be_visible()
+    officer.complaints[:] = [said for said in officer.complaints if "409" not in said]
+    officer.shows()
+
+
+def test_a_form_that_lacks_something(officer: Visitor) -> None:
+    """By keyboard: what is wrong stands in words beside its field, which is marked; what was typed is still there."""
+    officer.opens("/admin/keys")
+    page = officer.page
+    page.get_by_label("Name").fill("crm")
+    page.keyboard.press("Enter")
+    scopes = page.get_by_role("group", name="What it may do")
+    expect(scopes).to_contain_text("Choose at least 1.")
+    expect(scopes).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Name")).to_have_value("crm")
+    officer.complaints.clear()  # the status of the answer
+    officer.shows("key-refused")

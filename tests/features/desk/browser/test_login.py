@@ -1,0 +1,135 @@
+"""The story of getting in, and of not getting in."""
+
+from playwright.sync_api import Browser, expect
+
+from app.config import Settings
+from tests.features.desk.browser.browsing import Visitor, served, visitor
+from tests.features.people import provider
+
+
+def test_logging_in_and_out(anybody: Visitor) -> None:
+    """A wrong key is refused, a right one leads to where one wanted to go, and after logging out nothing is seen."""
+    anybody.opens("/admin/requests")
+    expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
+    anybody.shows("login")
+    anybody.page.get_by_label("API key").fill("lethe_wrong")
+    anybody.page.keyboard.press("Enter")
+    expect(anybody.page.get_by_role("alert")).to_contain_text("not in force")
+    assert anybody.complaints.pop().count("401") == 1
+    anybody.shows()
+    anybody.page.get_by_label("API key").fill(anybody.site.key)
+    anybody.page.get_by_role("button", name="Log in").click()
+    expect(anybody.page.get_by_role("heading", name="Requests", exact=True)).to_be_visible()
+    anybody.page.get_by_role("button", name="Log out").click()
+    expect(anybody.page.get_by_text("You are logged out.")).to_be_visible()
+    anybody.opens("/admin")
+    expect(anybody.page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_by_keyboard(officer: Visitor) -> None:
+    """The first key stroke leads past the menu."""
+    officer.page.keyboard.press("Tab")
+    expect(officer.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    officer.page.keyboard.press("Enter")
+    expect(officer.page.locator("#main")).to_be_focused()
+
+
+def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
+    """Somebody whose key has no scope for a page is told so, in the frame of the others."""
+    made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
+    officer.page.get_by_role("button", name="Log out").click()
+    expect(officer.page.get_by_text("You are logged out.")).to_be_visible()
+    anybody.logs_in(made["key"])
+    anybody.page.wait_for_url("**/admin")
+    anybody.opens("/admin/requests")
+    expect(anybody.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
+    assert anybody.complaints.pop().count("403") == 1
+    anybody.shows("refused")
+
+
+def test_a_page_that_is_not_there(officer: Visitor) -> None:
+    """An unknown address leads back."""
+    officer.opens("/admin/nowhere")
+    officer.complaints.clear()
+    officer.shows()
+    officer.page.get_by_role("link", name="Back to the overview").click()
+    expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
+    """Who follows a link to a filtered list before they log in sees that list afterwards."""
+    anybody.opens("/admin/requests?status=in_review&order=deadline")
+    anybody.page.get_by_label("API key").fill(anybody.site.key)
+    anybody.page.keyboard.press("Enter")
+    anybody.page.wait_for_url("**/admin/requests?status=in_review&order=deadline")
+    expect(anybody.page.get_by_role("combobox", name="Status")).to_have_value("in_review")
+
+
+def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
+    """The login comes up in place when what was written is sent; it is still there, and is sent then. By keyboard."""
+    made = officer.site.forget("p1", identity_verified=False)
+    page = officer.page
+    officer.opens(f"/admin/requests/{made}")
+    page.get_by_text("Reject …").click()
+    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    page.get_by_label("On what ground").select_option("legal_claims")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Reject the request").press("Enter")
+    expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
+    expect(page.get_by_role("heading", name=made)).to_be_hidden()
+    officer.complaints.clear()  # that the session has ended
+    officer.shows("login-again")
+    page.get_by_label("API key").fill("lethe_wrong")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("not in force")
+    page.get_by_label("API key").fill(officer.site.key)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+    expect(page.get_by_text("A case is before court.")).to_be_visible()
+
+
+def test_a_session_of_another_key(officer: Visitor) -> None:
+    """Who logs in again with another key sees the page as that key may see it."""
+    made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
+    officer.opens("/admin/requests")
+    officer.page.context.clear_cookies()
+    officer.page.get_by_label("Data subject").fill("somebody")
+    officer.page.keyboard.press("Enter")
+    officer.page.get_by_label("API key").fill(made["key"])
+    officer.page.keyboard.press("Enter")
+    expect(officer.page.get_by_role("heading", name="Your key may not see this")).to_be_visible()
+
+
+def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser, settings: Settings) -> None:
+    """Who came in by their company's provider logs in there again, in another tab; the page goes on by itself, and
+    sends what was written."""
+    maria = {"sub": "maria-1", "email": "maria@example.com", "email_verified": True}
+    with provider.running(maria) as company:
+        secret = settings.data_dir / "oidc.secret"
+        secret.write_text("a secret of the client\n")
+        known = {"oidc_issuer": company.issuer, "oidc_client_id": "lethe", "oidc_client_secret_file": secret}
+        with served(settings.model_copy(update=known | {"oidc_name": "Example Ltd"})) as site:
+            invited = {"name": "Maria Lopez", "email": "maria@example.com", "role": "administrator"}
+            site.api.post("/v1/users", json=invited).raise_for_status()
+            site.upload()
+            made = site.forget("p1", identity_verified=False)
+            found = visitor(browser, site)
+            page = found.page
+            found.opens(f"/admin/requests/{made}")
+            page.get_by_role("link", name="Log in with Example Ltd").click()
+            page.get_by_role("button", name="maria-1").click()
+            page.get_by_text("Reject …").click()
+            page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+            page.get_by_label("On what ground").select_option("legal_claims")
+            page.context.clear_cookies()
+            page.get_by_role("button", name="Reject the request").press("Enter")
+            expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
+            found.complaints.clear()  # that the session has ended, and the style of the provider's page
+            found.shows()
+            with page.context.expect_page() as opened:
+                page.get_by_role("link", name="Log in with Example Ltd").click()
+            opened.value.get_by_role("button", name="maria-1").click()
+            expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+            expect(page.get_by_text("A case is before court.")).to_be_visible()
+            expect(page.get_by_role("heading", name="Log in again")).to_be_hidden()
+            page.context.close()

@@ -1,0 +1,134 @@
+"""The story of a model: learned, looked at while it forgets, asked what more would take, and held to its ledger."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.faults.processes import Child
+from tests.features.desk.browser.browsing import Visitor
+
+
+def test_nothing_to_see_yet(officer: Visitor) -> None:
+    """Without a model, and with one that is still waiting to learn, the pages say what will be there."""
+    page = officer.page
+    page.get_by_role("link", name="Models", exact=True).click()
+    expect(page.get_by_text("No model has been made yet")).to_be_visible()
+    officer.shows()
+    officer.site.model(officer.site.upload())
+    page.reload()
+    page.get_by_role("link", name="churn").click()
+    expect(page.get_by_text("There is no version yet")).to_be_visible()
+    expect(page.get_by_text("There is no curve yet")).to_be_visible()
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_forgetting_before_somebodys_eyes(officer: Visitor, worker: Child) -> None:
+    """A page that is open shows the next version, its guarantee and its curve as soon as somebody is forgotten."""
+    made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
+    officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"] == 1)
+    officer.opens("/admin/models")
+    officer.shows("models")
+    officer.page.get_by_role("link", name="churn").click()
+    page = officer.page
+    curve = page.locator("#curve")
+    expect(curve.locator("canvas")).to_have_count(2)
+    expect(curve.get_by_role("rowheader", name="2", exact=True)).to_have_count(0)
+    officer.site.forget("p3")
+    expect(page.locator("dt:text-is('Live version') + dd")).to_have_text("2")
+    expect(curve.get_by_role("rowheader", name="2", exact=True).first).to_be_visible()
+    expect(curve.locator("canvas")).to_have_count(2)
+    expect(page.get_by_text("Within the target").first).to_be_visible()
+    officer.shows("model", at="main")
+    officer.shows("model-curve", at="#life")
+    page.get_by_role("link", name="Equal width per step").click()
+    expect(page.get_by_role("link", name="Equal width per step")).to_have_attribute("aria-current", "true")
+    page.get_by_text("Every number of the curves as a table").click()
+    expect(page.get_by_role("region", name="The curve, step by step")).to_be_visible()
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_what_if(officer: Visitor, worker: Child) -> None:
+    """Sliders move the numbers without a form being sent; a number that cannot be is refused in words."""
+    made = officer.site.model(officer.site.upload(rows=400), noise_scale=0.004)
+    officer.site.until(f"/v1/models/{made}", lambda model: model["live_version"])
+    officer.opens(f"/admin/models/{made}")
+    page = officer.page
+    steps = page.locator("#what-if-answer .tile b").first
+    before = steps.inner_text()
+    slider = page.get_by_role("slider", name="Records to forget")
+    slider.focus()
+    for _ in range(5):
+        page.keyboard.press("PageUp")
+    records = page.get_by_role("spinbutton", name="Records to forget")
+    expect(records).not_to_have_value("1")
+    expect(steps).not_to_have_text(before)
+    assert int(steps.inner_text().replace(",", "")) > int(before.replace(",", ""))
+    asked = records.input_value()
+    expect(page.get_by_role("status").filter(has_text=f"Forgetting {asked} records")).to_be_attached()
+    page.get_by_role("spinbutton", name="Records in one run").fill("5")
+    expect(page.get_by_text(re.compile(r"steps in \d+ runs"))).to_be_visible()
+    officer.shows("model-what-if", at="#what-if")
+    page.get_by_role("spinbutton", name="Records to forget").fill("400")
+    page.get_by_role("spinbutton", name="Records in one run").fill("1")
+    expect(page.get_by_role("alert")).to_contain_text("at most 100 runs")
+    officer.complaints.clear()  # that the answer was a 422
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
+    """Whoever verifies sees that every entry was recomputed, and finds destroyed weights and copies beside it."""
+    made = officer.site.live_model()
+    officer.site.api.get(f"/v1/models/{made}/versions/1/weights").raise_for_status()
+    officer.site.forget("p1")
+    officer.site.until(f"/v1/models/{made}/versions", lambda page: page["items"][-1]["status"] == "destroyed")
+    officer.opens(f"/admin/models/{made}")
+    page = officer.page
+    page.get_by_role("button", name="Verify now").click()
+    expect(page.get_by_text("2 entries recomputed")).to_be_visible()
+    expect(page.get_by_role("region", name="Versions of the model, newest first")).to_contain_text("Destroyed")
+    expect(page.get_by_role("region", name="Weights that were handed out")).to_contain_text("key_")
+    officer.shows("model-ledger", at="#versions")
+    page.get_by_role("link", name="All entries").click()
+    expect(page.get_by_role("region", name="Entries of the ledger")).to_contain_text("Unlearning")
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_learning_again(officer: Visitor, worker: Child) -> None:
+    """Somebody has a model learned again and sees the next version come."""
+    made = officer.site.live_model()
+    officer.opens(f"/admin/models/{made}")
+    page = officer.page
+    page.get_by_text("Learn again …").click()
+    page.get_by_role("button", name="Learn it again").click()
+    expect(page.get_by_text("will be learned again")).to_be_visible()
+    expect(page.locator("dt:text-is('Live version') + dd")).to_have_text("2")
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
+    """While the curve cannot be had the page says that it is being read, and asks again until it comes."""
+    made = officer.site.live_model()
+    officer.page.route("**/curve", lambda route: route.abort())
+    officer.opens(f"/admin/models/{made}")
+    expect(officer.page.get_by_text("The ledger is being read")).to_be_visible()
+    expect(officer.page.get_by_text("Within the target").first).to_be_visible()
+    assert (officer.faults(), officer.overflows()) == ([], [])  # it complains each time that the curve does not come
+    officer.page.unroute("**/curve")
+    expect(officer.page.locator("#curve canvas")).to_have_count(2, timeout=120_000)
+
+
+@pytest.mark.soak
+def test_a_gateway_that_goes_away(officer: Visitor, worker: Child) -> None:
+    """A page that is open says that the gateway does not answer, and keeps what it showed."""
+    made = officer.site.live_model()
+    officer.opens(f"/admin/models/{made}")
+    expect(officer.page.locator("#curve canvas")).to_have_count(2)
+    officer.page.route("**/live", lambda route: route.abort())
+    expect(officer.page.get_by_text("The gateway does not answer")).to_be_visible()
+    expect(officer.page.get_by_text("Within the target").first).to_be_visible()

@@ -1,0 +1,69 @@
+"""The story of a new model: asked what it would take, made wrong, made right."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.faults.processes import Child
+from tests.features.desk.browser.browsing import Visitor
+
+
+def test_nothing_to_learn_from(officer: Visitor) -> None:
+    """Without a dataset the page leads to where one is uploaded."""
+    officer.opens("/admin/models/new")
+    expect(officer.page.get_by_role("link", name="Upload a dataset")).to_be_visible()
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> None:
+    """What the model would take follows the fields and the slider; what cannot be is refused in words; then it is made,
+    and learns."""
+    officer.site.upload(rows=400)
+    page = officer.page
+    page.get_by_role("link", name="Models", exact=True).click()
+    page.get_by_role("link", name="New model").click()
+    outlook = page.locator("#outlook")
+    steps = outlook.locator(".tile b").first
+    epsilon = outlook.locator(".tile b").nth(3)
+    before, left = steps.inner_text(), epsilon.inner_text()
+    slider = page.get_by_role("slider", name="Target ε")
+    slider.focus()
+    page.keyboard.press("PageDown")
+    expect(page.get_by_role("spinbutton", name="Target ε")).not_to_have_value("1")
+    expect(epsilon).not_to_have_text(left)
+    page.get_by_text("Privacy parameters", exact=True).click()
+    page.get_by_label("Regularisation").fill("-1")
+    expect(outlook.get_by_role("alert")).to_contain_text("Write a number above 0.")
+    page.get_by_label("Regularisation").fill("0.05")
+    expect(steps).not_to_have_text(before)
+    officer.shows("model-new", at="main")
+    page.get_by_text("Batches, evaluation and canary tests", exact=True).click()
+    page.get_by_label("Times as many in a canary test on demand").fill("65")
+    page.get_by_label("Name").fill("income")
+    page.get_by_role("button", name="Make the model").click()
+    expect(page.get_by_label("Times as many in a canary test on demand")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_role("alert").first).to_contain_text("Write 64 or less.")
+    officer.complaints.clear()  # that the answer was a 422
+    officer.shows()
+    page.get_by_label("Times as many in a canary test on demand").fill("")
+    page.get_by_role("button", name="Make the model").click()
+    page.wait_for_url(re.compile("/admin/models/mdl_"))
+    expect(page.get_by_text("The model is made.")).to_be_visible()
+    expect(page.locator("dt:text-is('Live version') + dd")).to_have_text("1")
+    officer.shows()
+
+
+def test_without_scripts(officer: Visitor) -> None:
+    """A button shows what the model would take, and what was filled in stays."""
+    officer.site.upload(rows=400)
+    officer.page.route("**/*.js*", lambda route: route.abort())
+    officer.opens("/admin/models/new")
+    page = officer.page
+    page.get_by_label("Name").fill("kept")
+    page.get_by_role("spinbutton", name="Target ε").fill("0.5")
+    page.get_by_role("button", name="Show what it would take").click()
+    expect(page.get_by_label("Name")).to_have_value("kept")
+    expect(page.get_by_role("spinbutton", name="Target ε")).to_have_value("0.5")
+    expect(page.get_by_text("steps to learn", exact=True)).to_be_visible()

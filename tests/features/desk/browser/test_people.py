@@ -1,0 +1,106 @@
+"""The story of a person: invited, with a password and an app, on record by name; by pointer and by keyboard."""
+
+import datetime
+import re
+
+import pyotp
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.features.desk.browser.browsing import Site, Visitor, visitor
+
+EMAIL, PASSWORD = "maria@example.com", "correct horse battery staple"
+
+
+def secret_on(page: Page) -> str:
+    """The secret that the page spells out beside its QR code."""
+    return page.get_by_text("type this into it").locator("code").inner_text().replace(" ", "")
+
+
+def code_of(secret: str, *, steps: int = 0) -> str:
+    at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30 * steps)
+    return pyotp.TOTP(secret).at(int(at.timestamp()))
+
+
+@pytest.mark.soak
+def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site) -> None:
+    """An administrator invites an officer, who chooses a password, enrols an app, logs in with a code and approves a
+    request: its page says who did. Disabled, they are at the login again."""
+    request = site.forget("p1", identity_verified=False)
+    page = officer.page
+    page.get_by_role("link", name="People", exact=True).click()
+    expect(page.get_by_text("Nobody has been invited yet")).to_be_visible()
+    officer.shows()
+    page.get_by_label("Name").fill("Maria Lopez")
+    page.get_by_label("E-mail address").fill(EMAIL)
+    page.get_by_label("Role").select_option("officer")
+    page.get_by_role("button", name="Invite").click()
+    expect(page.get_by_role("heading", name="The invitation is shown this once")).to_be_visible()
+    link = page.locator("[data-copy]").get_attribute("data-copy") or ""
+    officer.shows()
+    maria = visitor(browser, site)
+    maria.page.goto(link)
+    maria.shows()
+    maria.page.get_by_label("Password").fill(PASSWORD)
+    secret = secret_on(maria.page)
+    maria.page.get_by_label("Code that the app shows").fill(code_of(secret))
+    maria.page.get_by_role("button", name="Set the password and log in").click()
+    expect(maria.page.get_by_role("heading", name="Overview")).to_be_visible()
+    maria.page.get_by_role("button", name="Log out").click()
+    maria.page.get_by_label("E-mail address").fill(EMAIL)
+    maria.page.get_by_label("Password").fill(PASSWORD)
+    maria.page.get_by_role("button", name="Log in").click()
+    expect(maria.page.get_by_label("Code of your authenticator app")).to_be_focused()
+    maria.shows()
+    maria.page.get_by_label("Code of your authenticator app").fill(code_of(secret, steps=1))
+    maria.page.keyboard.press("Enter")
+    expect(maria.page.get_by_role("link", name="Maria Lopez")).to_be_visible()
+    expect(maria.page.locator(".who .tenant")).to_have_text("default")
+    maria.opens(f"/admin/requests/{request}")
+    maria.page.get_by_role("button", name="Approve …").click()
+    maria.page.get_by_role("button", name="Approve the request").click()
+    expect(maria.page.get_by_text(re.compile("by Maria Lopez")).first).to_be_visible()
+    maria.shows()
+    maria.page.get_by_role("link", name="Maria Lopez").click()
+    expect(maria.page.get_by_role("heading", name="Another password")).to_be_visible()
+    maria.shows()
+    page.get_by_role("link", name="I have copied it").click()
+    officer.shows("people")
+    page.get_by_role("link", name="Maria Lopez").click()
+    officer.shows()
+    page.get_by_label("All sessions end now").check()
+    page.get_by_role("button", name="Disable").click()
+    expect(page.get_by_text("They do not get in any more")).to_be_visible()
+    maria.opens("/admin/requests")
+    expect(maria.page.get_by_label("API key")).to_be_visible()
+    maria.page.context.close()
+
+
+def test_by_keyboard(officer: Visitor, browser: Browser, site: Site) -> None:
+    """An invitation is made and accepted, and somebody logs in, by keyboard alone."""
+    officer.opens("/admin/people")
+    page = officer.page
+    page.get_by_label("Name").focus()
+    for typed in ("Ann Lee", "Tab", EMAIL, "Tab", "Engineer", "Tab", "Enter"):
+        page.keyboard.press(typed) if typed in ("Tab", "Enter") else page.keyboard.type(typed)
+    expect(page.get_by_role("heading", name="The invitation is shown this once")).to_be_visible()
+    link = page.locator("[data-copy]").get_attribute("data-copy") or ""
+    ann = visitor(browser, site)
+    ann.page.goto(link)
+    expect(ann.page.get_by_label("Password")).to_be_focused()
+    ann.page.keyboard.type(PASSWORD)
+    ann.page.keyboard.press("Enter")
+    expect(ann.page.get_by_role("heading", name="Overview")).to_be_visible()
+    ann.page.get_by_role("button", name="Log out").press("Enter")
+    expect(ann.page.get_by_label("E-mail address")).to_be_focused()
+    ann.page.keyboard.type(EMAIL)
+    ann.page.keyboard.press("Tab")
+    ann.page.keyboard.type("a wrong password")
+    ann.page.keyboard.press("Enter")
+    expect(ann.page.get_by_role("alert")).to_contain_text("is not right")
+    assert ann.complaints.pop().count("401") == 1
+    expect(ann.page.get_by_label("E-mail address")).to_have_value(EMAIL)
+    ann.page.get_by_label("Password").press_sequentially(PASSWORD)
+    ann.page.keyboard.press("Enter")
+    expect(ann.page.get_by_role("link", name="Ann Lee")).to_be_visible()
+    ann.page.context.close()

@@ -1,0 +1,177 @@
+"""The story of requests: found, decided, forgotten, proven."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.faults.processes import Child
+from tests.features.desk.browser.browsing import Site, Visitor, visitor
+
+
+def test_deciding_about_many(officer: Visitor) -> None:
+    """An officer chooses requests in a list, rejects them on a ground, and sees what became of them."""
+    for n in range(4):
+        officer.site.forget(f"p{n}", identity_verified=False, external_id=f"case-{n}")
+    officer.page.get_by_role("link", name="Requests", exact=True).click()
+    officer.shows("requests")
+    page = officer.page
+    page.get_by_label(re.compile("^Choose dr_")).first.check()
+    expect(page.get_by_text("1 request chosen")).to_be_visible()
+    page.get_by_label("Choose all requests on this page").check()
+    expect(page.get_by_text("4 requests chosen")).to_be_visible()
+    page.get_by_text("Reject …").click()
+    page.get_by_label("On what ground").select_option("legal_claims")
+    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    officer.shows("requests-rejecting")
+    page.get_by_role("button", name="Reject what is chosen").click()
+    expect(page.get_by_role("status").filter(has_text="4 requests rejected.")).to_be_visible()
+    officer.shows()
+
+
+def test_deciding_about_all_that_match(officer: Visitor) -> None:
+    """Where more match than a page shows, an officer selects all of them, is told how many, and decides by keyboard."""
+    bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(55)]
+    assert officer.site.api.post("/v1/deletion-requests:batch", json={"requests": bodies}).is_success
+    page = officer.page
+    officer.opens("/admin/requests?regulation=ccpa")
+    page.get_by_role("link", name="Select all 55 that match").press("Enter")
+    expect(page.get_by_role("button", name="Approve 55 requests")).to_be_visible()
+    officer.shows("requests-all")
+    page.get_by_role("button", name="Approve 55 requests").press("Enter")
+    expect(page.get_by_role("status").filter(has_text="55 requests approved.")).to_be_visible()
+    assert "regulation=ccpa" in page.url
+
+
+@pytest.mark.soak
+def test_finding_a_person(officer: Visitor) -> None:
+    """A person's request is found by their id, which is in no address; a filter is chosen by choosing it."""
+    made = officer.site.forget("ann@example.com", identity_verified=False)
+    officer.site.forget("bob@example.com")
+    officer.opens("/admin/requests")
+    officer.page.get_by_label("Data subject").fill("ann@example.com")
+    officer.page.get_by_role("button", name="Search").click()
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_text([made])
+    assert "ann" not in officer.page.url
+    assert "ann@" not in officer.page.content()
+    assert "ann@" not in officer.site.gateway.log.read_text()
+    officer.shows()
+    officer.opens("/admin/requests")
+    officer.page.get_by_role("combobox", name="Status").select_option("in_review")
+    officer.page.wait_for_url("**status=in_review**")
+    expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
+    officer.page.get_by_role("combobox", name="Status").select_option("running")
+    expect(officer.page.get_by_text("No request is like that")).to_be_visible()
+    officer.shows()
+
+
+def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
+    """An officer approves a request, sees it done without asking again, reads what it proves, and verifies it."""
+    officer.site.live_model()
+    made = officer.site.forget("p1", identity_verified=False, external_id="case-1", metadata={"note": "<b>urgent</b>"})
+    officer.opens(f"/admin/requests/{made}")
+    page = officer.page
+    officer.shows("request-in-review")
+    page.get_by_text("Reject …").click()
+    officer.shows("request-rejecting")
+    page.get_by_text("Reject …").click()
+    expect(page.get_by_role("heading", name="case-1")).to_be_visible()
+    expect(page.get_by_text("waits for the decision")).to_be_visible()
+    page.get_by_role("button", name="Approve …").press("Enter")
+    expect(page.get_by_role("button", name="Go back")).to_be_focused()
+    officer.shows("request-approving")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Approve the request")).to_be_hidden()
+    page.get_by_role("button", name="Approve …").press("Enter")
+    page.get_by_role("button", name="Approve the request").press("Enter")
+    expect(page.get_by_text("The request is approved.")).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
+    expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
+    models = page.get_by_role("region", name="What the request asks of each model")
+    expect(models.get_by_role("link", name=re.compile("^mdl_"))).to_have_attribute("href", re.compile("/admin/models/"))
+    expect(models.get_by_role("link", name=re.compile("^run_"))).to_have_attribute("href", re.compile("/admin/runs/"))
+    page.get_by_role("button", name="Verify now").click()
+    expect(page.get_by_text("It holds.")).to_be_visible()
+    officer.shows("request-completed")
+    page.wait_for_timeout(3_000)
+    expect(page.get_by_text("It holds.")).to_be_visible()
+    officer.shows()
+    officer.is_pictured("certificate", at="article", height=460)
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download as JSON").click()
+    assert download.value.suggested_filename.startswith("crt_")
+    page.get_by_role("link", name="Prepare the reply").press("Enter")
+    page.get_by_role("link", name="Deutsch").press("Enter")
+    expect(page.get_by_text("Sehr geehrte Damen und Herren,")).to_be_visible()
+    officer.shows("request-reply")
+
+
+def test_entering_a_letter(officer: Visitor) -> None:
+    """An officer enters a request that came by letter without touching the pointer, and is told what comes next."""
+    page = officer.page
+    officer.opens("/admin/requests")
+    page.get_by_role("link", name="Enter a request").press("Enter")
+    page.get_by_label("Data subject").press_sequentially("ann@example.com")
+    page.get_by_label("Case number").press_sequentially("2026-0815")
+    officer.shows("request-new")
+    page.get_by_role("combobox", name="Identity").press("ArrowDown")
+    page.get_by_role("button", name="Enter the request").press("Enter")
+    expect(page.get_by_text("The request is entered.")).to_be_visible()
+    expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()
+    expect(page.get_by_text("establish who the person is")).to_be_visible()
+    assert "ann@" not in page.content()
+
+
+def test_a_request_that_is_not_there(officer: Visitor) -> None:
+    """An unknown id is answered by a page that leads back."""
+    officer.opens("/admin/requests/dr_none")
+    expect(officer.page.get_by_role("heading", name="Nothing is here")).to_be_visible()
+
+
+def test_without_scripts(officer: Visitor) -> None:
+    """Everything but what is live can be done in a browser that runs no script."""
+    made = officer.site.forget("p1", identity_verified=False)
+    browser = officer.page.context.browser
+    assert browser
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{officer.site.url}/admin/requests/{made}")
+    page.get_by_label("API key").fill(officer.site.key)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("Reject …").click()
+    page.get_by_label("On what ground").select_option("legal_claims")
+    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    page.get_by_role("button", name="Reject the request").click()
+    expect(page.get_by_text("A case is before court.")).to_be_visible()
+    context.close()
+
+
+def test_dates_of_the_law_are_those_of_the_policy(browser: Browser, site: Site) -> None:
+    """Wherever the reader is, a request was received and is due on the dates in the zone of the policy, which is named;
+    the reader's own clock is on hover."""
+    assert site.api.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).status_code == 200
+    made = site.forget("p1", submitted_at="2026-01-01T23:30:00Z", identity_verified=False)
+    for clock, hour in (("Pacific/Honolulu", "13:30 GMT-10"), ("Pacific/Auckland", "12:30 GMT+13")):
+        reader = visitor(browser, site, clock=clock)
+        reader.logs_in()
+        reader.page.wait_for_url("**/admin")
+        reader.opens(f"/admin/requests/{made}")
+        received = reader.page.locator("dt:text-is('Received') + dd")
+        expect(received).to_have_text("2 Jan 2026 Europe/Berlin")
+        expect(reader.page.locator("dt:text-is('Deadline') + dd time")).to_have_text("2 Feb 2026 Europe/Berlin")
+        expect(received.locator("time")).to_have_attribute("title", re.compile(re.escape(f"{hour} on your clock")))
+        reader.shows()
+        reader.page.context.close()
+
+
+def test_due_dates_on_a_phone(officer: Visitor) -> None:
+    """A list of requests has its due dates whole on a phone, however long an external id is."""
+    case = "a-rather-long-case-number-2026-000017"
+    asked = {"submitted_at": "2026-01-01T00:00:00Z", "regulation": "ccpa", "identity_verified": False}
+    officer.site.forget("p1", external_id=case, **asked)
+    officer.page.set_viewport_size({"width": 390, "height": 800})
+    for path, name in (("/admin/requests", "Requests"), ("/admin", "The open requests that are due first")):
+        officer.opens(path)
+        table = officer.page.get_by_role("region", name=name, exact=True)
+        expect(table.locator("time").first).to_be_visible()
+        assert table.evaluate("part => part.scrollWidth <= part.clientWidth"), path

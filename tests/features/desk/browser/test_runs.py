@@ -1,0 +1,63 @@
+"""The story of runs: under way, cut short by a worker that dies, and done by another."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.faults import hops, processes
+from tests.faults.processes import Child
+from tests.features.desk.browser.browsing import Site, Visitor
+
+
+@pytest.mark.soak
+def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
+    """An engineer watches a run, sees that its worker died and what that means, and another worker end it."""
+    page = officer.page
+    page.get_by_role("link", name="Runs", exact=True).click()
+    expect(page.get_by_text("Nothing has run yet")).to_be_visible()
+    expect(page.get_by_text("No worker has given a sign of life")).to_be_visible()
+    officer.shows()
+    with processes.worker(site.settings, name="blue", hop="mid-chain", act=hops.halt) as blue:
+        site.model(site.upload(rows=3000, features=20), l2=0.002, learn_steps=20_000)
+        expect(page.get_by_role("progressbar", name=re.compile("^Learning of mdl_"))).to_be_visible(timeout=120_000)
+        expect(page.get_by_text("blue", exact=True)).to_be_visible()
+        site.until("/v1/runs", lambda runs: runs["items"][0]["steps_done"])
+        blue.kill()
+    with processes.worker(site.settings, name="green", hop="mid-chain", act=hops.halt):
+        expect(page.get_by_text("green", exact=True)).to_be_visible(timeout=120_000)
+        expect(page.get_by_text("lease_expired").first).to_be_visible()
+        expect(page.get_by_text("another run does the work again")).to_be_visible()
+        officer.shows("runs")
+        page.get_by_role("link", name="Learning").first.click()
+        expect(page.get_by_role("progressbar", name="Steps of the run")).to_be_visible()
+        officer.shows()
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.get_by_label("Status").select_option("published")
+    expect(page.get_by_text("No run is like that")).to_be_visible()
+    officer.shows()
+
+
+@pytest.mark.soak
+def test_what_an_audit_showed(officer: Visitor, worker: Child) -> None:
+    """The overview counts audits, the model leads to its last one, whose page says what was proved; one more is asked
+    for."""
+    site, page = officer.site, officer.page
+    made = site.model(site.upload(rows=400), noise_scale=0.004)
+    site.until(f"/v1/models/{made}", lambda model: model["live_version"])
+    site.forget("p3")
+    site.until(f"/v1/models/{made}", lambda model: model["live_version"] == 2)
+    officer.opens("/admin")
+    expect(page.get_by_role("link", name="1 Canary tests passed")).to_be_visible()
+    officer.opens(f"/admin/models/{made}")
+    page.locator("dt:has-text('Last canary test') + dd a").click()
+    expect(page.get_by_text("Nothing refutes the run.")).to_be_visible()
+    officer.shows("run-audit", at="#audit")
+    officer.opens(f"/admin/models/{made}")
+    page.get_by_text("Canary test …").click()
+    page.get_by_role("button", name="Run a canary test").click()
+    expect(page.get_by_text("begins as soon as a worker is free")).to_be_visible()
+    site.until(f"/v1/models/{made}", lambda model: not model["audit"]["asked_at"])
+    officer.opens("/admin/runs")
+    expect(page.get_by_role("link", name="Canary test")).to_be_visible()
+    officer.shows()

@@ -1,0 +1,34 @@
+"""The story of somebody who meets a technical number: one sentence explains it."""
+
+from playwright.sync_api import expect
+
+from tests.faults.processes import Child
+from tests.features.desk.browser.browsing import Visitor
+
+
+def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
+    """A term is opened by keyboard and closed by Escape, where scripts run and where none do, and names the attacker's
+    accuracy beside epsilon."""
+    made = officer.site.live_model()
+    page = officer.page
+    officer.opens("/admin/models")
+    expect(page.get_by_text("best attacker right in 50.0 %")).to_be_visible()
+    term = page.get_by_role("button", name="ε of the forgotten")
+    term.focus()
+    page.keyboard.press("Enter")
+    explanation = page.get_by_text("The bound on how far the live version differs")
+    expect(explanation).to_be_in_viewport(ratio=1)
+    officer.shows()
+    page.keyboard.press("Escape")
+    expect(explanation).to_be_hidden()
+    browser = page.context.browser
+    assert browser
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto(f"{officer.site.url}/admin/models/{made}")
+    plain.get_by_label("API key").fill(officer.site.key)
+    plain.get_by_role("button", name="Log in").click()
+    plain.get_by_text("Privacy parameters", exact=True).click()
+    plain.get_by_role("button", name="Gradient bound (M)").press("Space")
+    expect(plain.get_by_text("The largest norm of the gradient of one record's loss")).to_be_visible()
+    context.close()

@@ -1,0 +1,108 @@
+"""The catalogues of the dashboard's texts, written anew: `.venv/bin/python -m tests.features.desk.catalogue`.
+
+Babel extracts the texts that templates and modules of features mark; the sentences of the API's answers are added.
+Translations stay as they are; a text without a translation stands empty in its catalogue.
+"""
+
+import datetime
+import importlib.resources
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from babel.messages.catalog import Catalog
+from babel.messages.extract import extract_from_dir
+from babel.messages.pofile import read_po, write_po
+
+from app.api import sentences
+from app.config import Settings
+from app.features.desk.languages import ENGLISH, LANGUAGES
+from app.features.desk.wording import words
+from app.unlearning.planner import PlanReason
+from lethe.contract import problems
+from lethe.contract.fields import ErasureGround
+from lethe.contract.models import Objective
+from lethe.contract.sets import Metric, RejectionGround, Role
+from lethe.contract.tenants import Policy
+from lethe.features.rehearsals import contract as rehearsals
+from lethe.proof import absence, certificate
+from lethe.proof.guarantees import REFERENCE_PROCESS, Notion
+
+FEATURES = Path(str(importlib.resources.files("app.features")))
+_KEYWORDS: dict[str, Any] = {
+    "_": None,
+    "gettext": None,
+    "ngettext": (1, 2),
+    "pgettext": ((1, "c"), 2),
+    "marked": None,
+    "count": (2, 3),
+    "extent": (2, 3),
+    "listing": (3, 4),
+}
+_METHODS = [("**/templates/**.html", "jinja2"), ("**.py", "python")]
+_OPTIONS = {"**/templates/**.html": {"trimmed": "true", "newstyle_gettext": "true", "silent": "false"}}
+_BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def path_of(language: str) -> Path:
+    return FEATURES / "desk" / "locale" / language / "LC_MESSAGES" / "dashboard.po"
+
+
+def extracted() -> Catalog:
+    """Everything that pages say, as it is in English."""
+    found = Catalog(project="Lethe", version="0", creation_date=_BEGAN, revision_date=_BEGAN, fuzzy=False)
+    found.header_comment = "# Every text of the dashboard, by: .venv/bin/python -m tests.features.desk.catalogue"
+    for name, _line, message, comments, context in extract_from_dir(FEATURES, _METHODS, _OPTIONS, _KEYWORDS):
+        found.add(message, locations=[(name, 0)], auto_comments=comments, context=context)
+    for message in _from_below():
+        found.add(message, locations=[("lethe", 0)])
+    return found
+
+
+def _from_below() -> Iterator[str]:
+    yield from (*certificate.LIMITS, *absence.LIMITS, rehearsals.LIMITS, *REFERENCE_PROCESS.values())
+    for fields in (Policy.model_fields, Settings.model_fields):
+        yield from (field.description for field in fields.values() if field.description)
+    yield from (sentences.of_plan(reason, defaultdict(lambda: "{}")) for reason in PlanReason)
+    for names in (Metric, Role, Notion, get_args(Objective), ErasureGround, RejectionGround, Policy.model_fields):
+        yield from map(words, names)
+    known = [one for one in vars(problems).values() if isinstance(one, type) and issubclass(one, problems.Problem)]
+    yield from (one.title for one in known if hasattr(one, "title"))
+
+
+def read(path: Path, language: str | None = None) -> Catalog:
+    return read_po(io.BytesIO(path.read_bytes()), locale=language)
+
+
+def written(catalogue: Catalog) -> bytes:
+    """Return the bytes of a catalogue's file: sorted, unwrapped and without places, so that two changes seldom meet."""
+    found = io.BytesIO()
+    write_po(found, catalogue, width=0, sort_output=True, no_location=True, ignore_obsolete=True)
+    return re.sub(
+        rb'^"(?:Generated-By|Report-Msgid-Bugs-To|Last-Translator|Language-Team): .*"\n',
+        b"",
+        found.getvalue(),
+        flags=re.M,
+    )
+
+
+def main() -> None:
+    template = extracted()
+    for language in LANGUAGES:
+        if language == ENGLISH:
+            continue
+        path = path_of(language)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        catalogue = read(path, language) if path.exists() else Catalog(locale=language, project="Lethe", version="0")
+        catalogue.update(template, no_fuzzy_matching=True)
+        catalogue.creation_date = catalogue.revision_date = _BEGAN
+        catalogue.fuzzy = False
+        catalogue.header_comment = f"# The dashboard in {LANGUAGES[language]}."
+        path.write_bytes(written(catalogue))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Pages of accounts: what every dataset has spent, and who would make a model learn again."""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.features.desk.wording import at_most
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+SomebodyWith = Callable[..., Browser]
+
+
+def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
+    """Where there is no dataset, or nothing was learned from it, the pages say so."""
+    assert "There is no dataset yet" in officer.get("/admin/accounting").text
+    dataset = new_dataset()
+    assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
+    assert "Nothing was learned" in officer.get(f"/admin/accounting/datasets/{dataset['id']}").text
+
+
+def test_what_is_spent_and_left(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work, get: Get
+) -> None:
+    """An account shows what one record has spent and how many more versions fit a budget that is asked for."""
+    dataset = new_dataset()["id"]
+    new_model(dataset, name="churn")
+    work()
+    path = f"/admin/accounting/datasets/{dataset}"
+    used = get(f"/accounting/datasets/{dataset}")["used"]["epsilon"]
+    assert f"ε</button> ≤ {at_most(used)}" in officer.get(path).text
+    assert "Nobody waits" in officer.get(path).text
+    left = get(f"/accounting/datasets/{dataset}?adaptive_epsilon=500")["models"][0]["releases_left"]["count"]
+    assert 'value="12000"' in officer.get(f"{path}?epsilon=12000").text
+    page = officer.get(f"{path}?epsilon=500&delta=").text
+    assert f"{left:,} more" in page
+    assert "churn" in page
+    assert "Exceeded" in officer.get(f"{path}?epsilon=0.001").text
+    forget("p1")
+    assert "for 1 record" in officer.get(path).text
+
+
+def test_who_would_make_it_learn_again(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Work
+) -> None:
+    """An open request that leaves no choice but to learn again is named."""
+    dataset = new_dataset(rows=300, rows_each=100)["id"]
+    new_model(dataset, name="risk", noise_scale=0.01, learn_steps=8)
+    work()
+    request = forget("p1")
+    page = officer.get(f"/admin/accounting/datasets/{dataset}").text
+    assert "1 open request would make" in page
+    assert f"/admin/requests/{request['id']}" in page
+    assert "with 100 records" in page
+
+
+def test_who_may_see_accounts(somebody_with: SomebodyWith, new_dataset: Make) -> None:
+    """Who may not list datasets is told so; who may not see accounts is refused; an unknown dataset is a 404."""
+    dataset = new_dataset()["id"]
+    accountant = somebody_with(Scope.ACCOUNTING_READ)
+    assert "Your key may not list datasets" in accountant.get("/admin/accounting").text
+    assert accountant.get(f"/admin/accounting/datasets/{dataset}").status_code == 200
+    assert accountant.get("/admin/accounting/datasets/ds_0").status_code == 404
+    assert somebody_with(Scope.MODELS_READ).get(f"/admin/accounting/datasets/{dataset}").status_code == 403
+
+
+def test_a_budget_that_is_none(officer: Browser) -> None:
+    """A budget out of range is a designed 422."""
+    for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
+        assert officer.get(f"/admin/accounting?{query}").status_code == 422

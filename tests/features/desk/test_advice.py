@@ -1,0 +1,40 @@
+"""What the pages say about failures is what the documentation says."""
+
+import re
+from pathlib import Path
+
+from app import errors
+from app.features.desk.advice import _ADVICE, advice
+from app.features.rehearsals import service as rehearsals
+from lethe.contract import problems
+from lethe.contract.problems import Problem
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+
+def test_every_documented_failure_has_advice() -> None:
+    """Each error code that docs/operations.md explains is explained on the page, and none that does not exist."""
+    section = (DOCS / "operations.md").read_text().partition("### RunsFailing")[2].partition("###")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
+    assert len(documented) >= 9
+    assert documented <= _ADVICE.keys()
+    known = {error.code for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "code")}
+    assert _ADVICE.keys() <= documented | known | {"restored"}
+
+
+def test_every_named_condition_of_a_run_has_advice() -> None:
+    """What the worker raises by name, and what drawing the people of a rehearsal does, is explained; a lease that is
+    lost fails no run."""
+    sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
+    names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
+    named = {name: found for name in names if (found := getattr(errors, name, getattr(problems, name, None)))}
+    codes = {one.code for one in named.values() if isinstance(one, type) and issubclass(one, Problem)}
+    assert {"rehearsal_done", "rehearsal_too_large", "audit_failed", "dataset_damaged"} <= codes
+    assert codes - {errors.LeaseLost.code} <= _ADVICE.keys()
+
+
+def test_what_nobody_foresaw_is_a_defect() -> None:
+    """Any other code is to be reported."""
+    assert "Report it" in advice("ZeroDivisionError").todo

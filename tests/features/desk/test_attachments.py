@@ -1,0 +1,132 @@
+"""Attachments of requests: sealed, and gone with the details of the request, or when they are deleted."""
+
+import datetime
+
+import pytest
+import sqlalchemy as sa
+
+from app.deletion import retention
+from app.deletion import service as deletion
+from app.features.desk import file_kinds, repository, service
+from app.features.desk.tables import RequestAttachment
+from app.installations import Installation
+from app.operations import periodic_jobs
+from lethe.contract.problems import AttachmentUnknown, DetailsErased
+from lethe.contract.tenants import Policy
+from tests.app.deletion import people
+from tests.app.deletion.people import OFFICER, kept, pass_by
+from tests.features.desk.attached import NAME, PDF
+
+DAY = datetime.timedelta(days=1)
+POLICY = Policy(retain_details_days=30, report_seconds=0)
+
+
+def ask(installation: Installation) -> str:
+    """A request about which its caller wrote nothing, and which has ended."""
+    with installation.database.writing() as session:
+        people.obey(session, POLICY)
+        return people.ask(session, "sub_a", POLICY).request.id
+
+
+def attach(installation: Installation, request_id: str, *, policy: Policy = POLICY) -> str:
+    file = file_kinds.examine(NAME, PDF, max_bytes=1000)
+    with installation.database.writing(by=OFFICER) as session:
+        request = deletion.get(session, request_id)
+        return service.attach(session, request, file=file, max_attachments=9, policy=policy).id
+
+
+def stored(installation: Installation) -> list[bytes]:
+    """What the database has of names and bytes."""
+    with installation.database.reading() as session:
+        found = session.execute(sa.text("SELECT name, content FROM request_attachments")).all()
+    return [bytes(one) for row in found for one in row]
+
+
+def test_a_file_goes_with_the_details(installation: Installation) -> None:
+    """A request about which nothing was written keeps details once it has a file; so long after its end the line and
+    the key are gone, and what a backup of the database has of name and bytes opens no more."""
+    request_id = ask(installation)
+    attach(installation, request_id)
+    before = stored(installation)
+    assert kept(installation, request_id) == "details"
+    assert not any(secret in one for one in before for secret in (b"Jane", b"PDF"))
+    pass_by(installation, 29 * DAY)
+    periodic_jobs.purge_requests(installation)
+    assert all(installation.vault.open(one) for one in before)
+    pass_by(installation, 2 * DAY)
+    periodic_jobs.purge_requests(installation)
+    assert (kept(installation, request_id), stored(installation)) == ("request", [])
+    assert [installation.vault.open(one) for one in before] == [None, None]
+
+
+def test_name_and_bytes_have_one_key(installation: Installation) -> None:
+    """To destroy the key of an attachment ends all of it, and nothing of another; its bytes come back before that."""
+    request_id = ask(installation)
+    first, second = attach(installation, request_id), attach(installation, request_id)
+    keys = [installation.vault.key_of(one) for one in stored(installation)]
+    assert (keys[0] == keys[1], keys[2] == keys[3], len(set(keys))) == (True, True, 2)
+    with installation.database.reading() as session:
+        key = service.attachment_key(session, request_id=request_id, attachment_id=first)
+    installation.vault.destroy([key])
+    with installation.database.reading() as session:
+        found, content = service.read_attachment(session, request_id=request_id, attachment_id=second)
+        assert (found.name.text, content) == (NAME, PDF)
+        with pytest.raises(AttachmentUnknown):
+            service.read_attachment(session, request_id=request_id, attachment_id=first)
+
+
+def test_a_deletion_that_was_cut_off_is_made_again(installation: Installation) -> None:
+    """Where the key is destroyed and the row is still there, the file is not there to anybody, and deleting it again
+    ends it."""
+    request_id = ask(installation)
+    attachment_id = attach(installation, request_id)
+    named = {"request_id": request_id, "attachment_id": attachment_id}
+    with installation.database.reading() as session:
+        key = service.attachment_key(session, **named)
+    installation.vault.destroy([key])
+    with installation.database.writing(by=OFFICER) as session:
+        with pytest.raises(AttachmentUnknown):
+            service.get_attachment(session, **named)
+        assert service.attachment_key(session, **named) == key
+        service.delete_attachment(session, **named)
+    assert stored(installation) == []
+    with installation.database.writing(by=OFFICER) as session:
+        for asked in (service.attachment_key, service.delete_attachment, service.record_download):
+            with pytest.raises(AttachmentUnknown):
+                asked(session, **named)
+
+
+def test_lists_read_no_bytes(installation: Installation) -> None:
+    """What is listed is not opened: bytes are fetched for the one file that is asked for."""
+    request_id = ask(installation)
+    attach(installation, request_id)
+    with installation.database.reading() as session:
+        [found] = repository.page_of(session, RequestAttachment, request_id=request_id, limit=9, cursor=None).items
+        assert "content" in sa.inspect(found).unloaded
+
+
+def test_no_file_after_the_details(installation: Installation) -> None:
+    """Once details are kept no longer a file is refused."""
+    request_id = ask(installation)
+    pass_by(installation, 31 * DAY)
+    with pytest.raises(DetailsErased):
+        attach(installation, request_id)
+
+
+def test_a_file_while_it_is_forgotten(installation: Installation) -> None:
+    """A file that a gateway takes after what is due was read and before it is let go is not left behind with its key:
+    the request is due once more, and the file goes with the next purge."""
+    request_id = ask(installation)
+    attach(installation, request_id)
+    pass_by(installation, 31 * DAY)
+    with installation.database.reading() as session:
+        due = retention.due(session, limit=9)
+    installation.vault.destroy(key for one in due for key in one.keys)
+    attach(installation, request_id, policy=Policy(retain_details_days=3650))
+    before = stored(installation)
+    with installation.database.writing() as session:
+        retention.forget(session, due)
+        assert session.scalar(sa.select(sa.func.count()).select_from(RequestAttachment)) == 2
+    periodic_jobs.purge_requests(installation)
+    assert (kept(installation, request_id), stored(installation)) == ("request", [])
+    assert [installation.vault.open(one) for one in before] == [None] * 4

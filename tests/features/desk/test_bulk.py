@@ -1,0 +1,103 @@
+"""A decision about all requests that match: said how many first, then made in batches, once."""
+
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.features.desk.pages import requests
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def many(gateway: TestClient) -> None:
+    """Sixty requests in review under one regulation, and one under another."""
+    bodies = [{"subject_id": f"q{n}", "identity_verified": False, "regulation": "ccpa"} for n in range(60)]
+    bodies.append({"subject_id": "other", "identity_verified": False})
+    assert gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).json()["accepted"] == 61
+
+
+def fields(page: str) -> dict[str, str]:
+    """The hidden fields of the page's last form."""
+    form = page.rpartition("<form")[2]
+    found = re.findall(r'type="hidden" name="([^"]+)" value="([^"]*)"', form)
+    return {name: html.unescape(value) for name, value in found}
+
+
+@pytest.mark.usefixtures("many")
+def test_all_that_match_are_approved(officer: Browser, get: Get) -> None:
+    """The list offers it where there is more than a page, the next page says how many, and the list that comes back is
+    filtered as before; pressed twice, nothing is decided twice."""
+    page = officer.get("/admin/requests?regulation=ccpa&order=deadline").text
+    assert "Select all 60 that match" in page
+    [path] = re.findall(r'href="(/admin/requests/decide[^"]*)"', page)
+    page = officer.get(html.unescape(path)).text
+    assert "Approve 60 requests" in page
+    assert "Reject 60 requests" in page
+    for decided in (60, 0):
+        answer = officer.post("/admin/requests/decide-all", decision="approve", **fields(page))
+        assert answer.headers["location"].startswith("/admin/requests?regulation=ccpa&")
+        assert f"decided={decided}&" in answer.headers["location"]
+    assert {one["regulation"] for one in get("/deletion-requests?status=in_review")["items"]} == {"gdpr"}
+
+
+@pytest.mark.usefixtures("many")
+def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes too long for one answer is said, and done with the next."""
+    monkeypatch.setattr(requests, "_MAX_SECONDS", 0.0)
+    monkeypatch.setattr(requests, "_BATCH_SIZE", 40)
+    page = officer.get("/admin/requests/decide?regulation=ccpa").text
+    said = {"decision": "reject", "ground": "legal_claims", "explanation": "A case is before court."}
+    answer = officer.post("/admin/requests/decide-all", **said, **fields(page))
+    page = officer.get(answer.headers["location"]).text
+    assert "40 requests rejected so far" in page
+    assert "Reject 20 requests" in page
+    answer = officer.post("/admin/requests/decide-all", **said, **fields(page))
+    assert "decided=20&" in answer.headers["location"]
+
+
+@pytest.mark.usefixtures("many")
+def test_a_rejection_without_words(officer: Browser) -> None:
+    """It is refused at its field, and nothing is decided."""
+    page = officer.get("/admin/requests/decide").text
+    answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
+    assert answer.status_code == 422
+    assert "Reject 61 requests" in answer.text
+
+
+def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Make) -> None:
+    """Whoever decides about some of a filtered list comes back to it as it was filtered, on pages as long."""
+    made = forget("p1", identity_verified=False, regulation="ccpa")["id"]
+    page = officer.get("/admin/requests?regulation=ccpa&status=in_review&size=100").text
+    form = page[page.index('<form id="decide"') :].partition("</form>")[0]
+    kept = dict(re.findall(r'name="(filter_[a-z]+|size)" value="([^"]*)"', form))
+    answer = officer.post("/admin/requests/decide", decision="approve", chosen=made, **kept)
+    where = answer.headers["location"]
+    assert "regulation=ccpa" in where
+    assert "status=in_review" in where
+    assert "size=100" in where
+
+
+def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
+    """Whoever may not decide is neither offered it nor let in."""
+    reader = somebody_with(Scope.REQUESTS_READ)
+    assert reader.get("/admin/requests/decide").status_code == 403
+    assert "requests/decide" not in reader.get("/admin/requests").text
+
+
+@pytest.mark.usefixtures("many")
+def test_what_was_completed_is_not_decided(officer: Browser, get: Get) -> None:
+    """Among requests chosen by when they were completed nothing is left to decide, though others could be."""
+    page = officer.get("/admin/requests/decide?completed_from=2020-01-01").text
+    assert "Nothing is left to approve" in page
+    given = {"filter_completed_from": "2020-01-01", "before": "2999-01-01T00:00:00Z"}
+    answer = officer.post("/admin/requests/decide-all", decision="approve", **given)
+    assert "decided=0&" in answer.headers["location"]
+    assert get("/deletion-requests:count?status=in_review")["count"] == 61

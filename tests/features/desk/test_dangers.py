@@ -1,0 +1,212 @@
+"""Dangers on the first page: each is said with its number, and leads to the list that the number counts."""
+
+import datetime
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db.tables import InstallationIdentity, Model
+from app.features.desk.pages.home import dangers
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from lethe.contract.overview import BackupsOut, HostOut, ModelsCountOut, OverviewOut
+from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
+from tests.features.desk.browsing import Browser
+from tests.features.together.test_authorisation import delivered
+
+Make = Callable[..., dict[str, Any]]
+AT = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+SAFE = OverviewOut(
+    open={"received": 0, "in_review": 0, "accepted": 0, "running": 0},
+    ended={"completed": 1, "rejected": 0, "cancelled": 0},
+    at_risk=0,
+    overdue=0,
+    queue_age_seconds=0.0,
+    running=0,
+    workers=WorkerState.ALIVE,
+    worker_seen_at=AT,
+    hosts=[],
+    models=ModelsCountOut(total=3, waiting=1, failed=0, degraded=0, held=0, audits_passed=3, audits_refused=0),
+    failed_runs={},
+    undelivered={},
+    backups=BackupsOut(last_at=AT, is_late=False),
+)
+
+
+def said(**changed: Any) -> list[str]:
+    found = dangers(SAFE.model_copy(update=changed), at=AT, risk_days=7)
+    return [f"{one.subject} {one.predicate}" for one in found]
+
+
+def test_what_is_safe_is_no_danger() -> None:
+    """People who wait within their time are none, nor is what ended."""
+    assert said() == []
+
+
+def test_each_danger_says_how_much_and_why() -> None:
+    """A sentence names the number, and the reason where there is one; the worst comes first."""
+    seen = (
+        HostOut(name="blue", workers=WorkerState.ALIVE, seen_at=AT),
+        HostOut(name="green", workers=WorkerState.SILENT, seen_at=AT),
+    )
+    models = SAFE.models.model_copy(update={"failed": 2, "audits_refused": 1, "degraded": 3, "held": 1})
+    found = said(
+        overdue=1,
+        at_risk=2000,
+        hosts=list(seen),
+        models=models,
+        failed_runs={"worker_lost": 1, "audit_failed": 2},
+        undelivered={DeliveryStatus.DEAD: 1, DeliveryStatus.PENDING: 3},
+        backups=BackupsOut(last_at=AT - datetime.timedelta(days=9), is_late=True),
+    )
+    assert found == [
+        "1 host of 2 with workers gave no sign of life for a minute: green.",
+        "1 request is past the deadline of the law.",
+        "2,000 requests are due within 7 days.",
+        "2 models could not be learned, and are not tried again by themselves.",
+        "1 model had the last canary test refute a run, which published nothing.",
+        "1 model missed the quality gate and is not served: release the version, or learn again.",
+        "2 models are served below their quality gates.",
+        "3 runs failed, and no later run made good for them: 2 × audit_failed, 1 × worker_lost.",
+        "1 webhook delivery is given up: the receiver was not reached for three days.",
+        "3 webhook deliveries did not arrive yet, and will be tried again.",
+        "The last backup was finished 9 days ago.",
+    ]
+    assert said(workers=WorkerState.SILENT)[0].startswith("No worker has given a sign of life")
+    assert said(workers=WorkerState.FAILING) == ["The last runs all failed."]
+    assert said(backups=BackupsOut(last_at=None, is_late=True)) == ["No backup was ever made."]
+
+
+def test_every_number_leads_to_what_it_counts(
+    officer: Browser,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """Behind each tile is a list with as many entries as the tile says."""
+    for _ in range(2):
+        new_model(new_dataset()["id"])
+    work()
+    soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
+    for n, submitted_at in enumerate(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", soon.isoformat())):
+        forget(f"p{n}", identity_verified=False, regulation="ccpa", submitted_at=submitted_at)
+    forget("stranger")
+    accepted = forget("p7")["id"]
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
+        assert claimed is not None
+        unlearning.fail(session, run_id=claimed.run_id, error_code="run_process_died")
+    gone = delivered(installation, accepted)
+    with installation.database.writing() as session:
+        session.execute(sa.update(WebhookDelivery).where(WebhookDelivery.id == gone).values(status="dead"))
+    home = officer.get("/admin").text
+    tiles = re.findall(r'class="tile[^"]*" href="([^"]+)"><b>(\d+)</b><span>([^<]+)<', home)
+    found = {text: (html.unescape(path), int(number)) for path, number, text in tiles}
+    assert {text: number for text, (_, number) in found.items()} == {
+        "Overdue": 2,
+        "Due within 7 days": 1,
+        "In review": 3,
+        "Accepted, waiting": 1,
+        "Being forgotten": 0,
+        "Completed": 1,
+        "Models in service": 2,
+        "With people still in them": 2,
+        "Canary tests passed": 2,
+        "Failed runs not made good": 1,
+        "Webhooks undelivered": 1,
+    }
+    for text, (path, number) in found.items():
+        page = officer.get(path).text
+        listed = re.split(r'<h2 id="found">', page)[1]
+        assert len(re.findall(r'<th scope="row">', listed)) == number, text
+
+
+def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """Each day of the calendar that has requests, what is overdue, what is due later and each bar lead to a list of as
+    many, in the days of the policy; a day without any leads nowhere."""
+    gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
+    now = datetime.datetime.now(datetime.UTC)
+    for n, (days, regulation) in enumerate([(100, "ccpa"), (35, "ccpa"), (35, "ccpa"), (20, "ccpa"), (1, "ccpa")]):
+        submitted_at = (now - datetime.timedelta(days=days)).isoformat()
+        forget(f"p{n}", identity_verified=False, regulation=regulation, submitted_at=submitted_at)
+    forget("stranger")
+    page = officer.get("/admin").text
+    cells = re.findall(r'<a class="day[^"]*" href="([^"]+)"[^>]*>(.*?)</a>', page)
+    bars = re.findall(r'<a href="([^"]+)" title="Week[^>]*>(.*?)</a>', page)
+    found = {" ".join(re.sub(r"<[^>]+>", "", inside).split()): html.unescape(path) for path, inside in [*cells, *bars]}
+    asked = (now - datetime.timedelta(days=35)).astimezone(ZoneInfo("Europe/Berlin"))
+    due = asked + datetime.timedelta(days=45)  # by the clock there, which may have been put back since
+    assert {"1 overdue", f"2 due on {due.day} {due:%b}", "1 due later"} <= found.keys()
+    assert sum(int(name.split()[0]) for name in found if "due" in name) == 5
+    assert sum(int(name.split()[0]) for name in found if "received" in name) == 5  # one is older
+    assert sum(int(name.split()[0]) for name in found if "completed" in name) == 1
+    for name, path in found.items():
+        listed = re.split(r'<h2 id="found">', officer.get(path).text)[1]
+        assert len(re.findall(r'<th scope="row">', listed)) == int(name.split()[0]), name
+    assert "<b>0</b>" in page
+    figures = re.findall(r"<dd>(.*?)</dd>", page)
+    assert figures[:3] == ["0 days", "0 days", "100 %"]
+
+
+def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
+    """What changes by the day is asked for once a minute, apart from the rest; a key that may see no requests has none
+    of it."""
+    page = officer.get("/admin").text
+    assert 'class="calendar"' in page
+    assert 'data-live="60" hx-get="/admin/outlook"' in page
+    assert 'class="calendar"' not in officer.get("/admin/live").text
+    again = officer.get("/admin/outlook").text
+    assert 'class="calendar"' in again
+    assert "<html" not in again
+    assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin/outlook").text
+    assert 'class="calendar"' in somebody_with(Scope.REQUESTS_READ).get("/admin").text
+    assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin").text
+
+
+def test_the_log_of_backups_is_not_for_every_key(
+    somebody_with: Callable[..., Browser], installation: Installation
+) -> None:
+    """Who may not read the audit log is told that no backup was made, and is not led there."""
+    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=8)
+    with installation.database.writing() as session:
+        session.execute(sa.update(InstallationIdentity).values(created_at=long_ago))
+    page = somebody_with(Scope.ACCOUNTING_READ).get("/admin").text
+    assert "No backup</strong> was ever made." in page
+    assert "/admin/audit-log" not in page
+
+
+def test_the_worst_models_are_shown(
+    officer: Browser, installation: Installation, new_dataset: Make, new_model: Make
+) -> None:
+    """Of many models the overview names eight, those in most danger, and leads to all of them."""
+    dataset = new_dataset(rows=4)["id"]
+    made = [new_model(dataset, name=f"m{n}")["id"] for n in range(10)]
+    with installation.database.writing() as session:
+        session.execute(sa.update(Model).where(Model.id == made[0]).values(status="failed"))
+    home = officer.get("/admin").text
+    assert len(set(re.findall(r'href="/admin/models/(mdl_[0-9a-f]+)"', home))) == 8
+    assert "All 10 models in service" in home
+    assert "1 model</a> could not be learned" in home
+
+
+def test_people_still_in_models_are_said_where_nothing_is_in_danger(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Where no deadline is near, the page says how many requests wait, in how many models people still are, and when
+    the first of them is due."""
+    new_model(new_dataset()["id"])
+    work()
+    made = forget("p1")
+    due = datetime.datetime.fromisoformat(made["due_at"])
+    page = html.unescape(re.sub(r"<[^>]+>", "", officer.get("/admin").text))
+    assert "1 request waits to be done; people who asked are still fully in 1 model, the first due" in page
+    assert f"the first due {due.day} {due:%b %Y} UTC." in page

@@ -1,0 +1,136 @@
+"""Datasets on pages: uploaded with and without a schema, refused by line and column, added to."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.config import Settings
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from tests.conftest import npz, people
+from tests.features.desk.browsing import HERE, Browser
+
+Get = Callable[[str], Any]
+SCHEMA = b"""{"columns": {"age": {"kind": "numeric", "min": 0, "max": 120}, "who": {"role": "subject"},
+  "paid": {"role": "label", "values": ["no", "yes"]}}}"""
+OF_NUMBERS = b"""{"columns": {"age": {"kind": "numeric", "min": 0, "max": 120}, "who": {"role": "subject"},
+  "cost": {"role": "target", "min": 0, "max": 9}}}"""
+ROWS = "who,age,paid\nann,30,no\nbob,40,yes\ncid,50,no\n"
+
+
+def _send(browser: Browser, path: str, *, origin: str = HERE, csrf: str | None = None, **parts: Any) -> httpx.Response:
+    """A form with files, as browsers send it without any script."""
+    files = {name: part for name, part in parts.items() if isinstance(part, tuple)}
+    fields = {name: part for name, part in parts.items() if isinstance(part, str)}
+    fields["csrf"] = browser.token() if csrf is None else csrf
+    return browser.client.post(path, data=fields, files=files, headers={"Origin": origin}, follow_redirects=False)
+
+
+def _csv(rows: str = ROWS) -> dict[str, Any]:
+    return {"name": "customers", "file": ("rows.csv", rows.encode()), "schema": ("schema.json", SCHEMA)}
+
+
+def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
+    """An upload leads to the page of the dataset, with its counts and its schema; the list has it too."""
+    answer = _send(officer, "/admin/datasets/new", **_csv())
+    assert answer.status_code == 303, answer.text
+    page = officer.get(answer.headers["location"]).text
+    assert "The dataset is there." in page
+    [made] = get("/datasets")["items"]
+    assert (made["name"], made["num_records"], made["num_subjects"]) == ("customers", 3, 3)
+    assert "0 to 120" in page
+    assert made["id"] in officer.get("/admin/datasets").text
+
+
+def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get: Get) -> None:
+    """A schema with a target, and vectors whose range was written into the form, have their range on the page."""
+    rows = {"file": ("rows.csv", b"who,age,cost\nann,20,1\nbob,30,2.5\n")}
+    answer = _send(officer, "/admin/datasets/new", name="costs", schema=("schema.json", OF_NUMBERS), **rows)
+    page = officer.get(answer.headers["location"]).text
+    assert "the target" in page
+    assert "Target: 0 to 9" in page
+    assert "a target" in officer.get("/admin/datasets").text
+    assert "a target" in officer.get("/admin/models/new").text
+    vectors = {"name": "vectors", "file": ("rows.npz", npz()), "target": "-1, 2"}
+    answer = _send(officer, "/admin/datasets/new", **vectors)
+    assert "Target: -1 to 2" in officer.get(answer.headers["location"]).text
+    counts = vectors | {"name": "counts", "target": "0, 9, counts"}
+    answer = _send(officer, "/admin/datasets/new", **counts)
+    assert "Counts: 0 to 9" in officer.get(answer.headers["location"]).text
+    assert "counts" in officer.get("/admin/models/new").text
+    for wrong, expected in {"5": "two numbers", "1, 2, 3": "two numbers", "low, 5": "a finite number"}.items():
+        assert expected in _send(officer, "/admin/datasets/new", **vectors | {"target": wrong}).text
+
+
+def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:
+    """The page says which lines are wrong and what was expected there, never what stands there; nothing is stored."""
+    answer = _send(officer, "/admin/datasets/new", **_csv(ROWS + "dan,secret,no\neve,20,perhaps\n"))
+    assert answer.status_code == 422
+    assert ">line 5, column age:</strong>" in answer.text
+    assert ">line 6, column paid:</strong>" in answer.text
+    assert "secret" not in re.sub(r"(?s)<main.*?data-fault>", "", answer.text)
+    assert "perhaps" not in answer.text
+    assert 'value="customers"' in answer.text
+    assert get("/datasets")["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("without", "says"), [("file", "Expected a file with rows"), ("name", "Fill this in."), ("schema", "schema")]
+)
+def test_a_form_that_lacks_something(officer: Browser, without: str, says: str) -> None:
+    """A part that is missing is named, also where the browser sends an empty one."""
+    empty: Any = "" if without == "name" else ("", b"")
+    answer = _send(officer, "/admin/datasets/new", **(_csv() | {without: empty}))
+    assert answer.status_code == 422
+    assert says in answer.text
+
+
+def test_files_never_lie_in_clear(
+    officer: Browser, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that comes in through a page is spooled as one that comes in through the API: in the data folder alone,
+    enciphered, whatever the form says first."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))  # where a framework would put it
+    rows = "who,age,paid\n" + "".join(f"ann{n},30,{'yes' if n % 2 else 'no'}\n" for n in range(100_000))
+    answer = _send(officer, "/admin/datasets/new", **_csv(rows))
+    assert answer.status_code == 303, answer.text
+
+
+def test_strangers_upload_nothing(officer: Browser, somebody_with: Callable[..., Browser], get: Get) -> None:
+    """A form from elsewhere, without its token or of a key that may only read makes nothing."""
+    assert _send(officer, "/admin/datasets/new", origin="https://evil.example", **_csv()).status_code == 403
+    assert _send(officer, "/admin/datasets/new", csrf="0" * 64, **_csv()).status_code == 403
+    reader = somebody_with(Scope.MODELS_READ)
+    assert reader.get("/admin/datasets/new").status_code == 403
+    assert "Upload" not in reader.get("/admin/datasets").text
+    assert _send(reader, "/admin/datasets/new", **_csv()).status_code == 403
+    assert get("/datasets")["items"] == []
+
+
+def test_rows_for_a_dataset(
+    officer: Browser, new_dataset: Callable[..., Any], forget: Callable[..., Any], work: Callable[[], int], get: Get
+) -> None:
+    """Rows take slots of people who were forgotten, once a worker has written them; more than fit are refused."""
+    path = f"/admin/datasets/{new_dataset()['id']}"
+    assert _send(officer, f"{path}/records", file=("rows.npz", people("new"))).status_code == 409
+    forget("p2")
+    work()
+    assert "1 slot is free" in re.sub(r"\s+", " ", officer.get(path).text)
+    refused = _send(officer, f"{path}/records", file=("rows.npz", people("new", "newer")))
+    assert "The dataset has too few free slots" in refused.text
+    answer = _send(officer, f"{path}/records", file=("rows.npz", people("new", "p2")), suppressed="skip")
+    assert answer.headers["location"].endswith("?done=added&left_out=1")
+    assert "1 row of people who asked to be forgotten was left out" in officer.get(answer.headers["location"]).text
+    work()
+    assert "Applied" in officer.get(f"{path}/live").text
+
+
+def test_a_dataset_that_is_not_there(officer: Browser, installation: Installation) -> None:
+    """Unknown ids are pages with 404, also for uploads."""
+    assert officer.get("/admin/datasets/ds_none").status_code == 404
+    assert officer.get("/admin/datasets/ds_none/live").status_code == 404
+    assert _send(officer, "/admin/datasets/ds_none/records", file=("rows.npz", npz())).status_code == 404

@@ -1,0 +1,104 @@
+"""What is wrong in a form: in words, beside its field, with everything that was typed."""
+
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from app.features.desk.forms import fault_of, in_words
+from lethe.contract.models import ModelIn
+from lethe.contract.problems import FieldError, InputInvalid
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+
+
+def said(body: type[BaseModel], **fields: Any) -> dict[str, str]:
+    """What is said at which path."""
+    try:
+        body(**fields)
+    except ValidationError as error:
+        return {fault.path: fault.message for fault in in_words(error)}
+    return {}
+
+
+def marked(page: str) -> dict[str, str]:
+    """The fields that are marked, and what stands beside them."""
+    found = {}
+    for field in re.findall(r"<(?:input|select|textarea|fieldset)[^>]*aria-invalid=\"true\"[^>]*>", page):
+        [about] = re.findall(r'aria-describedby="([^" ]+)', field)
+        [text] = re.findall(rf'id="{about}">([^<]+)<', page)
+        found[about.removesuffix("-fault")] = html.unescape(text)
+    return found
+
+
+def test_numbers_and_names_are_explained() -> None:
+    """A fault is said in a sentence with the limit that was passed, at the path of its field."""
+    asked = {"name": "", "dataset_id": "ds_1", "l2": -1, "learn_steps": 1.5, "audit": {"lanes": 3}, "more": 1}
+    assert said(ModelIn, **asked) == {
+        "name": "Fill this in.",
+        "l2": "Write a number above 0.",
+        "learn_steps": "Write a whole number.",
+        "audit.lanes": "Write a multiple of 2.",
+        "more": "This is not known here.",
+    }
+
+
+def test_our_own_sentences_stay() -> None:
+    """What a check of ours says is said as it is, with a capital; what nobody foresaw has a sentence too."""
+
+    class Asked(BaseModel):
+        name: str
+        day: int = Field(default=1, ge=1)
+
+        @field_validator("name")
+        @classmethod
+        def _known(cls, value: str) -> str:
+            raise ValueError("expected a known name")
+
+    assert said(Asked, name="x", day=b"\xff") == {"name": "Expected a known name", "day": "Write a whole number."}
+
+
+def test_a_fault_is_found_by_its_field() -> None:
+    """Lists and parts that a field is in do not hide it."""
+    error = InputInvalid("", [FieldError("target.epsilon", "expected more"), FieldError("scopes.0", "unknown")])
+    assert fault_of(error, "epsilon") == "Expected more"
+    assert fault_of(error, "scopes") == "Unknown"
+    assert fault_of(error, "name") is None
+    assert fault_of(None, "name") is None
+
+
+def test_a_key_without_a_scope(officer: Browser) -> None:
+    """The field at fault is marked, and says in words what to do; what was typed is still there."""
+    page = officer.post("/admin/keys", name="crm", calls_per_minute="many", sees="all").text
+    assert marked(page) == {"calls_per_minute": "Write a whole number.", "scopes": "Choose at least 1."}
+    assert 'value="crm"' in page
+    assert 'value="many"' in page
+    assert '<option value="all" selected>' in page
+    assert "after validation" not in page
+
+
+def test_a_decision_that_lacks_words(officer: Browser, forget: Make) -> None:
+    """A rejection without an explanation comes back open, at its field, with the ground that was chosen; so does one of
+    many, with what was chosen."""
+    made = forget("p1", identity_verified=False)["id"]
+    one = officer.post(f"/admin/requests/{made}/reject", ground="legal_claims", explanation=" ")
+    asked = {"decision": "reject", "ground": "legal_claims", "explanation": "", "chosen": made}
+    many = officer.post("/admin/requests/decide", filter_regulation="gdpr", **asked)
+    for answer in (one, many):
+        assert answer.status_code == 422
+        assert marked(answer.text) == {"explanation": "Fill this in."}
+        assert '<option value="legal_claims" selected>' in answer.text
+        assert re.search(r'<details class="decision"[^>]* open>', answer.text)
+    assert re.search(rf'value="{made}" checked', many.text)
+
+
+def test_a_policy_that_is_none(officer: Browser) -> None:
+    """Each field of the policy that is wrong says so, and the others keep what was typed."""
+    page = officer.post("/admin/tenant/policy", grace_seconds="soon", max_epsilon="-1", time_zone="Europe/Berlin").text
+    found = marked(page)
+    assert found["grace_seconds"] == "Write a whole number."
+    assert found["max_epsilon"].startswith("Write")
+    assert 'value="Europe/Berlin"' in page

@@ -1,0 +1,75 @@
+"""Kinds of files: the end of the name and the bytes agree, or the file is refused."""
+
+import pytest
+
+from app.features.desk import file_kinds
+from lethe.contract.problems import AttachmentInvalid, UploadTooLarge
+from lethe.contract.sets import AttachmentKind
+from tests.features.desk.attached import FILES, MAIL, PDF
+
+
+def examine(name: str, content: bytes, max_bytes: int = 1000) -> file_kinds.AttachmentFile:
+    return file_kinds.examine(name, content, max_bytes=max_bytes)
+
+
+@pytest.mark.parametrize("said", AttachmentKind)
+def test_each_kind_is_what_it_says(said: AttachmentKind) -> None:
+    """A file whose bytes are of the kind that its name ends in is taken, whatever the case; each other kind is refused,
+    but that a mail may be plain text too."""
+    found = examine(f"a.{said.upper()}", FILES[said])
+    assert (found.kind, found.content) == (said, FILES[said])
+    for other in AttachmentKind:
+        if other is not said:
+            with pytest.raises(AttachmentInvalid):
+                examine(f"a.{said}", FILES[other])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.html", b"<script>alert(1)</script>"),
+        ("a.svg", b"<svg/>"),
+        ("a.pdf", b"<html>%PDF-1.7"),
+        ("a.pdf", b""),
+        ("a.txt", b"a\0b"),
+        ("a.txt", "é".encode("latin-1")),
+        ("a.txt", b"\x1b[31m"),
+        ("a.eml", b"no header\r\n\r\ntext"),
+        ("a.eml", b"Subject: none of a mail\r\n\r\n"),
+        ("a.eml", b"From: x\r\nno colon\r\n\r\n"),
+        ("a.eml", MAIL + b"\0"),
+        ("pdf", PDF),
+        ("", PDF),
+        (".", PDF),
+        ("a\u202efdp.pdf", PDF),
+        ("a\nb.pdf", PDF),
+        ("x" * 197 + ".pdf", PDF),
+    ],
+)
+def test_what_is_refused(name: str, content: bytes) -> None:
+    """What is of another kind than its name says, of none, empty, or has a name with what is not seen; the refusal
+    quotes neither name nor content."""
+    with pytest.raises(AttachmentInvalid) as refused:
+        examine(name, content)
+    assert refused.value.errors[0].path == "file"
+    assert "alert" not in refused.value.line
+    assert len(name) < 4 or name not in refused.value.line
+
+
+def test_names_are_names() -> None:
+    """A path is cut to its last part, and a letter is one letter however it is written."""
+    assert examine("C:\\letters\\a.pdf", PDF).name == "a.pdf"
+    assert examine("../../etc/e\u0301.pdf", PDF).name == "é.pdf"
+    assert examine("a.JPG", FILES[AttachmentKind.JPEG]).kind is AttachmentKind.JPEG
+
+
+def test_a_file_ends_where_the_limit_is() -> None:
+    """A file of as many bytes as allowed is taken, one byte more is too many."""
+    assert examine("a.pdf", PDF, len(PDF)).content == PDF
+    with pytest.raises(UploadTooLarge, match="LETHE_MAX_ATTACHMENT_BYTES"):
+        examine("a.pdf", PDF, len(PDF) - 1)
+
+
+def test_nothing_shows_what_it_is() -> None:
+    """Neither the name nor the bytes are in what is shown of a file in a traceback."""
+    assert "Jane" not in repr(examine("Jane.pdf", PDF))

@@ -1,0 +1,66 @@
+"""The box in the frame: what is typed there leads to a page, and is in no address."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+def test_what_has_one_answer_is_opened(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """An id of any kind, a whole case number, and a part of a name that one thing alone has lead to its page."""
+    dataset = new_dataset(name="Customers 2026")["id"]
+    model = new_model(dataset, name="Churn_model")["id"]
+    work()
+    request = forget("p1", external_id="case 7/b")["id"]
+    work()
+    [certificate] = [one["certificate_id"] for one in get(f"/deletion-requests/{request}")["models"]]
+    run, key = get("/runs")["items"][0]["id"], get("/api-keys")["items"][0]["id"]
+    for sought, path in {
+        request: f"requests/{request}",
+        model: f"models/{model}",
+        dataset: f"datasets/{dataset}",
+        run: f"runs/{run}",
+        key: f"keys/{key}",
+        certificate: f"requests/{request}#{certificate}",
+        " case 7/b ": f"requests/{request}",
+        "churn_": f"models/{model}",
+        "CUSTOMERS": f"datasets/{dataset}",
+    }.items():
+        answer = officer.post("/admin/find", anything=sought)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/admin/{path}"), sought
+        assert officer.get(answer.headers["location"]).status_code == 200
+
+
+def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model: Make, forget: Make) -> None:
+    """Several are named, to be chosen from; a part of a case number finds nothing, and a wildcard is a letter."""
+    dataset = new_dataset(rows=4, name="churn data")["id"]
+    made = [new_model(dataset, name=f"churn {n}")["id"] for n in range(2)]
+    forget("p1", external_id="case-1")
+    page = officer.post("/admin/find", anything="Churn").text
+    assert [one for one in (dataset, *made) if f'/{one}"' not in page] == []
+    for nothing in ("case", "%", "dr_", "mdl_0123456789abcdef0123"):
+        answer = officer.post("/admin/find", anything=nothing)
+        page = answer.text if answer.status_code == 200 else officer.get(answer.headers["location"]).text
+        assert re.search("Nothing has this id|Nothing is here", page), nothing
+    assert officer.post("/admin/find", anything=" ").status_code == 422
+
+
+@pytest.mark.parametrize("sought", ["case-1", "customers"])
+def test_who_may_see_nothing_finds_nothing(
+    officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, forget: Make, sought: str
+) -> None:
+    """A key finds what its scopes let it see, and nothing else."""
+    new_dataset(rows=4, name="customers")
+    forget("stranger", external_id="case-1")
+    assert officer.post("/admin/find", anything=sought).status_code == 303
+    page = somebody_with(Scope.METRICS_READ).post("/admin/find", anything=sought).text
+    assert "Nothing has this id" in page

@@ -1,0 +1,103 @@
+"""Keys on pages: made and shown once, rotated, revoked; and what is refused."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Get = Callable[[str], Any]
+
+
+def _key_in(page: str) -> str:
+    [key] = set(re.findall(r"lethe_[\w-]{43}", page))
+    return str(key)
+
+
+def test_a_key_is_shown_once(officer: Browser, gateway: TestClient, get: Get) -> None:
+    """The answer to the form shows the key, which opens what was ticked; the list never shows it."""
+    answer = officer.post(
+        "/admin/keys",
+        name="nightly",
+        scopes=["models:read", "requests:read"],
+        expires_on="2999-12-31",
+        calls_per_minute="60",
+    )
+    assert answer.status_code == 201
+    assert answer.headers["cache-control"] == "no-store"
+    key = _key_in(answer.text)
+    made = get("/api-keys")["items"][0]
+    assert made["scopes"] == ["models:read", "requests:read"]
+    assert (made["expires_at"], made["calls_per_minute"]) == ("2999-12-31T23:59:59Z", 60)
+    assert gateway.get("/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    page = officer.get("/admin/keys").text
+    assert "nightly" in page
+    assert key not in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", ""), ("scopes", []), ("scopes", ["root"]), ("expires_on", "soon"), ("calls_per_minute", "many")],
+)
+def test_what_makes_no_key(officer: Browser, get: Get, field: str, value: str | list[str]) -> None:
+    """A form that is not filled in as it has to be is shown again, with what is wrong, and makes nothing."""
+    before = get("/api-keys")
+    filled: dict[str, str | list[str]] = {"name": "nightly", "scopes": ["models:read"]}
+    answer = officer.post("/admin/keys", **(filled | {field: value}))
+    assert answer.status_code == 422
+    assert f'title="{field}' in answer.text
+    assert f'id="{field}-fault"' in answer.text
+    assert get("/api-keys") == before
+
+
+def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
+    """The successor is shown once; the old key goes on working for the overlap that was chosen, or not at all."""
+    made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
+    for overlap, status in (("3600", 200), ("0", 401)):
+        old = {"Authorization": f"Bearer {made['key']}"}
+        answer = officer.post(f"/admin/keys/{made['id']}/rotate", overlap_seconds=overlap)
+        assert answer.status_code == 201
+        assert gateway.get("/v1/models", headers=old).status_code == status
+        made = {"key": _key_in(answer.text), "id": re.findall(r'<dd><code class="id">(key_\w+)', answer.text)[0]}
+
+
+def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
+    """Nobody gets in with it any more; the last key of an admin stays, and the page says why."""
+    made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
+    answer = officer.post(f"/admin/keys/{made['id']}/revoke")
+    assert answer.headers["location"] == "/admin/keys?done=revoked"
+    assert "Revoked" in officer.get(answer.headers["location"]).text
+    assert gateway.get("/v1/models", headers={"Authorization": f"Bearer {made['key']}"}).status_code == 401
+    assert officer.post(f"/admin/keys/{made['id']}/revoke").status_code == 404
+    [own] = {key["id"] for key in gateway.get("/v1/api-keys").json()["items"]} - {made["id"]}
+    answer = officer.post(f"/admin/keys/{own}/revoke")
+    assert answer.status_code == 409
+    assert "make another one first" in answer.text
+
+
+def test_a_key_by_itself(officer: Browser, gateway: TestClient) -> None:
+    """Its page says what it opens; what has ended offers nothing more, and what nobody has is a page with 404."""
+    made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
+    assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
+    gateway.delete(f"/v1/api-keys/{made['id']}")
+    assert "Revoke it" not in officer.get(f"/admin/keys/{made['id']}").text
+    assert officer.get("/admin/keys/key_none").status_code == 404
+
+
+def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
+    """Nobody else has them in the menu, sees the list or makes one."""
+    browser = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
+    assert 'href="/admin/keys"' not in browser.get("/admin/datasets").text
+    assert browser.get("/admin/keys").status_code == 403
+    assert browser.post("/admin/keys", name="mine", scopes=["models:read"]).status_code == 403
+
+
+def test_nobody_gives_more_than_they_have(somebody_with: Callable[..., Browser]) -> None:
+    """An admin who is no operator is not offered that scope, and is refused it."""
+    browser = somebody_with(Scope.ADMIN)
+    assert 'value="operator"' not in browser.get("/admin/keys").text
+    assert browser.post("/admin/keys", name="more", scopes=["operator"]).status_code == 403

@@ -1,0 +1,57 @@
+"""The ledger of all models on a page: recomputed, and to be taken away."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
+    new_model(new_dataset()["id"])
+    work()
+
+
+@pytest.mark.usefixtures("published")
+def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
+    """The button says whether all of it holds now, and what does not where somebody changed it."""
+    assert "Recompute it now" in officer.get("/admin/ledger").text
+    page = officer.post("/admin/ledger/verify").text
+    assert "The ledger holds." in page
+    assert "signed up to link 1 of 1" in page
+    with installation.database.engine.connect() as connection:
+        connection.execute(sa.text("DROP TRIGGER ledger_links_no_update"))
+        connection.execute(sa.text("UPDATE ledger_links SET hash = 'a'"))
+        connection.commit()
+    page = officer.post("/admin/ledger/verify").text
+    assert "The ledger does not hold." in page
+    assert "ledger link 1" in page
+
+
+@pytest.mark.usefixtures("published")
+def test_head_and_ledger_to_take_away(officer: Browser, get: Get) -> None:
+    """What is signed, and all that it is about, come as files."""
+    answer = officer.get("/admin/ledger/head.json")
+    assert "attachment" in answer.headers["content-disposition"]
+    assert json.loads(answer.text)["jws"] == get("/ledger/head")["jws"]
+    answer = officer.get("/admin/ledger/ledger.jsonl")
+    assert "attachment" in answer.headers["content-disposition"]
+    assert json.loads(answer.text.splitlines()[-1]) == {"head": get("/ledger/head")["jws"]}
+
+
+def test_who_may_not_account_does_not_see_it(somebody_with: Callable[..., Browser]) -> None:
+    """It takes the scope of the ledgers of single models."""
+    browser = somebody_with(Scope.REQUESTS_READ)
+    for path in ("ledger", "ledger/head.json", "ledger/ledger.jsonl"):
+        assert browser.get(f"/admin/{path}").status_code == 403
+    assert browser.post("/admin/ledger/verify").status_code == 403
+    assert "Nothing" not in somebody_with(Scope.ACCOUNTING_READ).get("/admin/ledger").text

@@ -1,0 +1,185 @@
+"""Logging in: keys, cookies, forms from elsewhere, and the ends of a session."""
+
+import datetime
+import re
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.features.desk import jobs
+from app.features.desk.tables import DashboardSession
+from app.installations import Installation
+from app.main import create_app
+from lethe.contract.problems import FormRefused
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+
+def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
+    """Whoever is not logged in is sent to the login page, and then to where they wanted to go."""
+    answer = browser.get("/admin/requests")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/admin/login?next=%2Fadmin%2Frequests"
+    answer = browser.log_in(after=answer.headers["location"])
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/requests")
+    assert browser.get("/admin/requests").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "onward",
+    ["https://evil.example", "//evil.example", "/admin//evil.example", "/admin/..\\evil", "/v1/models", "/adminx"],
+)
+def test_nobody_is_led_away(browser: Browser, onward: str) -> None:
+    """After logging in one is in the dashboard, whatever the address said."""
+    answer = browser.log_in(after=f"/admin/login?next={onward}")
+    assert answer.headers["location"] == "/admin"
+
+
+def test_a_wrong_key_is_refused(browser: Browser) -> None:
+    """The page says that the key is not in force, repeats nothing of it, and sets no session."""
+    answer = browser.log_in(key="lethe_wrong")
+    assert answer.status_code == 401
+    assert "not in force" in answer.text
+    assert "lethe_wrong" not in answer.text
+    assert "lethe_session" not in browser.client.cookies
+
+
+def test_guessing_is_limited(settings: Settings, admin_key: str) -> None:
+    """Wrong keys at the login page count like those at the API: the address is refused for a while, as a page."""
+    few = settings.model_copy(update={"failed_calls_per_minute": 2})
+    with TestClient(create_app(few), raise_server_exceptions=False) as client:
+        browser = Browser(client=client, key=admin_key)
+        answers = [browser.log_in(key=f"lethe_{n}") for n in range(3)]
+        assert [answer.status_code for answer in answers] == [401, 401, 429]
+        assert 1 <= int(answers[2].headers["retry-after"]) <= 60
+        assert client.get("/v1/tenant", headers={"Authorization": "Bearer lethe_4"}).status_code == 429
+
+
+def test_the_cookie(browser: Browser) -> None:
+    """Scripts cannot read it, other sites do not send it, it goes to the dashboard alone, and it is not the key."""
+    cookie = browser.log_in().headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/admin" in cookie
+    assert browser.key.lower() not in cookie
+    assert "secure" not in re.findall(r"lethe_session=[^,]*", cookie)[0]
+
+
+def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
+    """Where the browser is at https, be it at a proxy, the cookie is for https alone."""
+    origin = "https://lethe.example"
+    with TestClient(create_app(settings), base_url=origin) as client:
+        page = client.get("/admin/login").text
+        [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)
+        answer = client.post(
+            "/admin/login",
+            data={"csrf": token, "key": admin_key},
+            headers={"Origin": origin},
+            follow_redirects=False,
+        )
+        assert answer.status_code == 303
+        assert "secure" in re.findall(r"lethe_session=[^,]*", answer.headers["set-cookie"].lower())[0]
+
+
+def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> None:
+    """Whoever reads the database cannot use a session."""
+    with installation.database.reading() as session:
+        [stored] = session.scalars(sa.select(DashboardSession.token_hash))
+    assert stored not in (officer.client.cookies["lethe_session"], officer.key)
+    assert len(stored) == 64
+
+
+def test_logging_out(officer: Browser) -> None:
+    """The session is over at the server too: the cookie is worth nothing any more."""
+    kept = officer.client.cookies["lethe_session"]
+    answer = officer.post("/admin/logout")
+    assert answer.headers["location"] == "/admin/login?ended=1"
+    officer.client.cookies.set("lethe_session", kept, path="/admin")
+    assert officer.get("/admin").headers["location"] == "/admin/login"
+
+
+def test_a_revoked_key_ends_its_sessions(
+    gateway: TestClient, somebody_with: Callable[..., Browser], installation: Installation
+) -> None:
+    """Whoever is logged in with a key that is revoked is logged out."""
+    browser = somebody_with(Scope.REQUESTS_READ)
+    assert browser.get("/admin/requests").status_code == 200
+    [key_id] = [one["id"] for one in gateway.get("/v1/api-keys").json()["items"] if one["name"] == "test"]
+    assert gateway.delete(f"/v1/api-keys/{key_id}").status_code == 204
+    assert browser.get("/admin/requests").status_code == 303
+
+
+@pytest.mark.parametrize("column", ["seen_at", "expires_at"])
+def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installation, column: str) -> None:
+    """After an hour of silence, or half a day in all, somebody must log in again; nothing of the session is kept."""
+    long_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1, minutes=1)
+    with installation.database.writing() as session:
+        session.execute(sa.update(DashboardSession).values({column: long_ago}))
+    assert officer.get("/admin").status_code == 303
+    jobs.forget_sessions(installation)
+    with installation.database.reading() as session:
+        assert session.scalar(sa.select(sa.func.count()).select_from(DashboardSession)) == 0
+
+
+def test_a_session_that_is_used_lasts(officer: Browser, installation: Installation) -> None:
+    """Using it begins the hour anew."""
+    a_while_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=50)
+    with installation.database.writing() as session:
+        session.execute(sa.update(DashboardSession).values(seen_at=a_while_ago))
+    assert officer.get("/admin").status_code == 200
+    jobs.forget_sessions(installation)
+    with installation.database.reading() as session:
+        assert session.scalars(sa.select(DashboardSession.seen_at)).one() > a_while_ago + datetime.timedelta(minutes=45)
+
+
+def test_sessions_are_in_the_audit_log(officer: Browser, gateway: TestClient) -> None:
+    """Who logged in and out, and when, is on record."""
+    officer.post("/admin/logout")
+    actions = [one["action"] for one in gateway.get("/v1/audit-log").json()["items"]]
+    assert actions[:2] == ["dashboard.session_closed", "dashboard.session_opened"]
+
+
+@pytest.mark.parametrize("origin", [None, "null", "http://evil.example", "http://testserver.evil.example"])
+def test_forms_from_elsewhere_are_refused(officer: Browser, origin: str | None) -> None:
+    """A form that another site sends does nothing, even with the right token; nor can it log anybody in."""
+    answer = officer.post("/admin/logout", origin=origin)
+    assert answer.status_code == FormRefused.status
+    assert 'data-code="form_refused"' in answer.text
+    assert officer.get("/admin").status_code == 200
+    page = officer.get("/admin/login").text
+    [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)
+    assert officer.post("/admin/login", origin=origin, csrf=token, key=officer.key).status_code == 403
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "ä"])
+def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> None:
+    """A form with another token does nothing, nor a login with that of another page."""
+    assert officer.post("/admin/logout", csrf=token).status_code == 403
+    assert officer.get("/admin").status_code == 200
+    assert officer.post("/admin/login", csrf=token, key=officer.key).status_code == 403
+
+
+def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None:
+    """With LETHE_DASHBOARD_ORIGIN it is that origin which forms must come from."""
+    behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
+    with TestClient(create_app(behind), raise_server_exceptions=False) as client:
+        page = client.get("/admin/login").text
+        [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)
+        fields = {"csrf": token, "key": admin_key}
+        refused = client.post("/admin/login", data=fields, headers={"Origin": "http://testserver"})
+        assert refused.status_code == 403
+        answer = client.post(
+            "/admin/login", data=fields, headers={"Origin": "https://lethe.example"}, follow_redirects=False
+        )
+        assert answer.status_code == 303
+
+
+def test_a_long_login_form_is_not_read(browser: Browser) -> None:
+    """Nobody without a key makes the gateway read more than a key is long."""
+    answer = browser.client.post(
+        "/admin/login", content=b"key=" + b"x" * 20_000, headers={"Content-Type": "application/x-www-form-urlencoded"}
+    )
+    assert answer.status_code == 413

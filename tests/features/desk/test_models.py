@@ -1,0 +1,174 @@
+"""Pages of models: how they stand, which versions there were, and a ledger that is recomputed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db import Actor
+from app.db.tables import LedgerEntry
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Work = Callable[[], int]
+SomebodyWith = Callable[..., Browser]
+
+
+@pytest.fixture
+def learned(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
+    """A model that has learned, with noise so small that forgetting takes steps."""
+    model = new_model(new_dataset()["id"], name="churn <b>", noise_scale=0.02)
+    work()
+    return model
+
+
+def test_no_model_yet(officer: Browser) -> None:
+    """Where there is no model, the list says so and what to do."""
+    page = officer.get("/admin/models")
+    assert page.status_code == 200
+    assert "No model has been made yet" in page.text
+
+
+def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> None:
+    """The list and the page of a model show its version, its guarantee and its target; names are text."""
+    page = officer.get("/admin/models").text
+    assert f"/admin/models/{learned['id']}" in page
+    assert "churn &lt;b&gt;" in page
+    page = officer.get(f"/admin/models/{learned['id']}").text
+    assert "How far is the live version from one learned without those whom it was made to forget?" in page
+    assert "Within the target" in page
+    assert "What can all versions together show about somebody" in page
+    assert f"/admin/accounting/datasets/{learned['dataset_id']}" in page
+
+
+def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The overview, the list and the page of a model say who is still in it, by when they are due and why they wait."""
+    model = new_model(new_dataset()["id"], batching={"max_requests": 200, "max_wait_seconds": 86_400})
+    work()
+    places = ["/admin", "/admin/models", f"/admin/models/{model['id']}"]
+    for place in places:
+        assert "obody" in officer.get(place).text
+    forget("p1")
+    forget("p2")
+    forget("p3", identity_verified=False)
+    assert work() == 0
+    for place in places:
+        page = officer.get(place).text
+        assert "3 people" in page
+        assert "2 wait for a batch of 200, until <time" in page
+        assert "1 in review" in page
+
+
+def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new_model: Make) -> None:
+    """Before its first version a model has no guarantee, no curve, no price and an empty ledger; its pages say so."""
+    path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
+    page = officer.get(path).text
+    assert "There is no version yet" in page
+    assert "What if more people asked?" not in page
+    assert "There is no curve yet" in officer.get(f"{path}/curve").text
+    assert "Nothing is accounted for yet" in officer.get(f"{path}/ledger").text
+    asked = officer.get(f"{path}/what-if")
+    assert asked.status_code == 409
+    assert "wait until its first version is published" in asked.text
+    assert "The ledger holds" in officer.post(f"{path}/ledger/verify").text
+
+
+@pytest.mark.parametrize("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
+def test_a_model_that_is_not_there(officer: Browser, path: str) -> None:
+    """Every page of an unknown model is a designed 404."""
+    page = officer.get(f"/admin/models/mdl_0{path}")
+    assert page.status_code == 404
+    assert "Nothing is here" in page.text
+
+
+def test_versions_and_copies(
+    officer: Browser, gateway: TestClient, learned: dict[str, Any], forget: Make, work: Work
+) -> None:
+    """Destroyed weights stay in the list with when they were destroyed; whoever had a copy is named."""
+    gateway.get(f"/v1/models/{learned['id']}/versions/1/weights")
+    forget("p3")
+    work()
+    found = officer.get(f"/admin/models/{learned['id']}/versions").text
+    assert found.index('good">Live<') < found.index('quiet">Destroyed<')
+    found = officer.get(f"/admin/models/{learned['id']}/exports").text
+    assert "key_" in found
+    assert "A copy outside is not unlearned" in found
+
+
+def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -> None:
+    """The button has the model learned again, and the page says that it will be."""
+    answer = officer.post(f"/admin/models/{learned['id']}/relearn")
+    assert answer.status_code == 303
+    assert "will be learned again" in officer.get(answer.headers["location"]).text
+    assert work() == 1
+    assert ">Relearning<" in officer.get(f"/admin/models/{learned['id']}/ledger").text
+
+
+def test_the_ledger_is_recomputed(
+    officer: Browser, learned: dict[str, Any], installation: Installation, by: Actor
+) -> None:
+    """Verifying says that the ledger holds; once a number was changed behind the triggers, it names the entry."""
+    path = f"/admin/models/{learned['id']}/ledger/verify"
+    assert "The ledger holds." in officer.post(path).text
+    with installation.database.writing(by=by) as session:
+        for name in session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all():
+            session.execute(sa.text(f"DROP TRIGGER {name}"))
+        changed = sa.func.replace(LedgerEntry.body, '"records":0', '"records":1')
+        session.execute(sa.update(LedgerEntry).values(body=changed))
+    page = officer.post(path)
+    assert page.status_code == 200
+    assert "The ledger does not hold." in page.text
+    assert f"Model {learned['id']}, ledger entry 1: its body is not what was hashed." in page.text
+
+
+def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, Any]) -> None:
+    """Who may look at models but not at accounts sees no curve and no ledger; others are refused, by a page."""
+    path = f"/admin/models/{learned['id']}"
+    reader = somebody_with(Scope.MODELS_READ)
+    page = reader.get(path).text
+    assert "Versions" in page
+    for hidden in ("Residual influence, step by step", "Verify now", "What if more people asked?", "Learn again"):
+        assert hidden not in page
+    assert reader.get(f"{path}/curve").status_code == 403
+    assert reader.post(f"{path}/ledger/verify").status_code == 403
+    assert reader.post(f"{path}/relearn").status_code == 403
+    assert somebody_with(Scope.ACCOUNTING_READ).get(path).status_code == 403
+
+
+def test_learning_again_needs_a_form_of_ours(officer: Browser, learned: dict[str, Any]) -> None:
+    """Another site can have nothing learned again."""
+    assert officer.post(f"/admin/models/{learned['id']}/relearn", csrf="0" * 64).status_code == 403
+    assert officer.post(f"/admin/models/{learned['id']}/relearn", origin="https://evil.example").status_code == 403
+
+
+def test_a_model_is_retired(
+    officer: Browser, somebody_with: SomebodyWith, learned: dict[str, Any], forget: Make, work: Work
+) -> None:
+    """Somebody who may change models retires one on its page, unless somebody waits for it; then no button is left."""
+    path = f"/admin/models/{learned['id']}"
+    assert "Retire it" not in somebody_with(Scope.MODELS_READ).get(path).text
+    assert "Retire it" in officer.get(path).text
+    forget("p1")
+    refused = officer.post(f"{path}/retire")
+    assert refused.status_code == 409
+    assert "1 deletion request waits" in refused.text
+    work()
+    answer = officer.post(f"{path}/retire")
+    assert answer.status_code == 303
+    page = officer.get(answer.headers["location"]).text
+    assert "The model is retired." in page
+    assert "Nothing is left of its weights." in page
+    assert not [button for button in ("Retire it", "Learn it again", "Run a canary test") if button in page]
+    assert "Retired" in officer.get("/admin/models").text
+    dataset = f"/admin/datasets/{learned['dataset_id']}"
+    assert "Retire it" in officer.get(dataset).text
+    page = officer.get(officer.post(f"{dataset}/retire").headers["location"]).text
+    assert "The dataset is retired." in page
+    assert "nothing is left of its rows" in page
+    assert not [button for button in ("Retire it", "New model", "Add rows") if button in page]

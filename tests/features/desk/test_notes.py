@@ -1,0 +1,147 @@
+"""Notes about requests: sealed, and gone with the details of the request, whenever they were written."""
+
+import datetime
+
+import pytest
+import sqlalchemy as sa
+
+from app.db.tables import DeletionRequest
+from app.deletion import retention
+from app.deletion import service as deletion
+from app.features.desk import service
+from app.features.desk.tables import Note, RequestNote
+from app.installations import Installation
+from app.operations import periodic_jobs
+from lethe.contract.problems import DetailsErased
+from lethe.contract.tenants import Policy
+from tests.app.deletion import people
+from tests.app.deletion.people import OFFICER, kept, pass_by
+
+DAY = datetime.timedelta(days=1)
+POLICY = Policy(retain_details_days=30, report_seconds=0)
+TEXT = "Called back: Jane Roe, +44 20 7946 0958"
+
+
+def ask(installation: Installation, policy: Policy = POLICY) -> str:
+    """A request about which its caller wrote nothing, and which has ended."""
+    with installation.database.writing() as session:
+        people.obey(session, policy)
+        return people.ask(session, "sub_a", policy).request.id
+
+
+def write(installation: Installation, request_id: str, *, policy: Policy = POLICY) -> str:
+    """Add a note; the name of its key."""
+    with installation.database.writing(by=OFFICER) as session:
+        note_id = service.add_note(session, deletion.get(session, request_id), text=TEXT, policy=policy).id
+    with installation.database.reading() as session:
+        key = session.get_one(RequestNote, note_id).text.key
+    assert key is not None
+    return key
+
+
+def left(installation: Installation) -> list[Note]:
+    with installation.database.reading() as session:
+        return [note.text for note in session.scalars(sa.select(RequestNote))]
+
+
+def sealed(installation: Installation) -> list[bytes]:
+    """As the notes are in the database, or were in its log."""
+    with installation.database.reading() as session:
+        return list(session.scalars(sa.text("SELECT text FROM request_notes")))
+
+
+def test_a_note_goes_with_the_details(installation: Installation) -> None:
+    """A request about which nothing else was written keeps details once it has a note; so long after its end the line
+    and the key are gone, and what a backup of the database has opens no more."""
+    request_id = ask(installation)
+    assert kept(installation, request_id) == "request"
+    write(installation, request_id)
+    [stored] = sealed(installation)
+    assert (kept(installation, request_id), TEXT.encode() in stored) == ("details", False)
+    pass_by(installation, 29 * DAY)
+    periodic_jobs.purge_requests(installation)
+    assert [note.text for note in left(installation)] == [TEXT]
+    assert installation.vault.open(stored) is not None
+    pass_by(installation, 2 * DAY)
+    periodic_jobs.purge_requests(installation)
+    assert (kept(installation, request_id), left(installation)) == ("request", [])
+    assert installation.vault.open(stored) is None
+
+
+def test_each_note_has_a_key_of_its_own(installation: Installation) -> None:
+    """Nothing that goes with one note opens another."""
+    request_id = ask(installation)
+    assert len({write(installation, request_id) for _ in range(3)}) == 3
+
+
+def test_no_note_after_the_details(installation: Installation) -> None:
+    """Once details are kept no longer a note is refused, also where whom the request was about goes sooner."""
+    for policy in (POLICY, Policy(retain_details_days=90, retain_requests_days=30, report_seconds=0)):
+        request_id = ask(installation, policy)
+        pass_by(installation, 29 * DAY)
+        write(installation, request_id, policy=policy)
+        pass_by(installation, 2 * DAY)
+        with pytest.raises(DetailsErased):
+            write(installation, request_id, policy=policy)
+        periodic_jobs.purge_requests(installation)
+        with pytest.raises(DetailsErased):
+            write(installation, request_id, policy=policy)
+        assert left(installation) == []
+
+
+def test_no_note_about_a_trace(installation: Installation) -> None:
+    """Where it is known no longer whom a request was about, a policy that keeps details for longer brings none back."""
+    request_id = ask(installation, Policy(retain_details_days=1, retain_requests_days=1, report_seconds=0))
+    pass_by(installation, 2 * DAY)
+    periodic_jobs.purge_requests(installation)
+    assert kept(installation, request_id) == "trace"
+    with pytest.raises(DetailsErased):
+        write(installation, request_id, policy=Policy(retain_details_days=3650))
+
+
+def test_an_open_request_takes_notes(installation: Installation) -> None:
+    """However old it is, and however soon details go after its end."""
+    policy = Policy(auto_accept=False, retain_details_days=0)
+    request_id = ask(installation, policy)
+    pass_by(installation, 400 * DAY)
+    write(installation, request_id, policy=policy)
+    periodic_jobs.purge_requests(installation)
+    assert len(left(installation)) == 1
+
+
+@pytest.mark.parametrize("had_note", [True, False])
+def test_a_note_while_it_is_forgotten(installation: Installation, had_note: bool) -> None:
+    """A note that a gateway takes which knows the policy of a second ago, after what is due was read and before it is
+    let go, is not left behind with its key: the request is due once more, and the note goes with the next purge."""
+    request_id = ask(installation)
+    if had_note:
+        write(installation, request_id)
+    with installation.database.writing() as session:
+        session.get_one(DeletionRequest, request_id).kept = "details"
+    pass_by(installation, 31 * DAY)
+    with installation.database.reading() as session:
+        due = retention.due(session, limit=9)
+    installation.vault.destroy(key for one in due for key in one.keys)
+    write(installation, request_id, policy=Policy(retain_details_days=3650))
+    stored = sealed(installation)
+    with installation.database.writing() as session:
+        retention.forget(session, due)
+    assert (kept(installation, request_id), len(left(installation))) == ("details", 1 + had_note)
+    periodic_jobs.purge_requests(installation)
+    assert (kept(installation, request_id), left(installation)) == ("request", [])
+    assert [installation.vault.open(one) for one in stored] == [None] * len(stored)
+
+
+def test_a_note_while_it_is_forgotten_whom_it_was_about(installation: Installation) -> None:
+    """Nor is one left behind that comes while the last of a request is let go: its details go first."""
+    policy = Policy(retain_details_days=30, retain_requests_days=60, report_seconds=0)
+    request_id = ask(installation, policy)
+    pass_by(installation, 61 * DAY)
+    with installation.database.reading() as session:
+        due = retention.due(session, limit=9)
+    write(installation, request_id, policy=Policy(retain_details_days=3650))
+    with installation.database.writing() as session:
+        retention.forget(session, due)
+    assert (kept(installation, request_id), len(left(installation))) == ("details", 1)
+    periodic_jobs.purge_requests(installation)
+    assert (kept(installation, request_id), left(installation)) == ("trace", [])

@@ -1,0 +1,27 @@
+"""Numbers as people write them into fields."""
+
+import pytest
+
+from app.features.desk import forms
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [("3", 3), ("0.05", 0.05), ("1e-5", 1e-5), ("1/n", "1/n"), ("inf", "inf"), ("nan", "nan"), ("much", "much")],
+)
+def test_reading(written: str, found: object) -> None:
+    """Whole numbers stay whole; what is no finite number is left as it is, to be refused by whoever wants one."""
+    assert forms.parse_optional_number(written) == found
+    assert type(forms.parse_optional_number(written)) is type(found)
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_numbers_beyond_all_bounds(digits: int) -> None:
+    """A number too long to compute with is text."""
+    assert forms.parse_number("1" * digits) == "1" * digits
+
+
+def test_nothing_written() -> None:
+    """An empty field is None, and zero is not."""
+    assert forms.parse_optional_number("") is None
+    assert forms.parse_optional_number("0") == 0

@@ -1,0 +1,194 @@
+"""What every page has: headers, files of its own, designed answers to everything that goes wrong."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from importlib.resources import files
+
+import pytest
+import sqlalchemy as sa
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from app.api import operations
+from app.api.gateway import operation_of
+from app.config import Settings
+from app.features.desk import endpoints
+from app.features.desk import rendering as pages
+from app.installations import Installation
+from app.main import create_app
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import HERE, Browser
+
+VENDOR = files("app.features.desk") / "static" / "vendor"
+
+
+@pytest.mark.parametrize("path", ["/admin/login", "/admin", "/admin/nowhere"])
+def test_what_browsers_are_forbidden(officer: Browser, path: str) -> None:
+    """No page runs a script or a style that is not a file of ours, is framed, is kept, or says where it was."""
+    headers = officer.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/admin/login", "/admin", "/admin/requests", "/admin/nowhere"])
+def test_pages_have_nothing_inline(officer: Browser, path: str) -> None:
+    """Neither scripts nor styles nor handlers stand in a page: browsers would not run them."""
+    page = officer.get(path).text
+    assert not re.search(r"<style|\sstyle=|<script>|\son[a-z]+=", page)
+    assert not re.search(r'(src|href|action)="(https?:)?//', page)
+
+
+def test_files_are_kept_by_browsers(browser: Browser) -> None:
+    """Static files need no session, and may be kept for ever: their addresses change with them."""
+    page = browser.get("/admin/login").text
+    addresses = re.findall(r'(?:src|href)="(/admin/static/[^"]+)"', page)
+    assert len(addresses) >= 4
+    for address in addresses:
+        answer = browser.get(address)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert hashlib.sha256(answer.content).hexdigest().startswith(address.partition("?")[2])
+
+
+def test_vendored_files_are_what_was_published() -> None:
+    """Each file of another project is on the list, with its version, its source, its licence and its digest."""
+    manifest = json.loads((VENDOR / "manifest.json").read_text())
+    listed = {file for package in manifest for file in package["files"]}
+    assert {file.name for file in VENDOR.iterdir()} == listed | {"manifest.json"}
+    for package in manifest:
+        assert package["source"].startswith("https://registry.npmjs.org/")
+        assert package["licence"] in package["files"]
+        for name, sha256 in package["files"].items():
+            assert hashlib.sha256((VENDOR / name).read_bytes()).hexdigest() == sha256
+
+
+def test_a_page_that_is_not_there(officer: Browser, browser: Browser) -> None:
+    """Unknown addresses and unknown ids get a page that says so."""
+    for path in ("/admin/nowhere", "/admin/requests/dr_none"):
+        answer = officer.get(path)
+        assert answer.status_code == 404
+        assert "Nothing is here" in answer.text
+
+
+def test_malformed_addresses(officer: Browser) -> None:
+    """A filter that does not exist is a page with 422, which names it in words and repeats nothing of what was sent."""
+    answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
+    assert answer.status_code == 422
+    assert "alert(1)" not in answer.text
+    assert '<strong title="status">Status:</strong> Choose one of the list.' in answer.text
+    answer = officer.get("/admin/requests?cursor=" + "x" * 501)
+    assert "Write at most 500 characters." in answer.text
+    assert "String should" not in answer.text
+
+
+def test_what_a_key_may_not_see(somebody_with: Callable[..., Browser]) -> None:
+    """A page that the key has no scope for says which one it lacks; the menu does not lead there."""
+    browser = somebody_with(Scope.MODELS_READ)
+    answer = browser.get("/admin/requests")
+    assert answer.status_code == 403
+    assert "requests:read" in answer.text
+    assert 'href="/admin/requests"' not in answer.text
+
+
+def test_parts_of_pages_ask_for_the_login_in_place(browser: Browser) -> None:
+    """Where a session ends while a page is open, its parts are refused and nothing is put in their place: the page asks
+    for the login by itself."""
+    answer = browser.get("/admin/live", **{"HX-Request": "true"})
+    assert (answer.status_code, answer.text) == (401, "")
+    assert answer.headers["hx-reswap"] == "none"
+
+
+def test_a_database_that_is_away(officer: Browser, installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says that it cannot be shown now, with 503."""
+    with installation.database.engine.connect() as connection:
+        connection.execute(sa.text("ALTER TABLE dashboard_sessions RENAME TO away"))
+        connection.commit()
+    answer = officer.get("/admin/requests")
+    assert answer.status_code == 503
+    assert "Repeat the call" in answer.text
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_body_that_is_too_large(settings: Settings, admin_key: str, is_declared: bool) -> None:
+    """A file that is larger than the server accepts is refused by a page, said to be so large or found to be."""
+    small = settings.model_copy(update={"max_upload_bytes": 100_000})
+    with TestClient(create_app(small), raise_server_exceptions=False) as client:
+        officer = Browser(client=client, key=admin_key)
+        officer.log_in()
+        form = client.build_request("POST", "/admin/datasets/new", data={"name": "d"}, files={"file": b"0" * 200_000})
+        content = form.read() if is_declared else iter([form.read()])
+        headers = {"Origin": HERE, "X-CSRF-Token": officer.token(), "Content-Type": form.headers["content-type"]}
+        answer = client.post("/admin/datasets/new", content=content, headers=headers)
+        assert answer.status_code == 413
+        assert '<div class="gate" data-code="upload_too_large">' in answer.text
+        assert "LETHE_MAX_UPLOAD_BYTES" in answer.text
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert client.post("/v1/datasets", content=b"0" * 200_000).headers["content-type"] == "application/problem+json"
+
+
+def test_too_many_calls(gateway: TestClient, browser: Browser) -> None:
+    """A key's limit of calls holds for the pages too, and the page says when to come back."""
+    made = gateway.post("/v1/api-keys", json={"name": "few", "scopes": ["admin"], "calls_per_minute": 1}).json()
+    few = Browser(client=browser.client, key=made["key"])
+    few.log_in()
+    answers = [few.get("/admin") for _ in range(3)]
+    assert answers[-1].status_code == 429
+    assert int(answers[-1].headers["retry-after"]) <= 60
+    assert "Too many calls" in answers[-1].text
+
+
+def test_every_page_asks_for_a_session(browser: Browser) -> None:
+    """But for the login and invitations, no address below /admin answers anything to whoever is not logged in."""
+    routes = [route for router in endpoints.routers() for route in router.routes if isinstance(route, APIRoute)]
+    paths = {(method, route.path) for route in routes for method in route.methods}
+    assert len(paths) > 10
+    for method, path in paths:
+        if path in ("/admin/login", "/admin/login/code", "/admin/welcome", "/admin/oidc", "/admin/oidc/return"):
+            continue
+        answer = browser.client.request(method, re.sub(r"\{[^}]*\}", "x", path), follow_redirects=False)
+        assert answer.status_code == 303, path
+        assert answer.headers["location"].startswith("/admin/login")
+
+
+def test_pages_ask_what_the_api_asks() -> None:
+    """What a page asks needs the scope that the API asks for; what asks for none cannot be asked."""
+    assert operation_of(operations.get_overview).scope is Scope.ACCOUNTING_READ
+    with pytest.raises(TypeError):
+        operation_of(operations.readyz)
+
+
+def test_pages_are_no_part_of_the_api(gateway: TestClient) -> None:
+    """The document of the API describes none of them."""
+    assert not [path for path in gateway.get("/openapi.json").json()["paths"] if path.startswith("/admin")]
+
+
+@pytest.mark.parametrize("name", ["dashboard.css", "dashboard.js", "vendor/htmx.min.js"])
+def test_static_files_are_compressed_once(browser: Browser, name: str) -> None:
+    """A browser that takes gzip gets a file so, one that does not gets it as it is; both keep it."""
+    asked = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip"})
+    plain = browser.get(pages.asset(name), **{"Accept-Encoding": "identity"})
+    assert asked.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert asked.content == plain.content == (files("app.features.desk") / "static" / name).read_bytes()
+    assert int(asked.headers["content-length"]) < len(asked.content) / 2
+    for answer in (asked, plain):
+        assert answer.headers["vary"] == "Accept-Encoding"
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["content-type"] == plain.headers["content-type"]
+    again = browser.get(pages.asset(name), **{"Accept-Encoding": "gzip", "If-None-Match": asked.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/admin", "/admin/requests", "/admin/live", "/admin/requests.csv"])
+def test_pages_are_not_compressed(officer: Browser, path: str) -> None:
+    """A page has the token of its forms beside words of its address: its length tells nothing about either."""
+    answer = officer.get(path, **{"Accept-Encoding": "gzip"})
+    assert answer.status_code == 200
+    assert "content-encoding" not in answer.headers

@@ -1,0 +1,185 @@
+"""Replies over HTTP: what a person is told, in their language, as text and as a PDF; nothing of it is kept."""
+
+import datetime
+import io
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pypdf import PdfReader
+
+from app.features.desk.replies import REPLY_LANGUAGES, WORDINGS
+from app.installations import Installation
+from lethe.contract.sets import ReplyLanguage, Scope
+
+PLACE = "/v1/deletion-requests"
+Make = Callable[..., dict[str, Any]]
+Refused = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def world(gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> Callable[..., str]:
+    """Make a request that has ended, of somebody whom a model learned from, or of a stranger."""
+    new_model(new_dataset()["id"])
+    work()
+
+    def ended(subject_id: str, **asked: Any) -> str:
+        made = gateway.post(PLACE, json={"subject_id": subject_id} | asked).raise_for_status().json()
+        work()
+        return str(made["id"])
+
+    return ended
+
+
+def text_of(gateway: TestClient, request_id: str, **query: str) -> str:
+    answer = gateway.get(f"{PLACE}/{request_id}/reply", params=query)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    return answer.text
+
+
+def pages_of(gateway: TestClient, request_id: str, **query: str) -> Iterator[str]:
+    """The text of each page of the PDF, in one line."""
+    answer = gateway.get(f"{PLACE}/{request_id}/reply", params=query | {"format": "pdf"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/pdf")
+    for page in PdfReader(io.BytesIO(answer.content)).pages:
+        yield " ".join(page.extract_text().split())
+
+
+def parts(sentence: str) -> list[str]:
+    """The words of a template between what is filled in."""
+    return [one.strip() for one in re.split(r"{\w+}", sentence) if one.strip(" .:,")]
+
+
+def test_every_language_has_every_sentence() -> None:
+    """Each sentence has the same placeholders in each language, twelve months, and no text in common with another."""
+    english = WORDINGS[ReplyLanguage.EN]
+    for language in ReplyLanguage:
+        wording = WORDINGS[language]
+        for name in english.__slots__:
+            placed = [set(re.findall(r"{(\w+)}", getattr(one, name))) for one in (english, wording)]
+            assert placed[0] == placed[1], (language, name)
+            assert (
+                language is ReplyLanguage.EN
+                or name in ("day", "signs")
+                or getattr(wording, name) != getattr(english, name)
+            )
+        assert len(wording.months.split()) == 12
+    assert REPLY_LANGUAGES.keys() == WORDINGS.keys() == set(ReplyLanguage)
+
+
+@pytest.mark.parametrize("language", ReplyLanguage)
+def test_what_is_said_of_a_forgotten_person(
+    gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
+) -> None:
+    """In each language text and PDF say the same: what was done, under the case number, and on a page of its own what
+    was erased, each certificate by its id with epsilon and attacker in numbers of the language, and how anybody
+    verifies it."""
+    request_id, wording = world("p1", external_id="Fall Žofie/7"), WORDINGS[language]
+    [certificate] = gateway.get(f"{PLACE}/{request_id}/certificate").json()["certificates"]
+    text = text_of(gateway, request_id, language=language)
+    first, second = pages_of(gateway, request_id, language=language)
+    line = " ".join(text.split())
+    for said in (line, first):
+        assert wording.subject.format(case="Fall Žofie/7") in said
+        assert all(one in said for one in parts(wording.forgotten))
+        assert certificate["id"] in said
+        assert wording.closing in said
+        assert re.search(rf"\b\d\d{re.escape(wording.signs[1])}\d %", said)
+    assert wording.page.upper() in line
+    for said in (line, second):
+        assert certificate["id"] in said
+        assert certificate["model_id"] in said
+        assert all(one in said for sentence in (wording.odds, wording.erased) for one in parts(sentence))
+        assert "lethe certificate verify" in said
+    month = wording.months.split()[datetime.datetime.now(datetime.UTC).month - 1]
+    assert month in first
+
+
+def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., str]) -> None:
+    """One that was received names its number and its deadline; one extended, rejected, withdrawn, or about somebody of
+    whom nothing was held says so; each in one page where nothing is signed."""
+    wording = WORDINGS[ReplyLanguage.EN]
+    request_id = world("p2", identity_verified=False)
+    path = f"{PLACE}/{request_id}"
+    assert wording.paused in text_of(gateway, request_id)
+    gateway.post(f"{path}/resume").raise_for_status()
+    said = text_of(gateway, request_id)
+    assert f"Your case number is {request_id}." in said
+    assert wording.paused not in said
+    gateway.post(f"{path}/extend", json={"reason": "There are many."}).raise_for_status()
+    assert "for this reason: There are many." in text_of(gateway, request_id)
+    rejection = {"ground": "legal_claims", "explanation": "A claim of {due}\r\nis before court."}
+    gateway.post(f"{path}/reject", json=rejection).raise_for_status()
+    assert "for this reason: A claim of {due}\nis before court." in text_of(gateway, request_id)
+    assert wording.complaint in text_of(gateway, request_id)
+    assert len(list(pages_of(gateway, request_id))) == 1
+    withdrawn = world("p3", identity_verified=False)
+    gateway.post(f"{PLACE}/{withdrawn}/cancel").raise_for_status()
+    assert wording.withdrawn in text_of(gateway, withdrawn)
+    nothing, absent = pages_of(gateway, world("stranger"))
+    assert all(one in nothing for one in parts(wording.nothing_held))
+    assert wording.absence in absent
+
+
+@pytest.mark.parametrize("language", ReplyLanguage)
+def test_who_answers(gateway: TestClient, world: Callable[..., str], language: ReplyLanguage) -> None:
+    """The controller of the policy heads the reply and signs it, and the contact ends it, as text and as a PDF; without
+    them the reply has nothing in their place."""
+    request_id, wording = world("stranger"), WORDINGS[language]
+    before = text_of(gateway, request_id, language=language)
+    assert before.startswith(wording.subject.partition("{")[0])
+    named = {"controller": "Grüne Wiese GmbH & Co. KG", "contact": "datenschutz@wiese.example, Weg 1"}
+    gateway.patch("/v1/tenant", json={"policy": named}).raise_for_status()
+    head, contact = wording.controller.format(**named), wording.contact.format(**named)
+    text = text_of(gateway, request_id, language=language)
+    assert text.startswith(f"{head}\n\n{wording.subject.partition('{')[0]}")
+    assert f"{wording.closing}\n{named['controller']}\n\n{contact}\n" in text
+    for one in (f"{head}\n\n", f"\n{named['controller']}", f"\n\n{contact}"):
+        text = text.replace(one, "", 1)
+    assert text == before
+    first, _ = pages_of(gateway, request_id, language=language)
+    assert first.startswith(head)
+    assert first.endswith(f"{wording.closing} {named['controller']} {contact}")
+
+
+@pytest.mark.parametrize(
+    "value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "\u202eab", "a\x00", "\x00a", "a" * 301]
+)
+@pytest.mark.parametrize("field", ["controller", "contact"])
+def test_who_answers_is_a_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
+    """Neither has an end of a line, a tag or a sign that nobody sees, and both are short."""
+    refused(gateway.patch("/v1/tenant", json={"policy": {field: value}}), 422, "input_invalid")
+    assert gateway.get("/v1/tenant").json()["policy"][field] is None
+
+
+def test_what_the_font_does_not_have(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
+    """A reply with characters that the PDF would lack is refused by name, without them; as text it is there."""
+    request_id = world("stranger", external_id="案件 7")
+    answer = gateway.get(f"{PLACE}/{request_id}/reply?format=pdf")
+    assert "案" not in str(refused(answer, 409, "reply_unprintable"))
+    assert "案件 7" in text_of(gateway, request_id)
+    greek = world("stranger", external_id="Υπόθεση Жалоба Łódź ñ 7")
+    assert "Υπόθεση Жалоба Łódź ñ 7" in next(pages_of(gateway, greek))
+
+
+def test_it_is_for_those_who_decide(
+    gateway: TestClient,
+    world: Callable[..., str],
+    refused: Refused,
+    key_with: Callable[..., dict[str, str]],
+    installation: Installation,
+) -> None:
+    """Others may not have it; languages and formats are closed sets; it is saved, not shown, and leaves no file."""
+    path = f"{PLACE}/{world('stranger')}/reply"
+    for scope in (Scope.REQUESTS_READ, Scope.ACCOUNTING_READ):
+        refused(gateway.get(path, headers=key_with(scope)), 403, "scope_missing")
+    for query in ("language=nl", "format=html", "lang=de"):
+        refused(gateway.get(f"{path}?{query}"), 422, "input_invalid")
+    refused(gateway.get(f"{PLACE}/dr_0/reply"), 404, "request_unknown")
+    answer = gateway.get(f"{path}?language=es&format=pdf")
+    assert answer.headers["content-disposition"].startswith('attachment; filename="reply-dr_')
+    assert (answer.headers["content-language"], answer.headers["cache-control"]) == ("es", "no-store")
+    assert list((installation.settings.data_dir / "tmp").iterdir()) == []

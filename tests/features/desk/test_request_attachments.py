@@ -1,0 +1,184 @@
+"""Attachments over HTTP: added, listed, saved and deleted by those who decide, and shown to nobody else."""
+
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.api import forms
+from app.features.desk.file_kinds import MEDIA_TYPES
+from app.installations import Installation
+from app.main import create_app
+from lethe.contract.sets import AttachmentKind, Scope
+from tests.app.api.test_uploads import form
+from tests.features.desk.attached import FILES, NAME, PDF
+
+PLACE = "/v1/deletion-requests"
+Get = Callable[[str], Any]
+Make = Callable[..., dict[str, Any]]
+Refused = Callable[..., dict[str, Any]]
+
+
+def attach(gateway: TestClient, path: str, name: str = NAME, content: bytes = PDF, **more: Any) -> Any:
+    return gateway.post(path, files={"file": (name, content)}, **more)
+
+
+@pytest.fixture
+def path(forget: Make) -> str:
+    """Where the attachments of a request are."""
+    return f"{PLACE}/{forget('p1', identity_verified=False, external_id='case-7')['id']}/attachments"
+
+
+@pytest.fixture
+def small(installation: Installation, gateway: TestClient) -> Iterator[TestClient]:
+    """The gateway with limits that are soon met."""
+    settings = installation.settings.model_copy(update={"max_attachment_bytes": len(PDF), "max_attachments": 2})
+    with TestClient(create_app(settings), headers=gateway.headers) as client:
+        yield client
+
+
+def test_a_life(gateway: TestClient, path: str, get: Get) -> None:
+    """A file is attached, listed with its author and its size, saved to the byte, and deleted: then it is unknown."""
+    answer = attach(gateway, path)
+    made = answer.json()
+    key = get("/api-keys")["items"][0]
+    assert (answer.status_code, answer.headers["location"]) == (201, f"{path}/{made['id']}")
+    assert made == made | {"author": key["id"], "author_name": key["name"], "kind": "pdf", "size": len(PDF)}
+    assert made["name"] == NAME
+    other = attach(gateway, path, "note.txt", b"second").json()
+    assert gateway.get(path).json() == {"items": [made, other], "next_cursor": None}
+    first = gateway.get(f"{path}?limit=1").json()
+    assert first["items"] == [made]
+    assert gateway.get(f"{path}?limit=1&cursor={first['next_cursor']}").json()["items"] == [other]
+    assert gateway.get(f"{path}/{made['id']}").content == PDF
+    assert gateway.delete(f"{path}/{made['id']}").status_code == 204
+    for method in ("GET", "DELETE"):
+        gone = gateway.request(method, f"{path}/{made['id']}")
+        assert (gone.status_code, gone.json()["code"]) == (404, "attachment_unknown")
+    assert gateway.get(path).json()["items"] == [other]
+
+
+@pytest.mark.parametrize("said", AttachmentKind)
+def test_it_is_never_shown(gateway: TestClient, path: str, said: AttachmentKind) -> None:
+    """Whatever its sender says of it, a file comes back as one of five types, to be saved, in a sandbox, and kept by
+    nobody on the way."""
+    files = {"file": (f"a b.{said}", FILES[said], "text/html")}
+    made = gateway.post(path, files=files).json()
+    headers = gateway.get(f"{path}/{made['id']}").headers
+    assert headers["content-type"] == MEDIA_TYPES[said]
+    assert headers["x-content-type-options"] == "nosniff"
+    disposition = f"attachment; filename=\"{made['id']}.{said}\"; filename*=UTF-8''a%20b.{said}"
+    assert headers["content-disposition"] == disposition
+    assert headers["content-security-policy"].endswith("sandbox")
+    assert headers["cache-control"] == "no-store"
+
+
+def test_a_name_breaks_out_of_no_header(gateway: TestClient, path: str) -> None:
+    """Quotes, semicolons and line ends of a name stay in it: an encoded one is as it was sent."""
+    name = "a\"; filename=x.html; 'é😀.pdf"
+    made = attach(gateway, path, name).json()
+    disposition = gateway.get(f"{path}/{made['id']}").headers["content-disposition"]
+    encoded = disposition.partition("filename*=UTF-8''")[2]
+    assert urllib.parse.unquote(encoded) == made["name"]
+    assert not set(encoded) & set("\"; '")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("Jane.html", b"<script>", "attachment_invalid"),
+        ("Jane.pdf", b"GIF89a", "attachment_invalid"),
+        ("Jane.pdf", b"", "attachment_invalid"),
+        ("Jane.pdf", PDF + b"\n", "upload_too_large"),
+    ],
+)
+def test_what_is_refused_is_not_there(small: TestClient, path: str, name: str, content: bytes, code: str) -> None:
+    """A wrong kind, an empty file and one that is too large are refused by name, quote nothing, and store nothing."""
+    answer = attach(small, path, name, content)
+    assert answer.json()["code"] == code
+    assert "Jane" not in answer.text
+    assert small.get(path).json()["items"] == []
+    assert list(forms.folder(small.app.state.installation.settings).iterdir()) == []  # type: ignore[attr-defined]
+
+
+def test_so_many_and_no_more(small: TestClient, path: str, refused: Refused) -> None:
+    """A request has as many files as the setting says; another comes when one was deleted."""
+    made = [attach(small, path).json()["id"] for _ in range(2)]
+    assert "LETHE_MAX_ATTACHMENTS" in refused(attach(small, path), 409, "attachments_full")["detail"]
+    small.delete(f"{path}/{made[0]}")
+    assert attach(small, path).status_code == 201
+
+
+def test_half_a_body_is_nothing(gateway: TestClient, path: str, refused: Refused) -> None:
+    """A form that ends before its end, has no file, or has a field more, stores nothing."""
+    headers = {"Content-Type": "multipart/form-data; boundary=once"}
+    whole = b"".join(form("Jane.pdf", PDF))
+    refused(gateway.post(path, content=whole[:-12], headers=headers), 422, "input_invalid")
+    refused(
+        gateway.post(path, content=b"".join(form("Jane.pdf", PDF, more="1")), headers=headers), 422, "input_invalid"
+    )
+    refused(gateway.post(path, data={"file": "Jane"}), 422, "input_invalid")
+    refused(gateway.post(path, json={"file": "Jane"}), 422, "input_invalid")
+    assert gateway.get(path).json()["items"] == []
+    assert gateway.post(path, content=whole, headers=headers).status_code == 201
+
+
+def test_the_log_says_who_and_nothing_of_it(
+    gateway: TestClient, path: str, get: Get, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The audit log names who attached, saved and deleted which file; neither it, nor events, answers, lists, exports,
+    deliveries or the log of the gateway have anything of name or bytes."""
+    made = attach(gateway, path).json()["id"]
+    gateway.get(f"{path}/{made}")
+    gateway.delete(f"{path}/{made}")
+    request_id = path.split("/")[3]
+    found = [
+        (one["action"], one["detail"])
+        for one in get(f"/audit-log?object_id={request_id}")["items"]
+        if one["action"].startswith("deletion_request.attachment")
+    ]
+    deeds = ["attachment_added", "attachment_read", "attachment_deleted"]
+    assert sorted(found) == sorted((f"deletion_request.{one}", {"attachment": made}) for one in deeds)
+    attach(gateway, path)
+    elsewhere = (f"/{request_id}", f"/{request_id}/events", "", f"/{request_id}/certificate", ".csv")
+    for place in (*(PLACE + one for one in elsewhere), "/v1/audit-log", "/v1/webhook-deliveries"):
+        assert "Jane" not in gateway.get(place).text, place
+    said = "".join(capfd.readouterr())
+    assert "Jane" not in said
+    assert "Letter" not in said
+
+
+def test_only_those_who_decide(
+    gateway: TestClient, path: str, refused: Refused, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """A key that makes requests, reads them or reads accounts may not do any of it; to another tenant's admin neither
+    the request nor the file exists; a file is one of its own request alone."""
+    made = f"{path}/{attach(gateway, path).json()['id']}"
+    for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_WRITE], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
+        app = key_with(*scopes)
+        refused(attach(gateway, path, headers=app), 403, "scope_missing")
+        for method, place in (("GET", path), ("GET", made), ("DELETE", made)):
+            refused(gateway.request(method, place, headers=app), 403, "scope_missing")
+    shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
+    other = {"Authorization": f"Bearer {shop}"}
+    refused(attach(gateway, path, headers=other), 404, "request_unknown")
+    for method, place in (("GET", path), ("GET", made), ("DELETE", made)):
+        refused(gateway.request(method, place, headers=other), 404, "request_unknown")
+    elsewhere = gateway.post(PLACE, json={"subject_id": "p2"}).json()["id"]
+    astray = made.replace(path.split("/")[3], elsewhere)
+    refused(gateway.get(astray), 404, "attachment_unknown")
+    refused(gateway.delete(astray), 404, "attachment_unknown")
+    officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
+    assert attach(gateway, path, headers=officer).status_code == 201
+    assert gateway.get(made, headers=officer).content == PDF
+
+
+def test_it_is_sealed(gateway: TestClient, path: str, installation: Installation) -> None:
+    """No file of the data folder has a word of name or bytes, as they are or in base64."""
+    attach(gateway, path)
+    files = b"".join(one.read_bytes() for one in installation.settings.data_dir.rglob("*") if one.is_file())
+    assert b"request_attachments" in files
+    for secret in (b"Jane", b"PDF-1.7", b"JVBERi0x"):
+        assert secret not in files

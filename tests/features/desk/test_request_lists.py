@@ -1,0 +1,181 @@
+"""The list of requests: cut by filters and days, walked page by page, searched."""
+
+import html
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installations import Installation
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
+
+
+def test_lists_are_cut_by_filters(officer: Browser, forget: Make) -> None:
+    """Status, regulation and deadline choose among the requests, and the page says so where none is left."""
+    waits = forget("p1", identity_verified=False)["id"]
+    done = forget("p2", regulation="ccpa")["id"]
+    for query, found in {
+        "status=in_review": {waits},
+        "regulation=ccpa": {done},
+        "order=deadline": {waits},
+        "order=latest_deadline": {waits},
+        "order=oldest": {waits, done},
+        "order=first_completed": {done},
+        "": {waits, done},
+        "status=running": set(),
+        "due=overdue": set(),
+    }.items():
+        page = officer.get(f"/admin/requests?{query}").text
+        assert {one for one in (waits, done) if f"/admin/requests/{one}" in page} == found, query
+    assert "No request is like that" in officer.get("/admin/requests?status=running").text
+
+
+@pytest.mark.parametrize(
+    ("order", "is_cut"), [("deadline", True), ("first_completed", True), ("oldest", False), ("newest", False)]
+)
+def test_lists_are_cut_by_their_order(officer: Browser, order: str, is_cut: bool) -> None:
+    """An order of open or of completed requests alone leaves others out: a list that it leaves empty does not say that
+    nobody ever asked, and offers to show all."""
+    page = officer.get(f"/admin/requests?order={order}").text
+    assert ("No request is like that" in page) == is_cut
+    assert (">Show all</a>" in page) == is_cut
+    assert ("Nobody has asked to be forgotten yet" in page) != is_cut
+
+
+def test_columns_that_sort(officer: Browser, gateway: TestClient) -> None:
+    """A heading sorts by its column, and by it the other way round once it does; filters and the length of a page stay,
+    and the number of all pages is that of what the order has. The date of receipt does not sort:
+    a request may come in after it."""
+    bodies = [{"subject_id": f"q{n}", "identity_verified": n % 2 == 0} for n in range(60)]
+    gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
+    way = "/admin/requests?regulation=gdpr&size=25"
+    for heading, order, sort, total in (
+        ("Due", "deadline", "ascending", 30),
+        ("Due", "latest_deadline", "descending", 30),
+        ("Due", "deadline", "ascending", 30),
+    ):
+        [way] = re.findall(rf'<a href="([^"]+)">{heading}', officer.get(way).text)
+        way = html.unescape(way)
+        assert {*way.split("?")[1].split("&")} == {"regulation=gdpr", f"order={order}", "size=25"}
+        page = officer.get(way).text
+        assert re.findall(r'aria-sort="(\w+)"><a href="[^"]+">(\w+)', page) == [(sort, heading)]
+        assert f"1 to 25 of {total} requests" in page
+        assert re.search(r'<th scope="col"[^>]*>Received</th>', page)
+    assert "1 to 25 of 30 requests" in officer.get("/admin/requests?order=last_completed&size=25").text
+
+
+def test_columns_are_chosen(officer: Browser, gateway: TestClient) -> None:
+    """The table has the columns that were ticked, in its own order and from page to page, whatever it is sorted or
+    filtered by; without any, those it has at first; the export has all."""
+    gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": f"q{n}"} for n in range(30)]})
+    first = ["Case", "Status", "Due", "Regulation", "Assigned to", "Models done", "Received"]
+
+    def headings(page: str) -> list[str]:
+        found = re.findall(r'<th scope="col"[^>]*>(?:<a[^>]*>)?([A-Z][^<]+)', page)
+        return [one for one in found if one != "Choose"]
+
+    plain = officer.get("/admin/requests").text
+    assert headings(plain) == first
+    assert headings(officer.get("/admin/requests?columns=").text) == first
+    assert "Completed" in headings(officer.get("/admin/requests?order=last_completed").text)
+    page = officer.get("/admin/requests?columns=source&columns=status&columns=completed&size=25").text
+    assert headings(page) == ["Case", "Status", "Completed", "Source"]
+    assert re.findall(r'name="columns" value="(\w+)" checked', page) == ["status", "completed", "source"]
+    onward, sorts = (
+        html.unescape(re.findall(one, page)[0]) for one in (r'rel="next" href="([^"]+)', r'<a href="([^"]+)">Completed')
+    )
+    for path in (onward, sorts):
+        assert "columns=status.completed.source" in path
+        assert headings(officer.get(path).text) == ["Case", "Status", "Completed", "Source"]
+    assert "columns=status.completed.source" in page.partition("Filters")[2].replace('" value="', "=")
+    assert 'href="/admin/requests.csv" download' in page
+    every = "&".join(f"columns={one}" for one in ("received", "status", "due", "regulation", "assignee", "models"))
+    assert "columns=status." not in officer.get(f"/admin/requests?{every}&size=25").text
+    wrong = officer.get("/admin/requests?columns=subject_id")
+    assert wrong.status_code == 422
+    assert "subject_id" not in wrong.text
+
+
+def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """A range of days is one of the policy's zone, its last day within, in the list, its export and its decision; what
+    is no day is marked."""
+    gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Europe/Berlin"}}).raise_for_status()
+    asked = {"identity_verified": False, "submitted_at": "2026-01-01T23:30:00Z"}  # the 2nd in Berlin
+    made = forget("p1", **asked)["id"]
+    for query, is_found in {
+        "received_from=2026-01-02&received_to=2026-01-02": True,
+        "received_to=2026-01-01": False,
+        "received_from=2026-01-03": False,
+        "due_from=2026-02-02&due_to=2026-02-02": True,
+        "due_from=2026-02-03": False,
+        "completed_from=2026-01-01": False,
+        "completed_to=2026-01-01": False,
+    }.items():
+        for path in ("requests", "requests.csv", "requests/decide"):
+            shown = officer.get(f"/admin/{path}?{query}").text
+            assert ((made if path != "requests/decide" else "Approve 1 request") in shown) == is_found, (path, query)
+    wrong = officer.get("/admin/requests?received_from=2026-02-31&due_to=tomorrow")
+    assert wrong.status_code == 422
+    assert re.findall(r'name="(\w+)"[^>]*aria-invalid="true"', wrong.text) == ["received_from", "due_to"]
+    assert wrong.text.count(">Write a date.<") == 2
+
+
+def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> None:
+    """Each page says what it shows, of how many; from each there is a way back, and a page may be longer."""
+    bodies = [{"subject_id": f"q{n}"} for n in range(60)]
+    gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).raise_for_status()
+    way = "/admin/requests?regulation=gdpr&size=25"
+    seen = []
+    for direction in ("next", "next", "prev", "prev", "next"):
+        page = officer.get(way).text
+        seen.append(re.findall(r"<small>([^<]+ of 60 requests)</small>", page))
+        [way] = re.findall(rf'rel="{direction}" href="([^"]+)"', page)
+        way = html.unescape(way)
+        assert "size=25" in way
+    first, second, third = (f"{n} to {min(n + 24, 60)} of 60 requests" for n in (1, 26, 51))
+    assert seen == [[first], [second], [third], [second], [first]]
+    whole = officer.get("/admin/requests?size=100").text
+    assert "<small>60 requests</small>" in whole
+    assert 'rel="next"' not in whole
+    assert officer.get("/admin/requests?size=7").status_code == 422
+
+
+def test_pages_of_lists(officer: Browser, gateway: TestClient) -> None:
+    """The next page begins where this one ends."""
+    bodies = [{"subject_id": f"q{n}"} for n in range(60)]
+    assert gateway.post("/v1/deletion-requests:batch", json={"requests": bodies}).json()["accepted"] == 60
+    first = officer.get("/admin/requests").text
+    [onward] = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = officer.get(html.unescape(onward)).text
+    seen = [set(re.findall(r'href="/admin/requests/(dr_[0-9a-f]+)"', page)) for page in (first, second)]
+    assert [len(one) for one in seen] == [50, 10]
+    assert not seen[0] & seen[1]
+
+
+@pytest.mark.parametrize(
+    ("by", "sought", "found"),
+    [("subject_id", "p1", True), ("subject_id", "P1", False), ("external_id", "case-1", True)],
+)
+def test_searching(
+    officer: Browser, forget: Make, installation: Installation, by: str, sought: str, found: bool
+) -> None:
+    """A person's requests are found by their id, which stays neither in the page nor in its address."""
+    made = forget("p1", external_id="case-1")
+    answer = officer.post("/admin/requests/search", by=by, sought=sought)
+    assert answer.status_code == 200
+    assert (f"/admin/requests/{made['id']}" in answer.text) == found
+    assert by == "external_id" or f'"{sought}"' not in answer.text
+    assert "location" not in answer.headers
+
+
+def test_searching_for_nonsense(officer: Browser) -> None:
+    """What cannot be searched by is refused, without repeating it."""
+    for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):
+        answer = officer.post("/admin/requests/search", by=by, sought=sought)
+        assert answer.status_code == 422
+        assert "not-a-hash" not in answer.text

@@ -1,0 +1,90 @@
+"""Internal notes over HTTP: written and read by those who decide, and told to nobody else."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from lethe.features.desk.contract import MAX_NOTE_LENGTH, MAX_NOTES
+
+PLACE = "/v1/deletion-requests"
+Get = Callable[[str], Any]
+Make = Callable[..., dict[str, Any]]
+Refused = Callable[..., dict[str, Any]]
+SECRET = "Called back: Jane Roe <b>is</b> at home, é 😀\nand will write."
+
+
+@pytest.fixture
+def noted(gateway: TestClient, forget: Make) -> str:
+    """The path of a request's notes, of which it has one."""
+    path = f"{PLACE}/{forget('p1', identity_verified=False, external_id='case-7')['id']}/notes"
+    assert gateway.post(path, json={"text": SECRET}).status_code == 201
+    return path
+
+
+def test_notes_are_read_in_their_order(gateway: TestClient, noted: str, get: Get) -> None:
+    """Oldest first, each with its author's id and name, its time and its text; by pages."""
+    answer = gateway.post(noted, json={"text": "second"})
+    key = get("/api-keys")["items"][0]
+    assert answer.headers["location"] == noted
+    assert answer.json() == answer.json() | {"author": key["id"], "author_name": key["name"], "text": "second"}
+    found = gateway.get(noted).json()
+    assert [one["text"] for one in found["items"]] == [SECRET, "second"]
+    assert found["items"][1] == answer.json()
+    first = gateway.get(f"{noted}?limit=1").json()
+    rest = gateway.get(f"{noted}?limit=1&cursor={first['next_cursor']}").json()
+    assert first["items"] + rest["items"] == found["items"]
+    assert rest["next_cursor"] is None
+
+
+def test_the_log_says_who_wrote_and_nothing_of_it(gateway: TestClient, noted: str, get: Get) -> None:
+    """The audit log names author, request and note; neither it, nor events, answers, lists, exports or deliveries have
+    a word of the text."""
+    request_id, [note] = noted.split("/")[3], gateway.get(noted).json()["items"]
+    [entry] = get(f"/audit-log?object_id={request_id}&action=deletion_request.note_added")["items"]
+    assert (entry["actor"], entry["detail"]) == (note["author"], {"note": note["id"]})
+    elsewhere = (f"/{request_id}", f"/{request_id}/events", "", f"/{request_id}/certificate", ".csv")
+    for path in (*(PLACE + one for one in elsewhere), "/v1/audit-log", "/v1/webhook-deliveries"):
+        answer = gateway.get(path)
+        assert answer.is_success, path
+        assert "Jane" not in answer.text, path
+
+
+def test_only_those_who_decide(
+    gateway: TestClient, noted: str, refused: Refused, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """A key that makes requests, reads them or reads accounts neither writes nor reads a note; nor does another
+    tenant's admin, to whom the request does not exist."""
+    for scopes in ([Scope.REQUESTS_READ], [Scope.REQUESTS_WRITE], [Scope.REQUESTS_READ, Scope.ACCOUNTING_READ]):
+        app = key_with(*scopes)
+        refused(gateway.get(noted, headers=app), 403, "scope_missing")
+        refused(gateway.post(noted, headers=app, json={"text": "x"}), 403, "scope_missing")
+    shop = gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"]
+    other = {"Authorization": f"Bearer {shop}"}
+    refused(gateway.get(noted, headers=other), 404, "request_unknown")
+    refused(gateway.post(noted, headers=other, json={"text": "x"}), 404, "request_unknown")
+    officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
+    assert gateway.post(noted, headers=officer, json={"text": "x"}).status_code == 201
+    assert len(gateway.get(noted, headers=officer).json()["items"]) == 2
+
+
+def test_limits(gateway: TestClient, noted: str, refused: Refused) -> None:
+    """A note has 1 to 4,000 characters, no NUL and no half of a surrogate pair; a request has 200 notes."""
+    for text in ("", "x" * (MAX_NOTE_LENGTH + 1), "a\0b", "\ud800"):
+        content = json.dumps({"text": text})
+        headers = {"Content-Type": "application/json"}
+        refused(gateway.post(noted, content=content, headers=headers), 422, "input_invalid")
+    for _ in range(MAX_NOTES - 1):
+        assert gateway.post(noted, json={"text": "x" * MAX_NOTE_LENGTH}).status_code == 201
+    assert "Jane" not in str(refused(gateway.post(noted, json={"text": "Jane"}), 409, "notes_full"))
+
+
+def test_it_is_sealed(gateway: TestClient, noted: str, installation: Installation) -> None:
+    """No file of the data folder has a word of it."""
+    files = b"".join(path.read_bytes() for path in installation.settings.data_dir.rglob("*") if path.is_file())
+    assert b"Jane" not in files
+    assert b"request_notes" in files

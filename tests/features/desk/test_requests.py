@@ -1,0 +1,321 @@
+"""Requests on pages: found, listed, decided, and never more of them than the key may see."""
+
+import csv
+import html
+import io
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.access.subjects import IN_WORDS
+from app.db.tables import Certificate
+from app.features.desk.pages import evidence
+from app.features.desk.wording import at_most
+from app.installations import Installation
+from lethe.contract.certificates import CertificateOut
+from lethe.contract.runs import AuditOut
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+HOSTILE = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>'
+
+
+@pytest.fixture
+def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A request that one model has forgotten."""
+    new_model(new_dataset()["id"])
+    work()
+    made = forget("p1", external_id="case-1")
+    work()
+    return made
+
+
+def test_nothing_yet(officer: Browser) -> None:
+    """Where nobody has asked and nothing was made, the pages say so, and what to do."""
+    assert "Nobody has asked to be forgotten yet" in officer.get("/admin/requests").text
+    home = officer.get("/admin").text
+    assert "Nobody waits to be forgotten" in home
+    assert "No model has been made yet" in home
+    assert "No worker" in home
+
+
+def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
+    """The numbers, the next deadlines and the models are there, each with the way to it."""
+    made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
+    page = officer.get("/admin").text
+    assert f'href="/admin/requests/{made["id"]}"' in page
+    assert "days overdue" in page
+    assert "within the target" in page
+    part = officer.get("/admin/live", **{"HX-Request": "true"}).text
+    assert "<html" not in part
+    assert made["id"] in part
+
+
+def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> None:
+    """Whatever an application or an officer writes into a request, no page runs it."""
+    made = forget("p1", external_id=HOSTILE, metadata={HOSTILE: HOSTILE}, identity_verified=False)
+    officer.post(f"/admin/requests/{made['id']}/extend", reason=HOSTILE)
+    officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=HOSTILE)
+    for path in ("/admin", "/admin/requests", f"/admin/requests/{made['id']}"):
+        page = officer.get(path).text
+        assert "<script>" not in page
+        assert "<img src=x" not in page
+    assert page.count("&lt;script&gt;") >= 4
+
+
+@pytest.mark.parametrize(
+    ("decision", "fields", "shown"),
+    [
+        ("approve", {}, "Completed"),
+        ("resume", {}, "The clock runs again."),
+        ("cancel", {}, "Cancelled"),
+        ("reject", {"ground": "legal_claims", "explanation": "A case is before court."}, "A case is before court."),
+        ("extend", {"reason": "Very many have asked."}, "Very many have asked."),
+    ],
+)
+def test_deciding(
+    officer: Browser, gateway: TestClient, forget: Make, decision: str, fields: dict[str, str], shown: str
+) -> None:
+    """An officer decides about a request, sees what has become of it, and is named in the audit log."""
+    made = forget("p1", identity_verified=False)
+    answer = officer.post(f"/admin/requests/{made['id']}/{decision}", **fields)
+    assert answer.headers["location"] == f"/admin/requests/{made['id']}?done={decision}"
+    assert shown in officer.get(answer.headers["location"]).text
+    newest = gateway.get("/v1/audit-log").json()["items"][0]
+    assert newest["object_id"] == made["id"]
+    assert newest["actor"].startswith("key_")
+
+
+def test_cancelling_in_german(officer: Browser, forget: Make) -> None:
+    """A request is withdrawn, where work is broken off; English has one word for both."""
+    path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
+    officer.post(f"{path}/cancel")
+    assert ">Zurückgenommen<" in officer.get(path, **{"Accept-Language": "de"}).text
+
+
+def test_pausing(officer: Browser, forget: Make) -> None:
+    """A clock is stopped and let run again; what is not sensible any more is not offered."""
+    made = forget("p1", identity_verified=False)
+    path = f"/admin/requests/{made['id']}"
+    officer.post(f"{path}/resume")
+    page = officer.get(path).text
+    assert f"{path}/pause" in page
+    assert f"{path}/resume" not in page
+    officer.post(f"{path}/pause")
+    assert f"{path}/resume" in officer.get(path).text
+
+
+def test_an_open_page_says_that_the_request_moved_on(officer: Browser, forget: Make) -> None:
+    """A page that offers what cannot be decided any more says so; its own forms are left as they are."""
+    path = f"/admin/requests/{forget('p1', identity_verified=False)['id']}"
+    [live] = re.findall(r'hx-get="(/admin/requests/[^"]*/live[^"]*)"', officer.get(path).text)
+    assert "has changed" not in officer.get(live).text
+    officer.post(f"{path}/cancel")
+    assert "has changed" in officer.get(live).text
+
+
+def test_what_cannot_be_decided_says_why(officer: Browser, forget: Make) -> None:
+    """A refused decision shows the request as it is, with the reason."""
+    made = forget("stranger")
+    answer = officer.post(f"/admin/requests/{made['id']}/cancel")
+    assert answer.status_code == 409
+    assert 'role="alert"' in answer.text
+    assert made["id"] in answer.text
+    empty = officer.post(f"/admin/requests/{made['id']}/reject", ground="legal_claims", explanation=" ")
+    assert empty.status_code == 422
+    assert "explanation" in empty.text
+
+
+def test_deciding_about_many(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """All that were chosen are decided, each by itself; how many could not be is told."""
+    made = [forget(f"p{n}", identity_verified=False)["id"] for n in range(3)]
+    answer = officer.post("/admin/requests/decide", decision="approve", chosen=[*made[:2], "dr_none"])
+    assert answer.headers["location"] == "/admin/requests?done=approved&decided=2&refused=1"
+    page = officer.get(answer.headers["location"]).text
+    assert "2 requests approved. 1 request could not be" in page
+    answer = officer.post(
+        "/admin/requests/decide", decision="reject", chosen=made, ground="legal_claims", explanation="A case."
+    )
+    assert "decided=1&refused=2" in answer.headers["location"]
+    assert gateway.get(f"/v1/deletion-requests/{made[2]}").json()["status"] == "rejected"
+
+
+def test_the_certificate_in_plain_words(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """What a certificate proves and what it does not is said in words, with its numbers."""
+    page = officer.get(f"/admin/requests/{forgotten['id']}").text
+    assert "has forgotten this person" in page
+    assert "What this proves" in page
+    assert "What it does not prove" in page
+    assert "Weights that somebody copied before the deletion still carry the person" in page
+
+
+def test_verifying(
+    officer: Browser, gateway: TestClient, installation: Installation, forgotten: dict[str, Any]
+) -> None:
+    """The button checks the signature and the numbers, and says so; a certificate that was changed does not hold."""
+    [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
+    path = f"/admin/certificates/{found['id']}"
+    assert "It holds." in officer.post(f"{path}/verify").text
+    downloaded = officer.get(f"{path}.json")
+    assert json.loads(downloaded.content) == found
+    assert "attachment" in downloaded.headers["content-disposition"]
+    assert officer.get(f"{path}.jws").text == found["jws"]
+    head, body, signature = found["jws"].split(".")
+    forged = ".".join([head, body, signature[::-1]])
+    with installation.database.writing() as session:
+        session.execute(sa.update(Certificate).values(jws=forged))
+    assert "It does not hold." in officer.post(f"{path}/verify").text
+
+
+def test_what_an_audit_adds_to_a_certificate(officer: Browser, gateway: TestClient, forgotten: dict[str, Any]) -> None:
+    """What the lanes proved at least stands beside what is certified; of a run without an audit there is no word."""
+    [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
+    audit = found["statement"]["audit"]
+    page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)
+    assert f"attacked the run with {audit['guesses']['members']} " in page
+    assert f"ε ≤ {at_most(audit['epsilon'], 3)}" in evidence.of_certified_run(AuditOut(**audit))
+    assert evidence.of_certified_run(AuditOut(**audit)) in page
+    certificate = CertificateOut.model_validate(found)
+    unlike = certificate.model_copy(update={"statement": found["statement"] | {"audit": None}})
+    assert (
+        len(evidence.certificate_in_words(certificate).proves) == len(evidence.certificate_in_words(unlike).proves) + 1
+    )
+    assert not any("audit" in line for line in evidence.certificate_in_words(unlike).proves)
+
+
+def _rows(answer: httpx.Response) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
+def test_exporting(officer: Browser, forget: Make) -> None:
+    """What the list shows goes out as CSV: its link passes on what the list is filtered by."""
+    waits = forget("p1", identity_verified=False)["id"]
+    late = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")["id"]
+    done = forget("p3", regulation="other")["id"]
+    for query, found in {
+        "": {waits, late, done},
+        "status=in_review": {waits, late},
+        "regulation=other": {done},
+        "due=overdue": {late},
+        "due=paused": {waits},
+        "status=in_review&regulation=other": set(),
+        "order=deadline": {waits, late},
+        "order=newest": {waits, late, done},
+    }.items():
+        page = officer.get(f"/admin/requests?{query}").text
+        assert {one for one in (waits, late, done) if f'href="/admin/requests/{one}"' in page} == found, query
+        [link] = re.findall(r'href="(/admin/requests\.csv[^"]*)"', page)
+        answer = officer.get(html.unescape(link))
+        assert answer.headers["content-type"].startswith("text/csv")
+        assert {row["id"] for row in _rows(answer)} == found, query
+    assert "requests.csv" not in officer.post("/admin/requests/search", by="subject_id", sought="p1").text
+    assert officer.get("/admin/requests.csv?status=nonsense").status_code == 422
+
+
+def test_no_formula_is_exported(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """A cell that a spreadsheet would compute begins with an apostrophe; others, and the API's, are as callers wrote
+    them."""
+    formulas = ["=1+1", '=HYPERLINK("https://a.example","open")', "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1"]
+    harmless = ["case-1", "'=1", " =1", "1=1", "a,b;=1\nc"]
+    for n, external_id in enumerate([*formulas, *harmless]):
+        forget(f"p{n}", external_id=external_id)
+    answer = officer.get("/admin/requests.csv")
+    assert {row["external_id"] for row in _rows(answer)} == {*(f"'{one}" for one in formulas), *harmless}
+    assert ',"a,b;=1\nc",' in answer.text
+    assert {row["external_id"] for row in _rows(gateway.get("/v1/deletion-requests.csv"))} == {*formulas, *harmless}
+
+
+def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
+    """Whoever may only read is offered no button, and is refused if they send the form nevertheless."""
+    made = forget("p1", identity_verified=False)
+    reader = somebody_with(Scope.REQUESTS_READ)
+    path = f"/admin/requests/{made['id']}"
+    page = reader.get(path).text
+    assert f'action="{path}' not in page
+    assert "Choose all" not in reader.get("/admin/requests").text
+    assert reader.post(f"{path}/approve").status_code == 403
+    answer = reader.post("/admin/requests/decide", decision="approve", chosen=[made["id"]])
+    assert answer.status_code == 403
+
+
+def test_an_app_learns_nothing_from_pages(
+    somebody_with: Callable[..., Browser], officer: Browser, forgotten: dict[str, Any], forget: Make
+) -> None:
+    """Who may not learn whether anything is held sees a forgotten person and a stranger alike, and no numbers."""
+    app = somebody_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    stranger = forget("stranger", external_id="case-2")
+    pages = [
+        app.get(f"/admin/requests/{one['id']}").text.replace(one["id"], "ID").replace(one["external_id"], "CASE")
+        for one in (forgotten, stranger)
+    ]
+    for page in pages:
+        assert "Certificates" not in page
+        assert "Models" not in page
+    home = app.get("/admin").text
+    assert "Overdue" not in home
+    assert "Next deadlines" in home
+
+
+def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Make) -> None:
+    """Another tenant's officer finds neither the request nor its buttons."""
+    made = forget("p1", identity_verified=False)
+    key = gateway.post("/v1/tenants", json={"name": "other"}).json()["admin_key"]
+    other = Browser(client=browser.client, key=key)
+    other.log_in()
+    assert made["id"] not in other.get("/admin/requests").text
+    assert other.get(f"/admin/requests/{made['id']}").status_code == 404
+    assert other.post(f"/admin/requests/{made['id']}/approve").status_code == 404
+    assert made["id"] not in other.post("/admin/requests/search", by="subject_id", sought="p1").text
+
+
+def test_nothing_held_is_shown_to_who_may_know(
+    officer: Browser, somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make
+) -> None:
+    """The page of a request that held nothing has the signed statement of that; an app's key sees none of it."""
+    dataset, request = new_dataset()["id"], forget("nobody")
+    path = f"/admin/requests/{request['id']}"
+    page = officer.get(path).text
+    assert "nothing-held" in page
+    assert IN_WORDS["text"] in html.unescape(page)
+    app = somebody_with(Scope.REQUESTS_READ).get(path).text
+    assert "nothing-held" not in app
+    assert IN_WORDS["text"] not in html.unescape(app)
+    assert dataset not in app
+
+
+def test_several_models_are_told_of_together(
+    officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The page of a request that two models served has what both tell together, and how often an attacker is right."""
+    dataset = new_dataset()["id"]
+    for name in ("a", "b"):
+        new_model(dataset, name=name)
+    work()
+    request = forget("p1")
+    work()
+    page = officer.get(f"/admin/requests/{request['id']}").text
+    assert "All models together" in page
+    assert page.count("Best attacker right") == 3
+
+
+def test_a_widened_target_is_not_called_forgetting(
+    gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """The page says so where the certificate's target is beyond the default bounds, and what the bounds are."""
+    gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
+    new_model(new_dataset()["id"], target={"epsilon": 100.0, "delta": 0.99}, noise_scale=0.01)
+    work()
+    request = forget("p1")
+    work()
+    page = officer.get(f"/admin/requests/{request['id']}").text
+    assert "meets a target too weak to be called forgetting" in page
+    assert "has forgotten this person" not in page
+    assert "policy was widened" in page
+    assert "nobody should call forgotten" in page

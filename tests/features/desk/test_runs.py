@@ -1,0 +1,156 @@
+"""Runs on pages: what is under way, what came to nothing and what to do about it, who is there to do it."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.config import Settings
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
+    """One that waits for a worker, with noise so small that forgetting takes steps."""
+    return new_model(new_dataset()["id"], noise_scale=0.02)
+
+
+def _claimed(installation: Installation) -> str:
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="blue", lease_seconds=60, max_requests=1)
+    assert claimed is not None
+    return claimed.run_id
+
+
+def test_nothing_has_run(officer: Browser) -> None:
+    """Without runs and workers the page says so, and what it means."""
+    page = officer.get("/admin/runs").text
+    assert "Nothing has run yet" in page
+    assert "No worker has given a sign of life for a minute" in page
+
+
+def test_a_run_under_way(
+    officer: Browser, installation: Installation, model: dict[str, Any], work: Callable[[], int]
+) -> None:
+    """A run is shown with its worker and its steps, in the list and by itself; filters find it."""
+    run_id = _claimed(installation)
+    page = officer.get("/admin/runs").text
+    assert f"/admin/runs/{run_id}" in page
+    assert "<code>blue</code>" in page
+    assert "<progress" in officer.get(f"/admin/runs/{run_id}").text
+    assert "not known yet when it ends" in officer.get(f"/admin/runs/{run_id}").text
+    with installation.database.writing() as session:
+        unlearning.renew(session, run_id=run_id, steps_done=1, lease_seconds=60)
+    for path in ("/admin/runs", f"/admin/runs/{run_id}", f"/admin/models/{model['id']}"):
+        assert " left, until <time" in officer.get(path).text, path
+    assert "Running" in officer.get(f"/admin/runs/{run_id}/live").text
+    assert run_id in officer.get(f"/admin/runs/live?status=running&model_id={model['id']}").text
+    assert "No run is like that" in officer.get("/admin/runs?status=published").text
+    assert officer.get("/admin/runs?status=lost").status_code == 422
+
+
+def test_a_request_says_when_the_run_that_serves_it_is_done(
+    officer: Browser, installation: Installation, model: dict[str, Any], forget: Make, work: Callable[[], int]
+) -> None:
+    """While a model forgets somebody, the page of their request says when that run is expected to end."""
+    work()
+    request_id = forget("p1")["id"]
+    run_id = _claimed(installation)
+    page = officer.get(f"/admin/requests/{request_id}").text
+    assert run_id in page
+    assert " left, until <time" in page
+
+
+def test_what_is_next_and_why(
+    officer: Browser,
+    somebody_with: Callable[..., Browser],
+    installation: Installation,
+    model: dict[str, Any],
+    forget: Make,
+    work: Callable[[], int],
+    get: Callable[[str], Any],
+) -> None:
+    """The queue names what is due, by which rule, since when and with which deadline; then who runs it, and the hour
+    in which it ran. It is for those who may read accounts."""
+    [learns] = get("/queue")["next"]
+    assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
+    assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
+    work()
+    assert "Nothing is due" in officer.get("/admin/runs/queue").text
+    request = forget("p1")
+    [found] = get("/queue")["next"]
+    [due] = found["due"]
+    assert (due["rule"], due["first_due_at"], found["urgent"]) == ("requested", request["due_at"], False)
+    assert due["since"] is not None
+    page = officer.get("/admin/runs/queue").text
+    assert "no run has taken up their requests" in page
+    assert f"/admin/models/{model['id']}" in page
+    run_id = _claimed(installation)
+    queue_now = get("/queue")
+    assert ([run["id"] for run in queue_now["running"]], queue_now["next"]) == ([run_id], [])
+    assert "<code>blue</code>" in officer.get("/admin/runs/queue/live").text
+    assert sum(hour["published"] for hour in queue_now["hours"]) == 1
+    assert len(queue_now["hours"]) == 24
+    assert 'href="/admin/runs/queue"' in officer.get("/admin/runs").text
+    reader = somebody_with(Scope.MODELS_READ)
+    assert 'href="/admin/runs/queue"' not in reader.get("/admin/runs").text
+    assert reader.get("/admin/runs/queue").status_code == 403
+
+
+def test_a_run_that_failed(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
+    """Failures are gathered by their reason, with what it is and what to do; the run says so too."""
+    run_id = _claimed(installation)
+    with installation.database.writing() as session:
+        unlearning.fail(session, run_id=run_id, error_code="run_process_died")
+    for path in ("/admin/runs", f"/admin/runs/{run_id}"):
+        page = officer.get(path).text
+        assert "run_process_died" in page
+        assert "Give the worker more memory" in page
+
+
+def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
+    """Each host is listed with the last sign of life of its workers."""
+    folder = settings.data_dir / "workers"
+    folder.mkdir(exist_ok=True)
+    for name, seconds_ago in (("blue", 1.0), ("green", 300.0)):
+        (folder / name).touch()
+        os.utime(folder / name, (time.time() - seconds_ago,) * 2)
+    page = officer.get("/admin/runs").text
+    assert "No worker has given a sign of life" not in page
+    assert page.index(">Alive<") < page.index(">Silent<")
+
+
+def test_a_run_that_is_not_there(officer: Browser) -> None:
+    """An unknown id is a page with 404."""
+    assert officer.get("/admin/runs/run_none").status_code == 404
+
+
+def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Browser]) -> None:
+    """Whoever may read models alone sees the runs, and nothing of the requests that wait."""
+    page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
+    assert "Failed runs" in page
+    assert "Oldest waiting" not in page
+
+
+def test_a_run_is_cancelled(
+    officer: Browser, somebody_with: Callable[..., Browser], installation: Installation, model: dict[str, Any]
+) -> None:
+    """Learning is cancelled on the page of its run; the model says what that means, and what to do."""
+    path = f"/admin/runs/{_claimed(installation)}"
+    assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
+    assert "Cancel it" in officer.get(path).text
+    page = officer.get(officer.post(f"{path}/cancel").headers["location"]).text
+    assert "Cancelled" in page
+    assert ">Abgebrochen<" in officer.get(path, **{"Accept-Language": "de"}).text
+    assert re.search(r'role="status">The run is cancelled.<', page)
+    assert "Cancel it" not in page
+    assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text

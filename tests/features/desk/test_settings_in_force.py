@@ -1,0 +1,43 @@
+"""Settings on a page: every one with its value, but for what is secret; for operators."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from app.config import Settings
+from app.features.desk.pages.settings_in_force import in_force
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+
+def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
+    """Each variable is there with its value and what it is, what differs from its default is marked."""
+    page = officer.get("/admin/settings").text
+    for name in Settings.model_fields:
+        assert f"LETHE_{name.upper()}" in page.replace("<wbr>", "")
+    assert str(settings.data_dir) in page
+    assert "SQLite" not in page.partition("Every setting")[0]
+    assert "it answers, and has this release" in page
+
+
+def test_secrets_are_not_shown() -> None:
+    """Of an address that may hold a password it is said only that there is one."""
+    settings = Settings(
+        data_dir=Path("/data"),
+        database_url=SecretStr("postgresql://lethe:hunter2@db/lethe"),
+        otlp_endpoint="https://user:hunter2@collector",
+    )
+    found = {one.variable: one for one in in_force(settings)}
+    assert "hunter2" not in repr(found)
+    assert found["LETHE_DATABASE_URL"].is_secret
+    assert found["LETHE_OTLP_ENDPOINT"].is_secret
+    assert not found["LETHE_BROKER_URL"].is_secret
+    assert (found["LETHE_DATA_DIR"].value, found["LETHE_DATA_DIR"].is_changed) == ("/data", True)
+    assert (found["LETHE_RISK_DAYS"].value, found["LETHE_RISK_DAYS"].is_changed) == ("7", False)
+
+
+def test_only_operators_see_them(somebody_with: Callable[..., Browser]) -> None:
+    """They are about the installation, not about a tenant."""
+    assert somebody_with(Scope.ADMIN).get("/admin/settings").status_code == 403
+    assert somebody_with(Scope.OPERATOR).get("/admin/settings").status_code == 200

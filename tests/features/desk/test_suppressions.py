@@ -1,0 +1,47 @@
+"""Suppressions on pages: found without a trace, and lifted by admins alone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def forgotten(forget: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """A request of somebody who is not to come back."""
+    return forget("ann@example.org")
+
+
+def test_who_is_not_taken_in(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """Everybody who asked is listed by a hash, with the request; a search finds one person by the body alone."""
+    assert forgotten["id"] in officer.get("/admin/suppressions").text
+    answer = officer.post("/admin/suppressions/search", subject_id="ann@example.org")
+    assert forgotten["id"] in answer.text
+    assert "ann@example.org" not in answer.text
+    assert (
+        "Nothing is suppressed about this person"
+        in officer.post("/admin/suppressions/search", subject_id="bob@example.org").text
+    )
+    assert officer.post("/admin/suppressions/search", subject_id="").status_code == 422
+
+
+def test_somebody_consents_anew(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
+    """Lifting ends what is suppressed about a person, once."""
+    assert "1 suppression ended" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
+    assert get("/suppressions")["items"] == []
+    assert "Nothing is suppressed" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
+
+
+def test_who_may_lift(somebody_with: Callable[..., Browser], forgotten: dict[str, Any], get: Get) -> None:
+    """Only admins are offered it, and only they can."""
+    reader = somebody_with(Scope.REQUESTS_READ)
+    page = reader.get("/admin/suppressions").text
+    assert forgotten["id"] in page
+    assert "Lift suppression" not in page
+    assert reader.post("/admin/suppressions/lift", subject_id="ann@example.org").status_code == 403
+    assert len(get("/suppressions")["items"]) == 1

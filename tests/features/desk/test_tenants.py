@@ -1,0 +1,151 @@
+"""Tenants on pages: the policy of one's own, issuers and agents; and, for operators, all of them."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+from tests.features.together.test_authorisation import ED25519, JWK
+
+Get = Callable[[str], Any]
+
+
+def _filled(page: str) -> dict[str, str | list[str]]:
+    """The policy form as the page shows it."""
+    form = re.search(r'(?s)action="/admin/tenant/policy".*?</form>', page)
+    assert form
+    fields: dict[str, str | list[str]] = dict(
+        re.findall(r'<input id="[^"]*" name="(\w+)"[^>]* value="([^"]*)"', form[0])
+    )
+    for name, options in re.findall(r'(?s)<select[^>]* name="(\w+)"[^>]*>(.*?)</select>', form[0]):
+        fields[name] = re.findall(r'value="([^"]*)" selected', options)
+    fields["opendsr_identities"] = re.findall(r'name="opendsr_identities" value="(\w+)" checked', form[0])
+    fields |= dict(re.findall(r'<input name="(\w+_\d+)" value="([^"]*)"', form[0]))
+    return fields
+
+
+def test_a_policy_is_changed(officer: Browser, get: Get) -> None:
+    """What differs from the policy in force is changed, and the audit log names only that."""
+    before = get("/tenant")["policy"]
+    row = {"regulation_0": "lgpd", "days_0": "15", "may_pause_0": "yes"}
+    changed = {"auto_accept": "no", "retain_requests_days": "400", "grace_seconds": "2", "grace_seconds_unit": "hours"}
+    sent = _filled(officer.get("/admin/tenant").text) | changed | row
+    review = officer.post("/admin/tenant/policy", **sent)
+    assert review.status_code == 200
+    assert re.search(r">Grace seconds</th><td>0 seconds</td><td>2 hours<", review.text)
+    assert re.search(r">Regulation lgpd</th><td>not there</td><td>15 days, the clock may pause<", review.text)
+    assert get("/tenant")["policy"] == before
+    answer = officer.post("/admin/tenant/policy", **sent, confirmed="yes")
+    assert answer.headers["location"] == "/admin/tenant?done=policy", answer.text
+    after = get("/tenant")["policy"]
+    assert (after["auto_accept"], after["retain_requests_days"], after["grace_seconds"]) == (False, 400, 7200)
+    assert after["regulations"]["lgpd"]["days"] == 15
+    fields = {"auto_accept", "retain_requests_days", "grace_seconds", "regulations"}
+    assert {name for name in after if after[name] != before[name]} == fields
+    entry = get("/audit-log?action=tenant.policy_changed")["items"][0]
+    assert entry["detail"]["policy"].keys() == fields
+    page = officer.get("/admin/tenant").text
+    assert "Retain requests days: 400 days" in page
+    assert _filled(page)["regulation_0"] == "lgpd"
+    emptied = officer.post("/admin/tenant/policy", **(_filled(page) | {"regulation_0": ""}))
+    assert re.search(r">Regulation lgpd</th><td>15 days[^<]*</td><td>not there<", emptied.text)
+    nameless = officer.post("/admin/tenant/policy", **(_filled(page) | {"days_1": "15"}))
+    assert "Name each regulation." in nameless.text
+    assert 'name="days_1" value="15"' in nameless.text
+
+
+def test_who_answers_is_set(officer: Browser, get: Get, forget: Callable[..., Any]) -> None:
+    """Controller and contact are shown before they are saved, and stand in the reply on its page; emptied, they are
+    gone from it. The history has that they were set, and to nobody."""
+    request_id = forget("p1")["id"]
+    names = {"controller": "Acme & Sons Ltd", "contact": "privacy@example.com, Somewhere 1"}
+    sent = _filled(officer.get("/admin/tenant").text) | names
+    review = officer.post("/admin/tenant/policy", **sent).text
+    assert re.search(r">Controller</th><td>none</td><td>Acme &amp; Sons Ltd<", review)
+    assert officer.post("/admin/tenant/policy", **sent, confirmed="yes").status_code == 303
+    assert {name: get("/tenant")["policy"][name] for name in names} == names
+    history = officer.get("/admin/tenant").text.partition('id="history"')[2]
+    assert "Controller: set; Contact: set<" in history
+    assert "privacy@example.com" not in history
+    reply = officer.get(f"/admin/requests/{request_id}/reply?language=fr").text
+    assert "Responsable du traitement : Acme &amp; Sons Ltd" in reply
+    assert "privacy@example.com, Somewhere 1" in reply
+    emptied = _filled(officer.get("/admin/tenant").text) | dict.fromkeys(names, "")
+    assert officer.post("/admin/tenant/policy", **emptied, confirmed="yes").status_code == 303
+    assert "Acme" not in officer.get(f"/admin/requests/{request_id}/reply").text
+
+
+def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
+    """A form that changes nothing leaves nothing in the audit log."""
+    before = get("/tenant")
+    assert officer.post("/admin/tenant/policy", **_filled(officer.get("/admin/tenant").text)).status_code == 303
+    assert get("/tenant") == before
+    assert get("/audit-log?action=tenant.policy_changed")["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("grace_seconds", "-1"),
+        ("grace_seconds", "soon"),
+        ("retain_details_days", ""),
+        ("time_zone", "Atlantis"),
+        ("regulations", "LGPD!"),
+        ("drp_verification_url", "http://plain.example"),
+        ("controller", "<b>Acme</b>"),
+        ("contact", "privacy@example.com\nSomewhere 1"),
+    ],
+)
+def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: str) -> None:
+    """It is refused by the name of its field, the form keeps what was written, and the old one stays."""
+    before = get("/tenant")
+    written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
+    answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | written))
+    assert answer.status_code == 422
+    assert f'title="{field}' in answer.text
+    assert f'id="{field}-fault"' in answer.text
+    assert html.escape(value).replace("&quot;", "&#34;") in answer.text
+    assert get("/tenant") == before
+
+
+def test_issuers_and_agents(officer: Browser, get: Get) -> None:
+    """Each is added by a form, shown, and deleted by one; one that is there already is refused."""
+    issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": json.dumps({"keys": [JWK]})}
+    agent = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
+    for kind, filled, path in (("issuers", issuer, "identity-issuers"), ("agents", agent, "agents")):
+        assert officer.post(f"/admin/tenant/{kind}", **filled).status_code == 303
+        [made] = get(f"/{path}")["items"]
+        assert f"/admin/tenant/{kind}/{made['id']}/delete" in officer.get("/admin/tenant").text
+        assert officer.post(f"/admin/tenant/{kind}", **filled).status_code == 409
+        assert officer.post(f"/admin/tenant/{kind}/{made['id']}/delete").status_code == 303
+        assert get(f"/{path}")["items"] == []
+        assert officer.post(f"/admin/tenant/{kind}/{made['id']}/delete").status_code == 404
+    assert officer.post("/admin/tenant/issuers", **(issuer | {"jwks": "{}"})).status_code == 422
+    assert officer.post("/admin/tenant/agents", **(agent | {"verify_key": "x"})).status_code == 422
+
+
+def test_operators_make_tenants(officer: Browser, gateway: TestClient) -> None:
+    """A tenant's first key is shown once and opens it; a second tenant of its name is refused."""
+    answer = officer.post("/admin/tenants", name="acme")
+    assert answer.status_code == 201
+    [key] = set(re.findall(r"lethe_[\w-]{43}", answer.text))
+    own = gateway.get("/v1/tenant", headers={"Authorization": f"Bearer {key}"}).json()
+    assert own["name"] == "acme"
+    assert own["id"] in officer.get("/admin/tenants").text
+    assert officer.post("/admin/tenants", name="acme").status_code == 409
+    assert officer.post("/admin/tenants", name="").status_code == 422
+
+
+def test_who_sees_tenants(somebody_with: Callable[..., Browser]) -> None:
+    """An admin has the policy of their own tenant, an operator the list; neither is offered the other's page."""
+    admin, operator = somebody_with(Scope.ADMIN), somebody_with(Scope.OPERATOR)
+    assert admin.get("/admin/tenants").status_code == 403
+    assert operator.get("/admin/tenant").status_code == 403
+    assert 'href="/admin/tenants"' not in admin.get("/admin/tenant").text
+    assert 'href="/admin/tenant"' not in operator.get("/admin/tenants").text

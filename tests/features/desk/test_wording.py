@@ -1,0 +1,123 @@
+"""How numbers, times and deadlines read."""
+
+import datetime
+import math
+
+import pytest
+
+from app.features.desk import wording
+from lethe.contract.deletion_requests import ClockOut
+from lethe.contract.sets import ClockState
+
+AT = datetime.datetime(2026, 11, 21, 22, 42, 5, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12116, "12,116"),
+        (0.99984, "0.9998"),
+        (2.1562, "2.156"),
+        (0.0, "0.0000"),
+        (1.0865e-05, "1.087 × 10⁻⁵"),
+        (3e12, "3.000 × 10¹²"),
+        (float("inf"), "∞"),
+        (float("nan"), "not a number"),
+    ],
+)
+def test_numbers(value: float, text: str) -> None:
+    """Whole numbers stay whole; others have four digits that mean something."""
+    assert wording.number(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (1.0, "1"), (0.5, "0.5"), (1e-7, "1.000 × 10⁻⁷")])
+def test_chosen_numbers(value: float, text: str) -> None:
+    """What somebody chose reads as they wrote it."""
+    assert wording.given(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.98551, "0.9856"), (1.0, "1.000"), (0.1, "0.1000"), (1695.2, "1,696"), (123456.4, "123,457"), (0.0, "0.0000"),
+     (1.00001e-9, "1.001 × 10⁻⁹"), (math.inf, "∞")],
+)  # fmt: skip
+def test_claims_are_rounded_up(value: float, text: str) -> None:
+    """What is said to be at most a number is never more than what is shown."""
+    assert wording.at_most(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (0.25, "250 ms"), (90, "90 s"), (600, "10 min"), (7200, "2 h"), (864000, "10 days")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    """A duration has the unit that people would say it in."""
+    assert wording.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "days", "text"),
+    [
+        (ClockState.ON_TIME, 12, "12 days left"),
+        (ClockState.AT_RISK, 1, "1 day left"),
+        (ClockState.AT_RISK, 0, "less than a day left"),
+        (ClockState.OVERDUE, -3, "3 days overdue"),
+        (ClockState.PAUSED, 3, "clock paused"),
+        (ClockState.ENDED, None, "ended"),
+    ],
+)
+def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
+    """A deadline reads as an officer says it."""
+    assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "there"),
+    [
+        ("UTC", "21 Nov 2026", "2026-11-21 22:42:05"),
+        ("Pacific/Auckland", "22 Nov 2026", "2026-11-22 11:42:05"),
+        ("Pacific/Honolulu", "21 Nov 2026", "2026-11-21 12:42:05"),
+    ],
+)
+def test_dates_of_the_law(zone: str, day: str, there: str) -> None:
+    """A legal date is that of the policy's zone, which is named, and no script of the page rewrites it."""
+    shown = wording.legal(AT, zone)
+    assert f'>{day} <span class="zone">{zone}</span><' in shown
+    assert f'title="{there}, {zone}"' in shown
+    assert "data-local" not in shown
+
+
+def test_moments() -> None:
+    """A time is in UTC for whoever runs no script, and on hover for everybody."""
+    shown = wording.moment(AT.astimezone(datetime.timezone(datetime.timedelta(hours=5))))
+    assert 'datetime="2026-11-21T22:42:05+00:00"' in shown
+    assert 'title="2026-11-21 22:42:05 UTC"' in shown
+    assert ">21 Nov 2026, 22:42 UTC<" in shown
+    assert 'aria-label="none"' in wording.moment(None)
+
+
+def test_every_status_is_told() -> None:
+    """A status that nobody has put into words is shown as it is called."""
+    assert wording.state("running").label == "Running"
+    assert wording.state("never_heard_of").label == "Never heard of"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (0, 10, "0 %"),
+        (1, 10_000, "less than 0.1 %"),
+        (3, 200, "1.5 %"),
+        (50, 200, "25 %"),
+        (2, 2, "100 %"),
+        (0, 0, "0 %"),
+    ],
+)
+def test_shares(part: float, whole: float, text: str) -> None:
+    """A share that is not nothing never reads as nothing."""
+    assert wording.percent(part, whole) == text
+
+
+def test_times_that_came_as_text() -> None:
+    """They read as any other time does."""
+    assert wording.written("2026-11-21T22:42:05.123456+00:00") == wording.moment(AT)

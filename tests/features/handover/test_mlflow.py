@@ -1,0 +1,344 @@
+"""A real MLflow store (SQLite and a folder) that follows a real gateway: it has what Lethe serves, and nothing else."""
+
+import http.server
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from safetensors.numpy import load
+
+from app.config import Settings
+from app.db.tables import DeletionRequest
+from app.installations import Installation
+from app.keys import Keys
+from lethe import Client, verification
+from lethe.encoding.rows import encode_vectors
+from lethe.errors import CertificateInvalid
+from lethe.features.handover.mlflow import CopiesLeftBehind, NameTaken, NotServable, Registered, register
+from lethe.features.networks.tangents.graph import Graph
+from lethe.features.networks.tangents.model import Tangent, scores
+from lethe.proof.network import Linearisation
+from tests.conftest import npz
+from tests.features.networks import nets
+from tests.features.networks.networks import exported
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
+
+Work = Callable[[], int]
+ALIAS = "models:/churn@certified"
+
+
+@pytest.fixture(scope="module")
+def mlflow_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store with MLflow's tables, to be copied."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DO_NOT_TRACK", "true")
+        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        from mlflow import MlflowClient
+
+        path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+        MlflowClient(tracking_uri=f"sqlite:///{path}").search_experiments()
+        yield path
+
+
+class Store:
+    """An MLflow server's state: its database, and the folder with all artifacts."""
+
+    def __init__(self, database: Path, artifacts: str) -> None:
+        from mlflow import MlflowClient
+
+        self.uri = f"sqlite:///{database}"
+        self.client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+        self.client.create_experiment("lethe", artifact_location=artifacts)
+
+    def load(self, uri: str) -> Any:
+        import mlflow
+
+        mlflow.set_tracking_uri(self.uri)
+        mlflow.set_registry_uri(self.uri)
+        return mlflow.pyfunc.load_model(uri)
+
+    def versions(self) -> dict[str, str]:
+        """Lethe's number of each registered version."""
+        return {str(v.version): v.tags["lethe.version"] for v in self.client.search_model_versions("name = 'churn'")}
+
+
+@pytest.fixture
+def store(mlflow_once: Path, tmp_path: Path) -> Store:
+    shutil.copyfile(mlflow_once, tmp_path / "mlflow.db")
+    return Store(tmp_path / "mlflow.db", (tmp_path / "artifacts").as_uri())
+
+
+@pytest.fixture
+def model_id(client: Client, people: Path, work: Work) -> str:
+    dataset = client.datasets.upload(people, classes=["0", "1"])
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.05)
+    work()
+    return model.id
+
+
+def follow(client: Client, store: Store, model_id: str, **given: Any) -> Registered:
+    return register(client, model_id, name="churn", tracking_uri=store.uri, **given)
+
+
+def forget(client: Client, work: Work, subject_id: str) -> str:
+    request = client.deletion_requests.create(subject_id=subject_id)
+    work()
+    return request.id
+
+
+def weights_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.safetensors"))
+
+
+def test_the_registry_follows_what_lethe_serves(
+    client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
+) -> None:
+    """The first version is loaded by its alias and predicts as the gateway does; after a person is forgotten the alias
+    is at the version without them, with its certificate; of the one before nothing is left, on disk either."""
+    first = follow(client, store, model_id)
+    assert (first.lethe_version, first.certificate_ids, first.destroyed) == (1, (), ())
+    old = weights_in(tmp_path / "artifacts")
+    assert len(old) == 1
+    before = old[0].read_bytes()
+    records = np.random.default_rng(3).normal(size=(5, 3))
+    loaded = store.load(ALIAS).predict(records)
+    said = client.models.predictions(model_id, records=records.tolist())
+    for mine, theirs in zip(loaded, said.predictions, strict=True):
+        assert mine["label"] == theirs.label
+        assert list(mine["probabilities"].values()) == pytest.approx(list(theirs.probabilities.values()))
+
+    request_id = forget(client, work, "p1")
+    second = follow(client, store, model_id)
+    [certificate] = client.deletion_requests.certificates(request_id)
+    assert (second.lethe_version, second.certificate_ids, second.destroyed) == (2, (certificate.id,), (1,))
+    assert store.versions() == {second.version: "2"}
+    served = store.client.get_model_version_by_alias("churn", "certified")
+    tags = dict(served.tags)
+    epsilon = float(tags.pop("lethe.epsilon"))
+    verdict = verification.verify(certificate.jws, client.certificates.public_keys())
+    assert epsilon == pytest.approx(next(g.epsilon for g in verdict.guarantees if g.notion == "unlearning"), rel=1e-5)
+    assert tags == {
+        "lethe.model_id": model_id,
+        "lethe.version": "2",
+        "lethe.weights_sha256": client.models.version(model_id, 2).weights_sha256,
+        "lethe.certificate_ids": certificate.id,
+        "lethe.request_ids": request_id,
+    }
+    [weights] = weights_in(tmp_path / "artifacts")
+    assert weights.read_bytes() != before
+    assert not any(before in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert store.load(ALIAS).predict(records) != loaded
+
+
+def test_following_again_changes_nothing(
+    client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
+) -> None:
+    """Weights are fetched once per version and deleted once, however often the registry is brought up to date."""
+    first = follow(client, store, model_id)
+    assert follow(client, store, model_id) == first
+    forget(client, work, "p1")
+    second = follow(client, store, model_id)
+    again = follow(client, store, model_id)
+    assert (again.version, again.destroyed) == (second.version, ())
+    assert len(weights_in(tmp_path / "artifacts")) == 1
+    assert len(store.client.search_registered_models()) == 1
+
+
+def test_a_certificate_that_does_not_verify_moves_nothing(
+    client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
+) -> None:
+    """With other keys than the issuer's the alias is at nothing, and the retired version is gone nevertheless; with the
+    issuer's it is at the new version."""
+    follow(client, store, model_id)
+    forget(client, work, "p1")
+    stranger = {"keys": [Keys(tmp_path / "keys").create().signing_key.as_dict(private=False)]}
+    with pytest.raises(CertificateInvalid):
+        follow(client, store, model_id, jwks=stranger)
+    assert store.client.get_registered_model("churn").aliases == {}
+    assert list(store.versions().values()) == ["2"]
+    assert follow(client, store, model_id).lethe_version == 2
+    assert list(store.client.get_registered_model("churn").aliases) == ["certified"]
+
+
+def test_what_may_not_be_served_has_no_alias(
+    client: Client, store: Store, installation: Installation, model_id: str, work: Work
+) -> None:
+    """While a request is overdue the alias is at nothing; when the person is forgotten it is at the version without
+    them."""
+    follow(client, store, model_id)
+    request = client.deletion_requests.create(subject_id="p1")
+    with installation.database.writing() as session:
+        session.execute(sa.update(DeletionRequest).values(deadline=request.created_at))
+    with pytest.raises(NotServable) as refusal:
+        follow(client, store, model_id)
+    assert refusal.value.code == "forgetting_overdue"
+    assert store.client.get_registered_model("churn").aliases == {}
+    work()
+    assert follow(client, store, model_id).destroyed == (1,)
+    assert store.client.get_model_version_by_alias("churn", "certified").tags["lethe.version"] == "2"
+
+
+def test_copies_of_an_interrupted_call_are_found(
+    client: Client, store: Store, model_id: str, work: Work, tmp_path: Path
+) -> None:
+    """Weights that were stored and never registered are deleted with the version that they are of."""
+    first = follow(client, store, model_id)
+    store.client.delete_model_version("churn", first.version)
+    assert len(weights_in(tmp_path / "artifacts")) == 1
+    forget(client, work, "p1")
+    assert follow(client, store, model_id).destroyed == (1,)
+    assert len(weights_in(tmp_path / "artifacts")) == 1
+    assert list(store.versions().values()) == ["2"]
+
+
+def test_a_name_is_of_one_model(client: Client, store: Store, model_id: str, work: Work) -> None:
+    """A registered model that is not of this model is left alone."""
+    store.client.create_registered_model("taken")
+    with pytest.raises(NameTaken):
+        register(client, model_id, name="taken", tracking_uri=store.uri)
+    follow(client, store, model_id)
+    other = client.models.create(name="other", dataset_id=client.models.get(model_id).dataset_id, l2=0.05)
+    work()
+    with pytest.raises(NameTaken):
+        follow(client, store, other.id)
+    assert list(store.versions().values()) == ["1"]
+
+
+def test_records_by_column_name_are_predicted(
+    client: Client, store: Store, settings: Settings, work: Work, tmp_path: Path
+) -> None:
+    """A model of a dataset with a schema takes data frames and objects, and says what the gateway says."""
+    import pandas
+
+    table, columns = tmp_path / "t.csv", {"age": {"kind": "numeric", "min": 0, "max": 100}}
+    table.write_text("age,income\n10,low\n20,low\n80,high\n90,high\n")
+    schema = {"columns": columns | {"income": {"role": "label", "values": ["low", "high"]}}}
+    dataset = client.datasets.upload(table, schema=schema)
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.5, noise_scale=1e-3)
+    work()
+    follow(client, store, model.id)
+    [expected] = client.models.predictions(model.id, records=[{"age": 5}]).predictions
+    loaded = store.load(ALIAS)
+    for records in ([{"age": 5}], pandas.DataFrame({"age": [5]})):
+        [found] = loaded.predict(records)
+        assert (found["label"], found["probabilities"]) == (expected.label, pytest.approx(expected.probabilities))
+
+
+def test_a_tangent_model_travels_with_its_network(
+    client: Client, store: Store, work: Work, people: Path, tmp_path: Path
+) -> None:
+    """A model of a network's weights is loaded with the network beside them, and its labels are those of its scores."""
+    import torch
+
+    with np.load(people) as arrays:
+        rows = arrays["x"][:20]
+    content = exported(torch.nn.Sequential(torch.nn.Linear(rows.shape[1], 1)), rows.shape[1])
+    (tmp_path / "small.onnx").write_bytes(content)
+    network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
+    dataset = client.datasets.upload(people, classes=["0", "1"])
+    moved = {"network_id": network.id, "layers": ["0.weight", "0.bias"]}
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.05, tangent=moved)
+    work()
+    follow(client, store, model.id)
+    parameters = load(client.models.weights(model.id, 1))["parameters"]
+    tangent = Tangent(Graph(content), Linearisation(layers=("0.weight", "0.bias")), num_scores=1)
+    expected = scores(tangent, parameters, encode_vectors(rows))[:, 0]
+    found = store.load(ALIAS).predict(rows)
+    chances = np.array([one["probabilities"]["1"] for one in found])
+    np.testing.assert_allclose(np.log(chances / (1 - chances)), expected, rtol=1e-3, atol=1e-5)
+    with pytest.raises(ValueError, match="Expected vectors"):
+        store.load(ALIAS).predict(rows[:, :2])
+
+
+def test_a_model_of_features_travels_with_its_network(client: Client, store: Store, work: Work, tmp_path: Path) -> None:
+    """A model of a network's features says what the gateway says, whatever the length of its batches, with the network
+    beside its weights; beside another network it is not loaded."""
+    (tmp_path / "small.onnx").write_bytes(nets.linear())
+    (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=3))
+    network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
+    dataset = client.datasets.upload(tmp_path / "people.npz", classes=["a", "b", "c"], network_id=network.id)
+    model = client.models.create(name="churn", dataset_id=dataset.id, l2=0.05)
+    work()
+    follow(client, store, model.id)
+    records = np.random.default_rng(5).normal(size=(40, nets.WIDTH))
+    said = client.models.predictions(model.id, records=records.tolist()).predictions
+    loaded = store.load(ALIAS)
+    for rows in (records, records[37:]):
+        expected = [(one.label, one.probabilities) for one in said[-len(rows) :]]
+        assert [(one["label"], one["probabilities"]) for one in loaded.predict(rows)] == expected
+    with pytest.raises(ValueError, match="Expected vectors of 6"):
+        loaded.predict(records[:, :2])
+    [shipped] = (tmp_path / "artifacts").rglob("network.onnx")
+    shipped.write_bytes(nets.linear(2.0))
+    with pytest.raises(ValueError, match=f"not the one of SHA-256 {network.sha256}"):
+        store.load(ALIAS)
+
+
+class Keeping(http.server.BaseHTTPRequestHandler):
+    """An artifact server that stores what it is sent and deletes nothing."""
+
+    folder: Path
+
+    def do_PUT(self) -> None:
+        place = self.folder / self.path.split("/artifacts/", 1)[1]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(self.rfile.read(int(self.headers["Content-Length"])))
+        self._say(200, b"{}")
+
+    def do_GET(self) -> None:
+        asked = self.path.partition("?path=")[2]
+        found = [
+            {"path": path.name, "is_dir": path.is_dir(), "file_size": 1}
+            for path in (self.folder / asked.replace("%2F", "/")).glob("*")
+        ]
+        self._say(200, json.dumps({"files": found}).encode())
+
+    def do_DELETE(self) -> None:
+        self._say(405, b"{}")
+
+    def _say(self, status: int, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
+    shutil.copyfile(mlflow_once, tmp_path / "mlflow.db")
+    handler = type("Handler", (Keeping,), {"folder": tmp_path / "kept"})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{server.server_address[1]}/api/2.0/mlflow-artifacts/artifacts/lethe"
+        yield Store(tmp_path / "mlflow.db", place)
+        server.shutdown()
+
+
+def test_a_store_that_keeps_weights_is_named_until_it_does_not(
+    client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
+) -> None:
+    """The retired version is in the registry no more, but its weights are: each call says so, and the run has a tag,
+    until somebody has deleted them by hand."""
+    follow(client, keeping, model_id)
+    forget(client, work, "p1")
+    for _ in range(2):
+        with pytest.raises(CopiesLeftBehind):
+            follow(client, keeping, model_id)
+    assert list(keeping.versions().values()) == ["2"]
+    assert keeping.client.get_model_version_by_alias("churn", "certified").tags["lethe.version"] == "2"
+    experiment = keeping.client.get_experiment_by_name("lethe")
+    [run] = keeping.client.search_runs([experiment.experiment_id], "tags.`lethe.version` = '1'")
+    assert run.data.tags["lethe.weights"] == "left_behind"
+    [kept] = [path for path in weights_in(tmp_path / "kept") if run.info.run_id in str(path)]
+    shutil.rmtree(next(folder for folder in kept.parents if folder.name == "model"))
+    assert follow(client, keeping, model_id).destroyed == (1,)

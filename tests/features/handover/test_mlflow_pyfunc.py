@@ -1,0 +1,168 @@
+"""What travels inside a registered model encodes and predicts as the gateway does."""
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.catalogue.prediction import label_probabilities, probabilities, scores
+from lethe.contract.problems import InputInvalid, Problem
+from lethe.encoding.rows import encode_vectors
+from lethe.encoding.schema import stored
+from lethe.encoding.targets import TargetColumn
+from lethe.features.handover.mlflow_pyfunc import Served, linear_scores
+
+SCHEMA: dict[str, Any] = {
+    "encoding": 2,
+    "columns": {
+        "age": {"kind": "numeric", "min": 0, "max": 100},
+        "hours": {"kind": "numeric", "min": -5, "max": 5, "outside": "clip", "unknown": "null"},
+        "work": {"kind": "categorical", "values": ["a", "b", "7", "true"]},
+        "home": {"kind": "categorical", "values": ["x", "007", "1.0", "1e0", "-2.50"], "unknown": "null"},
+        "income": {"role": "label", "values": ["low", "mid", "high"]},
+        "who": {"role": "subject"},
+    },
+}
+CLASSES = ["low", "mid", "high"]
+OF_CLASSES: dict[str, Any] = {"objective": "logistic_regression", "classes": CLASSES, "target": None}
+FIRST = {"columns": SCHEMA["columns"]}
+"""As of a dataset from before there were two editions."""
+WIDTH = 1 + 2 + 4 + 5 + 1
+PARAMETERS = np.random.default_rng(0).normal(size=(3, WIDTH))
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.sampled_from([7.0, 1.0, 1, -2.5, "7.0", "-2.5", "-3.5"]),
+    st.sampled_from(["", "a", "b", "7", "x", "007", "1.0", "nan", "NaN", "12", "1e400", "0x1", "infinity", "٣"]),
+)
+NAMES = st.sampled_from([*SCHEMA["columns"], "other"])
+
+
+def linear(parameters: Any, **about: Any) -> Served:
+    return Served(partial(linear_scores, parameters), **about)
+
+
+def expected(document: dict[str, Any], records: list[dict[str, Any]]) -> list[dict[str, float]] | None:
+    schema = stored(document)
+    try:
+        features = schema.encode_records(records)
+    except InputInvalid:
+        return None
+    parameters = PARAMETERS[:, : schema.num_features + 1]
+    return [dict(zip(CLASSES, row.tolist(), strict=True)) for row in probabilities(parameters, features, len(CLASSES))]
+
+
+def found(document: dict[str, Any], records: Any) -> list[dict[str, float]] | None:
+    parameters = PARAMETERS[:, : stored(document).num_features + 1]
+    model = linear(parameters, **OF_CLASSES, schema=document)
+    try:
+        return [one["probabilities"] for one in model.predict(records)]
+    except ValueError:
+        return None
+
+
+@given(
+    st.sampled_from([SCHEMA, FIRST]),
+    st.lists(st.dictionaries(NAMES, VALUES), min_size=1, max_size=3)
+    | st.lists(
+        st.fixed_dictionaries(
+            {"work": st.sampled_from(["a", "b", 7, 7.0, True])},
+            optional={"age": st.integers(0, 100) | st.sampled_from(["5", None]), "hours": VALUES, "home": VALUES},
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_records_are_read_as_the_gateway_reads_them(document: dict[str, Any], records: list[dict[str, Any]]) -> None:
+    """Whatever is sent, the same records are refused, and the others get the same probabilities, by either edition."""
+    assert found(document, records) == expected(document, records)
+
+
+@pytest.mark.parametrize("document", [SCHEMA, FIRST])
+def test_what_tools_write_is_read_as_the_gateway_reads_it(document: dict[str, Any]) -> None:
+    """Whole numbers that became floats, and numbers that are missing, mean the same in both places."""
+    for home in (None, "x", "007", 7, 1.0, "1.0", "1e0", 1, -2.5, "-2.5", "-2.50"):
+        for work in (7, 7.0, "7", "7.0", "007", "a"):
+            records = [{"age": 5, "hours": None, "work": work, "home": home}]
+            assert found(document, records) == expected(document, records)
+
+
+def test_an_edition_that_is_unknown_is_refused() -> None:
+    """A model by later rules is not predicted with these."""
+    with pytest.raises(Problem, match="encoding: expected 2"):
+        linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA | {"encoding": 3})
+
+
+@given(st.lists(st.lists(st.floats(), min_size=3, max_size=3), min_size=1, max_size=3))
+def test_vectors_are_read_as_the_gateway_reads_them(vectors: list[list[float]]) -> None:
+    """Without a schema: finite vectors of the right width get the same probabilities, all others are refused."""
+    parameters = np.array([[0.5, -1.0, 2.0, 0.25]])
+    model = linear(parameters, **OF_CLASSES | {"classes": ["0", "1"]}, schema=None)
+    if not all(math.isfinite(number) for vector in vectors for number in vector):
+        with pytest.raises(ValueError, match="expected a finite number"):
+            model.predict(vectors)
+        return
+    chances = probabilities(parameters, encode_vectors(vectors), 2)
+    assert [list(one["probabilities"].values()) for one in model.predict(vectors)] == chances.tolist()
+    assert [one["label"] for one in model.predict(np.array(vectors))] == [str(row.argmax()) for row in chances]
+
+
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
+def test_values_of_a_target_are_those_of_the_gateway(vector: list[float]) -> None:
+    """A model of a target answers with values in its units, and none outside of its range."""
+    parameters, target = np.array([[0.5, -1.0, 2.0, 0.25]]), TargetColumn(low=20.0, high=140.0)
+    about = {"objective": "huber_regression", "classes": [], "target": {"min": 20.0, "max": 140.0}, "schema": None}
+    expected = target.values(scores(parameters, encode_vectors([vector]))[:, 0]).tolist()
+    assert linear(parameters, **about).predict([vector]) == [{"value": value} for value in expected]
+    assert 20 <= expected[0] <= 140
+
+
+@given(st.lists(st.floats(-50, 50), min_size=3, max_size=3))
+def test_rates_of_counts_are_those_of_the_gateway(vector: list[float]) -> None:
+    """A model of counts answers with rates, above 0 and never above their bound."""
+    parameters, bound = np.array([[1.5, -3.0, 2.0, 0.25]]), {"min": 0.0, "max": 40.0}
+    about = {"objective": "poisson_regression", "classes": [], "target": bound, "schema": None, "loss_width": 1.0}
+    found = linear(parameters, **about).predict([vector])[0]["value"]
+    score = float(scores(parameters, encode_vectors([vector]))[0, 0])
+    assert found == pytest.approx(40 * min(math.exp(score - 1), 1))
+    assert 0 < found <= 40
+
+
+def test_a_hinge_has_labels_without_probabilities() -> None:
+    """A score that is no logit is given out as no probability."""
+    about = {"objective": "smoothed_hinge", "classes": ["no", "yes"], "target": None, "schema": None}
+    found = linear(np.array([[1.0, 0.0]]), **about).predict([[2.0], [-2.0]])
+    assert found == [{"label": "yes", "probabilities": None}, {"label": "no", "probabilities": None}]
+
+
+def test_labels_are_those_of_the_gateway() -> None:
+    """Of several labels each has a probability of its own, and those above 1/2 are given."""
+    about = {"objective": "multilabel_logistic_regression", "classes": ["a", "b", "c"], "target": None, "schema": None}
+    vectors = [[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]]
+    chances = label_probabilities(PARAMETERS[:, :4], encode_vectors(vectors))
+    found = linear(PARAMETERS[:, :4], **about).predict(vectors)
+    assert [list(one["probabilities"].values()) for one in found] == chances.tolist()
+    assert [one["labels"] for one in found] == [
+        [n for n, c in zip("abc", row, strict=True) if c > 0.5] for row in chances
+    ]
+
+
+def test_a_refusal_names_the_place_and_quotes_nothing() -> None:
+    """What was sent is not in the error: it may be about a person."""
+    good = {"age": 5, "work": "a"}
+    model = linear(PARAMETERS, **OF_CLASSES, schema=SCHEMA)
+    for records, place in (
+        ([good, good | {"age": 777}], "records.1.age"),
+        ([good | {"work": "777"}], "records.0.work"),
+        ([good | {"height": 777}], "columns of the schema"),
+        ([[777]], "records.0: expected an object"),
+    ):
+        with pytest.raises(ValueError, match=place) as refusal:
+            model.predict(records)
+        assert "777" not in str(refusal.value)

@@ -1,0 +1,196 @@
+"""Models as ONNX files: onnxruntime says what the gateway says, and the gateway knows that a copy left."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe import Client
+from lethe.contract.problems import InputInvalid, ModelNotLive
+from lethe.encoding.schema import parse_schema
+from lethe.errors import NotExpressible
+from lethe.features.handover.onnx import encoding, export
+from lethe.features.handover.onnx.graph import GraphBuilder
+from tests.conftest import npz
+from tests.features.networks import nets
+
+Work = Callable[[], int]
+
+COLUMNS: dict[str, Any] = {
+    "age": {"kind": "numeric", "min": 10, "max": 90},
+    "bent": {"kind": "numeric", "min": 0, "max": 8, "outside": "clip", "knots": [0, 1, 2.5, 8], "unknown": "null"},
+    "home": {"kind": "categorical", "values": ["x", "007", "z"], "unknown": "null"},
+    "point": {"kind": "vector", "length": 2, "center": [1, 0], "scale": [2, 3], "clip": 4},
+    "rate": {"kind": "standard", "center": 3, "scale": 0.5, "unknown": "null"},
+    "work": {"kind": "categorical", "values": ["a", "b"]},
+    "y": {"role": "label", "values": ["no", "yes"]},
+}
+SCHEMA = parse_schema({"columns": COLUMNS})
+NUMBERS = st.none() | st.floats() | st.sampled_from([10.0, 90.0, 2.5, 1.0, 0.0])
+
+
+def run(model: Any, feeds: dict[str, Any]) -> Any:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, feeds)
+    return found
+
+
+def fed(records: list[dict[str, Any]], columns: dict[str, Any] = COLUMNS) -> dict[str, Any]:
+    """The inputs of a file for records by column name."""
+    feeds: dict[str, Any] = {}
+    for name, column in columns.items():
+        values = [record.get(name) for record in records]
+        if column.get("kind") == "categorical":
+            feeds[name] = np.array([["" if value is None else value] for value in values], dtype=object)
+        elif column.get("kind") == "vector":
+            feeds[name] = np.array(values, dtype=np.float64)
+        elif "kind" in column:
+            feeds[name] = np.array([[math.nan if value is None else value] for value in values], dtype=np.float64)
+    return feeds
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Any:
+    graph = GraphBuilder()
+    row = encoding.row(graph, encoding.columns(graph, SCHEMA), SCHEMA.num_features, large=True)
+    return graph.finished("probabilities", row, SCHEMA.num_features + 1)
+
+
+@given(
+    record=st.fixed_dictionaries(
+        {
+            "age": NUMBERS | st.floats(10, 90),
+            "bent": NUMBERS | st.floats(-1, 9),
+            "home": st.sampled_from([None, "x", "007", "z", "7"]),
+            "point": st.lists(st.floats(), min_size=2, max_size=2),
+            "rate": NUMBERS | st.floats(0, 6),
+            "work": st.sampled_from(["a", "b"]) | st.sampled_from([None, "c"]),
+        }
+    )
+)
+def test_a_record_is_encoded_as_the_gateway_encodes_it(encoder: Any, record: dict[str, Any]) -> None:
+    """Whatever is sent, a record that the gateway would refuse becomes NaN, and any other the same row."""
+    record = {name: None if value != value else value for name, value in record.items()}
+    try:
+        expected = SCHEMA.encode_records([record])
+    except InputInvalid:
+        expected = np.full((1, SCHEMA.num_features + 1), np.nan)
+    np.testing.assert_allclose(run(encoder, fed([record])), expected, rtol=1e-6, atol=1e-12)
+
+
+def test_what_cannot_be_written_is_named() -> None:
+    """Columns that operators of ONNX cannot encode, or that are called as an output is, are refused by their names."""
+    columns = {
+        "born": {"kind": "datetime", "min": "1900-01-01", "max": "2020-01-01"},
+        "note": {"kind": "text", "features": 64},
+        "value": COLUMNS["age"],
+        "age": COLUMNS["age"],
+        "y": COLUMNS["y"],
+    }
+    schema = {"columns": columns, "random_features": {"features": 4, "seed": 1, "scale": 1.0}}
+    with pytest.raises(NotExpressible, match=r"lethe\.mlflow") as refused:
+        encoding.require_expressible(parse_schema(schema))
+    assert [one.path for one in refused.value.errors] == [
+        "columns.born",
+        "columns.note",
+        "columns.value",
+        "random_features",
+    ]
+
+
+LEARNED: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "binary": (None, {"role": "label", "values": ["no", "yes"]}),
+    "hinge": ("smoothed_hinge", {"role": "label", "values": ["no", "yes"]}),
+    "classes": (None, {"role": "label", "values": ["no", "yes", "maybe"]}),
+    "labels": (None, {"role": "labels", "values": ["no", "yes"]}),
+    "target": (None, {"role": "target", "min": 20, "max": 340}),
+    "counts": (None, {"role": "target", "min": 0, "max": 10, "counts": True}),
+}
+USED = {name: COLUMNS[name] for name in ("age", "bent", "home", "rate", "work")}
+
+
+def table(names: list[str]) -> str:
+    """A csv file of sixty records, with these labels, or with a target, or counts where the first name is one."""
+    generator = np.random.default_rng(1)
+    lines = [",".join([*USED, "y"])]
+    for place in range(60):
+        age, bent, rate = generator.uniform((10, 0, 1), (90, 8, 5)).tolist()
+        home, work = ["x", "007", "z", ""][place % 4], "ab"[place % 2]
+        y: object = names[place % len(names)] if names else age + 100
+        lines.append(f"{age},{bent if place % 7 else ''},{home},{rate},{work},{y}")
+    return "\n".join(lines)
+
+
+def test_tables_are_predicted_as_the_gateway_predicts_them(client: Client, work: Work, tmp_path: Path) -> None:
+    """Columns in, and the gateway's probabilities, values or labels out; the metadata say which version it is, and the
+    gateway that it was handed out."""
+    models = {}
+    for kind, (objective, learned) in LEARNED.items():
+        (tmp_path / "t.csv").write_text(table(["0", "2", "10"] if "counts" in learned else learned.get("values", [])))
+        dataset = client.datasets.upload(tmp_path / "t.csv", schema={"columns": USED | {"y": learned}})
+        models[kind] = client.models.create(name=kind, dataset_id=dataset.id, l2=0.05, objective=objective).id
+    work()
+    records = [
+        {"age": 10, "bent": None, "home": "z", "rate": 2.0, "work": "a"},
+        {"age": 55.5, "bent": 1.7, "home": None, "rate": 9.0, "work": "b"},
+        {"age": 90, "bent": 7.9, "home": "other", "rate": None, "work": "b"},
+    ]
+    for kind, model_id in models.items():
+        exported = export(client, model_id, tmp_path / "m.onnx")
+        file = onnx.load(tmp_path / "m.onnx")
+        said = {one.key: one.value for one in file.metadata_props}
+        assert (said["lethe.model_id"], said["lethe.version"]) == (model_id, "1")
+        assert said["lethe.weights_sha256"] == client.models.version(model_id, 1).weights_sha256
+        assert "Weights that somebody copied" in said["lethe.limits"]
+        assert exported.inputs == tuple(USED)
+        assert [one.version for one in client.models.exports(model_id)] == [1]
+        predictions: Any = client.models.predictions(model_id, records=records).predictions
+        found = run(file, fed(records, USED))
+        if kind == "hinge":
+            assert ["yes" if score > 0 else "no" for score in found[:, 0]] == [one.label for one in predictions]
+        elif kind in ("target", "counts"):
+            np.testing.assert_allclose(found[:, 0], [one.value for one in predictions], rtol=1e-5)
+        else:
+            classes = json.loads(said["lethe.classes"])
+            expected = [[one.probabilities[name] for name in classes] for one in predictions]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=kind)
+
+
+def test_a_network_and_its_head_are_one_file(client: Client, work: Work, tmp_path: Path) -> None:
+    """Of a frozen network the file has the input and the opset, and says by its digest and licence which it is; what is
+    no finite number becomes NaN. A model without a version, and one of a network's tangent, are no file, and nothing is
+    handed out."""
+    (tmp_path / "small.onnx").write_bytes(nets.linear())
+    (tmp_path / "people.npz").write_bytes(npz(features=nets.WIDTH, classes=nets.OUT))
+    network = client.networks.upload(tmp_path / "small.onnx", licence="CC0-1.0", provenance="Drawn numbers.")
+    classes = [str(place) for place in range(nets.OUT)]
+    plain = client.datasets.upload(tmp_path / "people.npz", classes=classes)
+    dataset = client.datasets.upload(tmp_path / "people.npz", classes=classes, network_id=network.id)
+    model = client.models.create(name="m", dataset_id=dataset.id, l2=0.05)
+    work()
+    exported = export(client, model.id, tmp_path / "m.onnx")
+    assert (exported.inputs, exported.output) == (("x",), "probabilities")
+    file = onnx.load(tmp_path / "m.onnx")
+    said = {one.key: one.value for one in file.metadata_props}
+    assert (said["lethe.network_sha256"], said["lethe.network_licence"]) == (network.sha256, "CC0-1.0")
+    assert f"public network of SHA-256 {network.sha256}" in said["lethe.limits"]
+    records = np.random.default_rng(5).normal(size=(40, nets.WIDTH)).astype(np.float32)
+    predictions = client.models.predictions(model.id, records=records.tolist()).predictions
+    expected = [list(one.probabilities.values()) for one in predictions]
+    np.testing.assert_allclose(run(file, {"x": records}), expected, rtol=1e-5)
+    records[1, 2] = np.inf
+    assert np.isnan(run(file, {"x": records})).all(axis=1).tolist() == [row == 1 for row in range(40)]
+
+    for made in ({}, {"tangent": {"network_id": network.id, "layers": ["w"]}}):
+        other = client.models.create(name="m", dataset_id=plain.id, l2=0.05, **made)
+        with pytest.raises(NotExpressible if made else ModelNotLive):
+            export(client, other.id, tmp_path / "other.onnx")
+        assert (list(client.models.exports(other.id)), (tmp_path / "other.onnx").exists()) == ([], False)

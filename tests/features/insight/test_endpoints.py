@@ -1,0 +1,314 @@
+"""Endpoints of curves, plans and previews."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import FORM, npz
+from tests.tables import each
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_a_life_in_a_curve(new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]) -> None:
+    """Erosion while learning, a jump at the deletion, recuperation after it, down to where the model stands."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    forget("p3")
+    work()
+    curve = get(f"/accounting/models/{model['id']}/trajectory?points=20")
+    assert (curve["model_id"], curve["target"], curve["next_cursor"]) == (model["id"], model["target"], None)
+    forgetting, learning = curve["items"]
+    assert (learning["kind"], learning["records"], learning["requests"], learning["largest"]) == ("learn", 0, 0, None)
+    assert (forgetting["records"], forgetting["requests"], forgetting["largest"]) == (1, 1, 1)
+    assert (learning["steps_before"], forgetting["steps_before"]) == (0, learning["steps"])
+    assert all(len(segment["points"]) <= 20 for segment in (learning, forgetting))
+    erosion = [point["epsilon_of_one"] for point in learning["points"]]
+    left = [point["epsilon"]["unlearning"] for point in forgetting["points"]]
+    assert erosion == sorted(erosion)
+    assert left == sorted(left, reverse=True)
+    assert left[0] == erosion[-1] > model["target"]["epsilon"]
+    account = get(f"/accounting/models/{model['id']}")
+    assert left[-1] == account["guarantees"][0]["epsilon"]
+    assert forgetting["points"][-1]["influence"] == account["influence"]
+    assert forgetting["guarantees"] == account["guarantees"]
+
+
+def test_a_curve_names_nobody(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Neither requests nor people are in a curve: how many there were, and no more."""
+    model = new_model(new_dataset()["id"])
+    work()
+    request = forget("p3")
+    work()
+    said = str(get(f"/accounting/models/{model['id']}/trajectory"))
+    assert request["id"] not in said
+    assert request["subject_ref"] not in said
+
+
+def test_pages_of_a_curve(live: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]) -> None:
+    """Pages go from the newest run to the first."""
+    forget("p1")
+    work()
+    path = f"/accounting/models/{live['id']}/trajectory?limit=1"
+    first = get(path)
+    second = get(f"{path}&cursor={first['next_cursor']}")
+    assert [page["items"][0]["version"] for page in (first, second)] == [2, 1]
+    assert second["next_cursor"] is None
+
+
+@pytest.mark.parametrize("query", ["points=1", "points=501", "limit=0", "cursor=x", "cursor=-1"])
+def test_a_malformed_curve_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
+    """One point is no curve, and a cursor comes from a page before."""
+    refused(gateway.get(f"/v1/accounting/models/{live['id']}/trajectory?{query}"), 422, "input_invalid")
+
+
+def test_the_curve_of_nothing(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
+) -> None:
+    """A model that is still learning has an empty curve; an unknown one is a 404."""
+    model = new_model(new_dataset()["id"])
+    assert get(f"/accounting/models/{model['id']}/trajectory")["items"] == []
+    refused(gateway.get("/v1/accounting/models/mdl_0/trajectory"), 404, "model_unknown")
+
+
+Work = Callable[[], int]
+
+
+def test_a_plan_says_what_a_model_then_costs(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
+) -> None:
+    """What a plan says of a setting is true of the model that is made with it; without evaluation data nothing is said
+    of accuracy, and no row is read."""
+    dataset = new_dataset(rows=400)["id"]
+    plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
+    assert [cost["epsilon"] for cost in plan["costs"]] == [0.25, 0.5, 1, 2, 4, 8]
+    [cost] = [cost for cost in plan["costs"] if cost["epsilon"] == 2]
+    model = new_model(dataset, target={"epsilon": 2})
+    work()
+    mechanism = model["mechanism"]
+    assert cost["learn_passes"] == mechanism["learn_steps"] / mechanism["num_batches"]
+    asked = gateway.post("/v1/accounting/preview", json={"model_id": model["id"]}).json()
+    assert cost["request_passes"] == asked["steps"] / mechanism["num_batches"]
+    assert get(f"/accounting/datasets/{dataset}/plan")["measured"] == []
+    assert len(get(f"/accounting/datasets/{dataset}/plan")["costs"]) == 18
+
+
+def test_a_plan_has_what_versions_reached(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, forget: Make
+) -> None:
+    """Every version that was measured is in the plan, with its model's target and the passes that its run took; by
+    another metric, if that is asked for."""
+    dataset = new_dataset(rows=200)["id"]
+    other = npz(rows=60, first=500, seed=3)
+    answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", other)})
+    model = new_model(dataset, evaluation_dataset_id=answer.json()["id"], noise_scale=0.02)
+    work()
+    forget("p3")
+    work()
+    now, before = get(f"/accounting/datasets/{dataset}/plan")["measured"]
+    versions = get(f"/models/{model['id']}/versions")["items"]
+    assert [one["value"] for one in (now, before)] == [version["metrics"]["accuracy"] for version in versions]
+    assert [(one["version"], one["live"], one["kind"]) for one in (now, before)] == [
+        (2, True, "unlearn"),
+        (1, False, "learn"),
+    ]
+    measured = get(f"/accounting/datasets/{dataset}/plan?metric=log_loss")["measured"]
+    assert [one["value"] for one in measured] == [version["metrics"]["log_loss"] for version in versions]
+    assert get(f"/accounting/datasets/{dataset}/plan?metric=r_squared")["measured"] == []
+    mechanism = model["mechanism"]
+    assert before["passes"] == mechanism["learn_steps"] / mechanism["num_batches"] > now["passes"] > 0
+
+
+@pytest.mark.parametrize("asked", ["objective=least_squares", "loss_width=1"])
+def test_a_plan_of_what_cannot_be_learned(new_dataset: Make, gateway: TestClient, refused: Any, asked: str) -> None:
+    """An objective that the dataset does not have is refused as where a model is made."""
+    dataset = new_dataset()["id"]
+    refused(gateway.get(f"/v1/accounting/datasets/{dataset}/plan?{asked}"), 422, "precondition_failed")
+
+
+def test_a_preview_changes_nothing(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
+    """A preview tells what forgetting so many records would take; more records or a smaller target never take less."""
+    before = get(f"/accounting/models/{live['id']}")
+
+    def steps(**asked: Any) -> int:
+        answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"]} | asked)
+        assert answer.status_code == 200, answer.text
+        previewed: int = answer.json()["steps"]
+        return previewed
+
+    assert steps() == before["next_request"]["steps"]
+    by_records = [steps(num_records=records) for records in (1, 2, 5, 50)]
+    assert by_records == sorted(by_records)
+    assert steps(epsilon=0.1) >= steps(epsilon=1) >= steps(epsilon=10)
+    assert get(f"/accounting/models/{live['id']}") == before
+    assert work() == 0
+
+
+@each("epsilon", [5e-324, 1e-12, 1.0, 1e300])
+@each("delta", [5e-324, 1e-300, 0.5, 1 - 2**-53])
+@each("num_records", [1, 2**31 - 1])
+def test_a_preview_of_extremes(
+    gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float, num_records: int
+) -> None:
+    """A preview of the most extreme targets there are is answered, with numbers or with a refusal by name."""
+    asked = {"model_id": live["id"], "epsilon": epsilon, "delta": delta, "num_records": num_records}
+    answer = gateway.post("/v1/accounting/preview", json=asked)
+    assert answer.status_code == 200 or answer.json()["code"] == "precondition_failed", answer.text
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_records": 0}, {"num_records": 2**31}, {"epsilon": 0}, {"delta": 1}, {"delta": 0}, {"order": 2}]
+)
+def test_a_malformed_preview_is_refused(gateway: TestClient, wrong: dict[str, Any], refused: Refused) -> None:
+    """What lies outside the mathematics is a 422."""
+    refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"} | wrong), 422, "input_invalid")
+
+
+def test_a_preview_compares_the_options(gateway: TestClient, live: dict[str, Any]) -> None:
+    """A preview says what else could be done, the plan among it, what is cheapest per request first."""
+    answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "expected_requests": 3}).json()
+    options = {option["kind"]: option for option in answer["options"]}
+    assert options.keys() == {"unlearn", "batch", "relearn"}
+    said = {"kind", "steps", "steps_per_request", "epsilon", "seconds", "reason"}
+    assert all(option.keys() == said for option in options.values())
+    costs = [option["steps_per_request"] for option in answer["options"]]
+    assert costs == sorted(costs)
+    assert options[answer["kind"]]["steps"] == answer["steps"]
+    unlearning = next(g for g in answer["guarantees"] if g["notion"] == "unlearning")
+    assert options[answer["kind"]]["epsilon"] == unlearning["epsilon"]
+    assert options["relearn"]["steps"] == live["mechanism"]["learn_steps"]
+    batched = gateway.post("/v1/accounting/preview", json={"model_id": live["id"], "num_records": 4}).json()
+    assert options["batch"]["steps"] == batched["steps"]
+
+
+@pytest.mark.parametrize("expected_requests", [0, 101, 1.5, "x"])
+def test_a_preview_expects_a_sensible_number(gateway: TestClient, refused: Refused, expected_requests: Any) -> None:
+    """The comparison is of one to a hundred further requests."""
+    asked = {"model_id": "mdl_0", "expected_requests": expected_requests}
+    refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
+
+
+@pytest.fixture
+def ask(gateway: TestClient, live: dict[str, Any]) -> Callable[..., dict[str, Any]]:
+    """What a preview of the live model answers."""
+
+    def previewed(**asked: Any) -> dict[str, Any]:
+        answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"]} | asked)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    return previewed
+
+
+def epsilon_of(previewed: dict[str, Any]) -> float:
+    [unlearning] = [g for g in previewed["guarantees"] if g["notion"] == "unlearning"]
+    return float(unlearning["epsilon"])
+
+
+def test_a_preview_the_other_way_round(ask: Make, live: dict[str, Any]) -> None:
+    """So many steps reach what they are needed for: as many as planned the target, one fewer not, more always less."""
+    planned = ask(num_records=2)
+    assert planned["kind"] == "unlearn"
+    target = live["target"]["epsilon"]
+    by_steps = [ask(num_records=2, steps=planned["steps"] + more) for more in (-1, 0, 1, 10)]
+    assert [one["steps"] - planned["steps"] for one in by_steps] == [-1, 0, 1, 10]
+    assert by_steps[1]["guarantees"] == planned["guarantees"]
+    epsilons = [epsilon_of(one) for one in by_steps]
+    assert epsilons == sorted(epsilons, reverse=True)
+    assert epsilons[0] > target * (1 - 1e-9) >= epsilons[1] * (1 - 2e-9)
+
+
+def test_a_preview_in_batches(ask: Make, live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """A schedule's steps are those of the runs that happen, batch by batch, and all at once is one of them."""
+    at_once = ask(num_records=3)
+    assert at_once["schedule"]["steps"] == at_once["schedule"]["longest"] == at_once["steps"]
+    assert (at_once["schedule"]["runs"], at_once["schedule"]["batch"]) == (1, 3)
+    one_by_one = ask(num_records=3, batch=1)["schedule"]
+    assert one_by_one["runs"] == 3
+    assert ask(num_records=3, batch=2)["schedule"]["runs"] == 2
+    for person in range(1, 4):
+        forget(f"p{person}")
+        work()
+    runs = get("/runs?limit=3")["items"]
+    assert one_by_one["steps"] == sum(run["steps_done"] for run in runs)
+    assert one_by_one["longest"] == max(run["steps_done"] for run in runs)
+    assert one_by_one["relearned"] == sum(run["kind"] == "relearn" for run in runs)
+    unlearning = get(f"/models/{live['id']}")["guarantee"][0]
+    assert one_by_one["epsilon"] == unlearning["epsilon"]
+
+
+def test_a_preview_in_too_many_batches(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
+    """A schedule has a hundred runs at most."""
+    asked = {"model_id": live["id"], "num_records": 101, "batch": 1}
+    problem = refused(gateway.post("/v1/accounting/preview", json=asked), 422, "input_invalid")
+    assert problem["errors"][0]["path"] == "batch"
+
+
+def test_a_preview_takes_as_long_as_runs_took(ask: Make) -> None:
+    """Seconds are those of the model's own runs, by their length."""
+    previewed = ask(num_records=2, batch=1)
+    pace = previewed["pace"]
+    assert pace["runs"] == 1
+    assert pace["seconds_per_step"] > 0
+    assert previewed["seconds"] == pace["seconds_per_run"] + previewed["steps"] * pace["seconds_per_step"]
+    schedule = previewed["schedule"]
+    assert schedule["seconds"] == 2 * pace["seconds_per_run"] + schedule["steps"] * pace["seconds_per_step"]
+
+
+def test_what_a_request_in_review_would_erase(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Rows, the version that goes out, steps as the planner has them, passes, measured seconds, and that it waits for a
+    decision; a request of somebody unknown erases nothing."""
+    dataset = new_dataset()["id"]
+    model = new_model(dataset)
+    work()
+    made = forget("p1", identity_verified=False)
+    found = get(f"/deletion-requests/{made['id']}/preview")
+    held = get(f"/datasets/{dataset}/subjects/p1")["num_records"]
+    assert found["is_open"]
+    assert found["datasets"] == [{"dataset_id": dataset, "rows": held}]
+    [one] = found["models"]
+    told = gateway.post("/v1/accounting/preview", json={"model_id": model["id"], "num_records": held}).json()
+    assert (one["version"], one["rows"], one["kind"], one["steps"]) == (1, held, told["kind"], told["steps"])
+    mechanism = get(f"/models/{model['id']}")["mechanism"]
+    assert one["passes"] == pytest.approx(one["steps"] / mechanism["num_batches"])
+    assert one["seconds"] > 0
+    assert (one["reason"], one["waiting"]) == ("in_review", 1)
+    stranger = forget("stranger", identity_verified=False)
+    assert get(f"/deletion-requests/{stranger['id']}/preview") == {
+        "request_id": stranger["id"],
+        "is_open": True,
+        "datasets": [],
+        "models": [],
+    }
+
+
+def test_why_an_accepted_request_waits(
+    new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """One that waits for a batch says how many wait, for how many, and until when; once a run took it, the preview is
+    over."""
+    new_model(new_dataset()["id"], batching={"max_requests": 2, "max_wait_seconds": 3600})
+    work()
+    first = forget("p1")
+    [one] = get(f"/deletion-requests/{first['id']}/preview")["models"]
+    assert (one["reason"], one["waiting"], one["batch"]) == ("batch", 1, 2)
+    assert one["until"] > first["created_at"]
+    forget("p2")
+    [one] = get(f"/deletion-requests/{first['id']}/preview")["models"]
+    assert (one["reason"], one["waiting"]) == ("queued", 2)
+    work()
+    assert get(f"/deletion-requests/{first['id']}/preview") == {
+        "request_id": first["id"],
+        "is_open": False,
+        "datasets": [],
+        "models": [],
+    }

@@ -1,0 +1,149 @@
+"""Pages of the curve, the plan and the forecasts of a model."""
+
+import html
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.features.desk.wording import at_most
+from tests.conftest import FORM, npz
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+
+
+@pytest.fixture
+def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> dict[str, Any]:
+    """A model that has learned and forgotten one person."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    forget("p3")
+    work()
+    return model
+
+
+def plots(page: str) -> list[dict[str, Any]]:
+    return [json.loads(html.unescape(found)) for found in re.findall(r'data-plot="([^"]+)"', page)]
+
+
+def test_what_is_drawn(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
+    """Each run is as wide as another; marks are where a person was forgotten and where versions came out; the level is
+    the target; the numbers are those of the API, and what a logarithmic scale cannot show is a gap."""
+    page = officer.get(f"/admin/models/{forgotten['id']}/curve").text
+    epsilons, influences = plots(page)
+    assert epsilons["level"]["y"] == forgotten["target"]["epsilon"]
+    assert epsilons["marks"] == influences["marks"]
+    assert [(mark["kind"], mark["x"], mark["text"]) for mark in epsilons["marks"]] == [
+        ("release", 1.0, "v1"),
+        ("batch", 1.0, "−1"),
+        ("release", 2.0, "v2"),
+    ]
+    rows = epsilons["rows"]
+    places = [row[0] for row in rows]
+    assert (places[0], places[-1]) == (0.0, 2.0)
+    assert places == sorted(places)
+    assert len(rows) == len(epsilons["names"]) == page.count('<tr><th scope="row" class="number">') - 2
+    assert rows[0][1:] == [None, None, None, rows[0][4], None]
+    forgetting, learning = get(f"/accounting/models/{forgotten['id']}/trajectory?points=60&limit=12")["items"]
+    said = [point["epsilon"]["unlearning"] or None for point in learning["points"] + forgetting["points"]]
+    assert [row[1] for row in rows] == said
+
+
+def test_every_step_as_wide(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """The other axis counts the steps of the model's whole life."""
+    [epsilons, _] = plots(officer.get(f"/admin/models/{forgotten['id']}/curve?axis=steps").text)
+    learned = forgotten["mechanism"]["learn_steps"]
+    assert epsilons["ticks"] is None
+    assert [mark["x"] for mark in epsilons["marks"]][:2] == [learned, learned]
+    assert epsilons["rows"][-1][0] > learned
+
+
+def test_nothing_new(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """A page that has drawn the live version already is told that there is no more; one that has not gets it."""
+    path = f"/admin/models/{forgotten['id']}/curve"
+    assert officer.get(f"{path}?known=2").status_code == 204
+    assert officer.get(f"{path}?known=1").status_code == 200
+
+
+def test_an_axis_that_is_none(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """An address that nobody links to is a designed 422."""
+    assert officer.get(f"/admin/models/{forgotten['id']}/curve?axis=x").status_code == 422
+    assert officer.get(f"/admin/models/{forgotten['id']}/curve?cursor=x").status_code == 422
+
+
+def test_a_plan_is_drawn(
+    officer: Browser, gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
+) -> None:
+    """The page of a model draws the passes of the API's plan by epsilon and the metric of its versions (that of its
+    quality gate, if it has one); that of a new model draws the former, at the l2 that is typed."""
+    dataset = new_dataset(rows=200)["id"]
+    [costs] = plots(officer.post("/admin/models/new/preview", dataset_id=dataset, l2="0.05").text)
+    plan = get(f"/accounting/datasets/{dataset}/plan?l2=0.05")
+    assert costs["columns"] == ["ε", "to learn", "to forget one"]
+    assert costs["rows"] == [[one["epsilon"], one["learn_passes"], one["request_passes"]] for one in plan["costs"]]
+    other = gateway.post("/v1/datasets", data=FORM, files={"file": ("p.npz", npz(rows=60, first=500, seed=3))})
+    model = new_model(dataset, evaluation_dataset_id=other.json()["id"])
+    page = officer.get(f"/admin/models/{model['id']}/plan").text
+    assert "lethe model plan FILE" in page
+    work()
+    costs, lived = plots(officer.get(f"/admin/models/{model['id']}/plan").text)
+    assert len(costs["columns"]) == 5
+    [version] = get(f"/models/{model['id']}/versions")["items"]
+    assert lived["rows"] == [[1, version["metrics"]["accuracy"]]]
+    gate = {"metric": "log_loss", "threshold": 9, "on_breach": "publish_degraded"}
+    assert gateway.patch(f"/v1/models/{model['id']}", json={"quality": gate}).status_code == 200
+    _, lived = plots(officer.get(f"/admin/models/{model['id']}/plan").text)
+    assert lived["rows"] == [[1, version["metrics"]["log_loss"]]]
+
+
+@pytest.fixture
+def path(new_dataset: Make, new_model: Make, work: Work) -> str:
+    model = new_model(new_dataset(rows=200)["id"], noise_scale=0.02)
+    work()
+    return f"/admin/models/{model['id']}"
+
+
+def test_the_same_as_the_api_says(officer: Browser, gateway: TestClient, path: str) -> None:
+    """The answer has the steps and epsilon of the preview in its batches."""
+    model_id = path.rpartition("/")[2]
+    asked = {"model_id": model_id, "num_records": 12, "epsilon": 0.5, "batch": 5}
+    preview = gateway.post("/v1/accounting/preview", json=asked).json()
+    page = officer.get(f"{path}/what-if?records=12&epsilon=0.5&batch=5").text
+    assert f"<b>{preview['schedule']['steps']:,}</b>" in page
+    assert "in 3 runs" in page
+    assert f"<b>{at_most(preview['epsilon_without_steps'])}</b>" in page
+    assert f"<b>{at_most(preview['schedule']['epsilon'])}</b>" in page
+
+
+def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
+    """Sliders get the answer alone; whoever sends the form without a script gets a page with the form in it."""
+    alone = officer.get(f"{path}/what-if?records=3&epsilon=1&batch=", **{"HX-Request": "true"}).text
+    assert "<html" not in alone
+    assert "<form" not in alone
+    assert 'type="number" value="1e-07"' in officer.get(f"{path}/what-if?epsilon=1e-7").text
+    page = officer.get(f"{path}/what-if?records=3&epsilon=&batch=").text
+    assert 'name="records" type="number" value="3"' in page
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("records=0", "Write 1 or more."),
+        ("records=x", "Write a whole number."),
+        ("epsilon=-1", "Write a number above 0."),
+        ("epsilon=nan", "Write a number."),
+        ("batch=0", "Write 1 or more."),
+        ("records=1000&batch=1", "Expected num_records=1000 in at most 100 runs"),
+    ],
+)
+def test_what_cannot_be_asked(officer: Browser, path: str, query: str, why: str) -> None:
+    """Numbers out of range, and schedules too long to wait for, are refused and the page says why."""
+    page = officer.get(f"{path}/what-if?{query}")
+    assert page.status_code == 422
+    assert why in page.text

@@ -1,0 +1,127 @@
+"""Randomised response and the mean, locally private: closed forms, exact coverage, and who is better when."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from lethe.features.leaving.local import RandomisedResponse, gaussian_error, one_bit_error
+from lethe.features.theorems import evaluate
+from lethe.proof import conversion
+from lethe.proof.errors import DomainError
+
+responses = st.builds(RandomisedResponse, odds=st.integers(2, 100), num_answers=st.integers(2, 8))
+shares = st.floats(0, 1)
+
+
+@given(responses)
+def test_epsilon_is_exact(response: RandomisedResponse) -> None:
+    """Whatever is sent is at most e^epsilon = odds times likelier under one truth than under another, and so it is."""
+    k = response.num_answers
+    assert response.truth + (k - 1) * response.other == 1
+    sent_if = [[response.truth if sent == true else response.other for true in range(k)] for sent in range(k)]
+    assert {max(row) / min(row) for row in sent_if} == {Fraction(response.odds)}
+    assert response.epsilon == math.log(response.odds)
+
+
+@given(responses, st.integers(1, 40), shares)
+def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse, n: int, share: float) -> None:
+    """Over everything that n people can send, the estimate is the share on average, and varies as `variance` says."""
+    rate = response.rate(share)
+    rest = [0] * (response.num_answers - 2)
+    sent = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0].share for hits in range(n + 1)]
+    chance = stats.binom.pmf(range(n + 1), n, rate)
+    assert np.sum(chance * sent) == pytest.approx(share, abs=1e-9)
+    assert np.sum(chance * (np.array(sent) - share) ** 2) == pytest.approx(
+        response.variance(n=n, share=share), rel=1e-7
+    )
+
+
+@given(responses, st.integers(1, 60), st.data())
+def test_an_interval_holds_for_people_as_they_are(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
+    """Whichever of n people an answer is true of, the chance of a miss is at most its part of what all may miss."""
+    true = data.draw(st.integers(0, n))
+    honest = stats.binom.pmf(range(true + 1), true, float(response.truth))
+    others = stats.binom.pmf(range(n - true + 1), n - true, float(response.other))
+    chance = np.convolve(honest, others)
+    rest = [0] * (response.num_answers - 2)
+    missed = 0.0
+    for hits in range(n + 1):
+        found = response.estimates([hits, n - hits, *rest], confidence=0.9)[0]
+        if not found.low - 1e-12 <= true / n <= found.high + 1e-12:
+            missed += chance[hits]
+    assert missed <= 0.1 / response.num_answers + 1e-12
+
+
+@given(responses, st.integers(1, 60), shares)
+def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
+    """For people drawn of a population the chance of a miss is at most its part, too."""
+    chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
+    rest = [0] * (response.num_answers - 2)
+    found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]
+    holds = [one.low - 1e-9 <= share <= one.high + 1e-9 for one in found]
+    assert np.sum(chance[~np.array(holds)]) <= 0.1 / response.num_answers + 1e-12
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=6).filter(any), st.integers(2, 100))
+def test_estimates_of_all_answers(sent: list[int], odds: int) -> None:
+    """Shares sum to one; intervals lie in [0, 1], around the share where that does, and widen with the confidence."""
+    response = RandomisedResponse(odds=odds, num_answers=len(sent))
+    narrow, wide = (response.estimates(sent, confidence=confidence) for confidence in (0.5, 0.99))
+    assert sum(one.share for one in narrow) == pytest.approx(1)
+    for some, more in zip(narrow, wide, strict=True):
+        assert 0 <= more.low <= some.low <= some.high <= more.high <= 1
+        assert some.low - 1e-12 <= min(1, max(0, some.share)) <= some.high + 1e-12
+
+
+def test_a_survey_by_hand() -> None:
+    """Of 700 answers with odds 3 among five, 100 of each are what chance sends: nobody has that reason."""
+    response = RandomisedResponse(odds=3, num_answers=5)
+    found = response.estimates([300, 100, 100, 100, 100], confidence=0.95)
+    assert [round(one.share, 12) for one in found] == [1, 0, 0, 0, 0]
+    assert found[0].standard_error == pytest.approx(math.sqrt(3 / 7 * 4 / 7 / 700) * 7 / 2)
+    assert found[1].low == 0
+    error = 0.05 / 10
+    assert found[1].high == pytest.approx((stats.beta.ppf(1 - error, 101, 600) - 1 / 7) * 7 / 2)
+
+
+@pytest.mark.parametrize(
+    ("odds", "sent", "confidence"),
+    [(1, [1, 1], 0.9), (3.0, [1, 1], 0.9), (3, [0, 0], 0.9), (3, [1, -1], 0.9), (3, [1, 1, 1], 0.9), (3, [1, 1], 1.0)],
+)
+def test_what_is_no_survey(odds: int, sent: list[int], confidence: float) -> None:
+    """Odds that hide everything, no answers, answers to another question and certainty are refused."""
+    with pytest.raises(DomainError):
+        RandomisedResponse(odds=odds, num_answers=2).estimates(sent, confidence=confidence)
+
+
+@given(st.integers(1, 10**6), st.integers(2, 1000), shares)
+def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: float) -> None:
+    """With values in [-1, 1] a bit stands for +-(e^eps + 1)/(e^eps - 1), whose square less the mean's is the error."""
+    sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1
+    assert one_bit_error(n=n, odds=odds, mean=mean) == pytest.approx((sent**2 - centred**2) / (4 * n))
+    with pytest.raises(DomainError):
+        one_bit_error(n=n, odds=odds, mean=1.5)
+
+
+@given(st.floats(0.01, 20), st.floats(1e-9, 0.1))
+def test_gaussian_noise_is_as_little_as_may_be(epsilon: float, delta: float) -> None:
+    """The noise of each value alone gives (epsilon, delta), and a thousandth less would not."""
+    mu = gaussian_error(n=1, epsilon=epsilon, delta=delta, variance=0.0) ** -0.5
+    assert conversion.gdp_delta(epsilon=epsilon, mu=mu) <= delta * (1 + 1e-9)
+    assert conversion.gdp_delta(epsilon=epsilon, mu=1.001 * mu) > delta
+
+
+def test_rates() -> None:
+    """Errors fall with n as they must; one bit costs less than Laplace noise at small epsilon, and the centre least."""
+    asked = {"n": 10_000, "eps": math.log(2)}
+    central, laplace = (evaluate(f"{model}_mean_mse", asked)["mse"] for model in ("central", "local"))
+    bit = one_bit_error(n=10_000, odds=2, mean=0.5)
+    gaussian = gaussian_error(n=10_000, epsilon=math.log(2), delta=1e-6, variance=0.25)
+    assert central < bit < laplace < gaussian
+    assert one_bit_error(n=1_000_000, odds=2, mean=0.5) == pytest.approx(bit / 100)
+    assert bit == pytest.approx(9 / 40_000)

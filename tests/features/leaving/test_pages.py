@@ -1,0 +1,63 @@
+"""Why people leave, on a page: estimates with error bars, and nothing about anybody."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+
+@pytest.fixture
+def answered(gateway: TestClient) -> None:
+    """Seven answers, as chance sends them if everybody's reason is the cost, and one more of another client."""
+    answers = ["cost"] * 3 + ["privacy", "not_using", "switched", "other"]
+    for answer, odds in [*((one, 3) for one in answers), ("other", 20)]:
+        body = {"answer": answer, "odds": odds}
+        assert gateway.post("/v1/leaving-reasons", json=body).status_code == 200
+
+
+def rows(page: str) -> list[list[str]]:
+    """The cells of every line of the tables, as text."""
+    lines = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
+    return [[re.sub(r"<.*?>", "", cell, flags=re.DOTALL).strip() for cell in line] for line in cells]
+
+
+def test_estimates_by_odds(officer: Browser, answered: None) -> None:
+    """Each odds that clients used have a table of all reasons with share, interval and count."""
+    page = officer.get("/admin/leaving-reasons").text
+    head, *first = rows(page)[:6]
+    assert head == ["Reason", "0 % to 100 %", "Share", "Between", "Sent"]
+    by_reason = {row[0]: row[2:] for row in first}
+    assert by_reason["Cost"] == ["100 %", "0 % to 100 %", "3"]
+    assert by_reason["Privacy"] == ["0 %", "0 % to 100 %", "1"]
+    assert "7 answers" in page
+    assert "ε = 1.10" in page
+    other = {row[0]: row[2:] for row in rows(page)[7:]}
+    assert other["Another reason"][0] == "121 %"
+    assert other["Privacy"][0] == "−5 %"
+
+
+def test_nobody_has_answered(officer: Browser, answered: None) -> None:
+    """Where there is nothing to show the page says so, and what to do; a time that is none is refused."""
+    assert "Nobody has said why yet" not in officer.get("/admin/leaving-reasons?weeks=4").text
+    assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
+
+
+def test_before_anybody_answers(officer: Browser) -> None:
+    """An empty page says how answers come; a short time is blamed first."""
+    assert "Nobody has said why yet" in officer.get("/admin/leaving-reasons").text
+    assert "Look at a longer time" in officer.get("/admin/leaving-reasons?weeks=13").text
+
+
+def test_who_sees_it(somebody_with: Callable[..., Browser]) -> None:
+    """It is in the menu of whoever may read requests, and refused to others."""
+    reader = somebody_with(Scope.REQUESTS_READ)
+    assert reader.get("/admin/leaving-reasons").status_code == 200
+    assert "/admin/leaving-reasons" in reader.get("/admin/suppressions").text
+    learner = somebody_with(Scope.MODELS_READ)
+    assert learner.get("/admin/leaving-reasons").status_code == 403
+    assert "/admin/leaving-reasons" not in learner.get("/admin/datasets").text

@@ -1,0 +1,77 @@
+"""Randomising where a reason is given: exactly as likely as the mathematics says, and estimated by the gateway."""
+
+import secrets
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from app.config import Settings
+from app.main import create_app
+from lethe import Client
+from lethe.contract.sets import LeavingReason
+from lethe.errors import Malformed
+from lethe.features.leaving.local import RandomisedResponse
+from lethe.features.leaving.randomised import ODDS, REASONS, randomise
+
+
+@pytest.mark.parametrize("odds", [2, 3, 17])
+@pytest.mark.parametrize("reason", REASONS)
+def test_every_answer_is_exactly_as_likely_as_is_said(monkeypatch: pytest.MonkeyPatch, odds: int, reason: str) -> None:
+    """Over all equally likely draws of the system, the answers have the probabilities of randomised response."""
+    response = RandomisedResponse(odds=odds, num_answers=len(REASONS))
+    draws: list[int] = []
+
+    def draw(below: int) -> int:
+        assert below == odds + len(REASONS) - 1
+        return draws.pop()
+
+    monkeypatch.setattr(secrets, "randbelow", draw)
+    sent: Counter[str] = Counter()
+    for drawn in range(total := odds + len(REASONS) - 1):
+        draws.append(drawn)
+        answer = randomise(reason, odds=odds)
+        assert (answer.odds, answer.epsilon) == (odds, response.epsilon)
+        sent[answer.answer] += 1
+    assert {one: Fraction(times, total) for one, times in sent.items()} == {
+        one: response.truth if one == reason else response.other for one in REASONS
+    }
+
+
+def test_the_system_draws_evenly() -> None:
+    """10,000 answers are as even as chance has them; a good sampler fails here once in a billion times."""
+    sent = Counter(randomise("cost").answer for _ in range(10_000))
+    response = RandomisedResponse(odds=ODDS, num_answers=len(REASONS))
+    expected = [10_000 * float(response.truth if one == "cost" else response.other) for one in REASONS]
+    assert stats.chisquare([sent[one] for one in REASONS], expected).pvalue > 1e-9
+
+
+@pytest.mark.parametrize(("reason", "odds"), [("boredom", 3), ("cost", 1), ("cost", 2.5), ("cost", True)])
+def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
+    """A reason that is not on the list, or odds that are no odds, are refused, and the reason is not repeated."""
+    with pytest.raises(Malformed) as refused:
+        randomise(reason, odds=odds)
+    assert "boredom" not in str(refused.value)
+
+
+@pytest.mark.soak
+def test_the_list_is_the_gateways() -> None:
+    """Whoever randomises among other reasons would be estimated wrongly."""
+    schemas = create_app(Settings()).openapi()["components"]["schemas"]
+    assert list(REASONS) == schemas["LeavingReason"]["enum"] == list(LeavingReason)
+
+
+def test_from_a_device_to_an_estimate(client: Client) -> None:
+    """What a device randomised is counted in its week, and estimated without anybody knowing more."""
+    answers = [randomise("cost", odds=50) for _ in range(40)]
+    weeks = {client.leaving_reasons.submit(answer=answer.answer, odds=answer.odds).week for answer in answers}
+    client.leaving_reasons.submit(answer=LeavingReason.OTHER, odds=2)
+    found = client.leaving_reasons.estimate(since=min(weeks))
+    few, many = found.surveys
+    assert (found.confidence, few.odds, many.odds, many.num_answers) == (0.95, 2, 50, 40)
+    assert {one.reason: one.sent for one in many.reasons if one.sent} == Counter(one.answer for one in answers)
+    assert client.leaving_reasons.estimate(until=min(weeks)).surveys == []
+    with pytest.raises(Malformed):
+        client.leaving_reasons.submit(answer=LeavingReason.COST, odds=1000)

@@ -1,0 +1,120 @@
+"""Counters of why people leave."""
+
+import datetime
+import threading
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from app.access import service as access
+from app.access import tenants
+from app.db import Actor, now
+from app.features.leaving import service as leaving
+from app.features.leaving.tables import LeavingCount
+from app.installations import Installation
+from lethe.contract.sets import LeavingReason
+from lethe.contract.tenants import Policy
+
+Count = Callable[..., datetime.date]
+
+
+@pytest.fixture
+def count(installation: Installation, by: Actor) -> Count:
+    """Count an answer, each in a transaction of its own."""
+
+    def once(answer: LeavingReason = LeavingReason.COST, odds: int = 3, by: Actor = by) -> datetime.date:
+        with installation.database.writing(by=by) as session:
+            return leaving.count(session, answer=answer, odds=odds)
+
+    return once
+
+
+def sent(found: leaving.Survey) -> dict[str, int]:
+    return {reason: one.sent for reason, one in found.reasons.items() if one.sent}
+
+
+def test_a_counter_is_all_that_is_kept(installation: Installation, by: Actor, count: Count) -> None:
+    """Answers alike of one week are one line: a tenant, a Monday, odds, an answer, and how many."""
+    weeks = {count() for _ in range(3)}
+    with installation.database.reading() as session:
+        [row] = session.execute(sa.select(LeavingCount.__table__)).mappings()
+        monday = leaving.week_of(now(session))
+    assert weeks == {monday.date()}
+    assert dict(row) == {"tenant_id": by.tenant_id, "week": monday, "odds": 3, "answer": "cost", "num_sent": 3}
+
+
+def test_surveys_by_odds(installation: Installation, by: Actor, count: Count) -> None:
+    """Answers of different odds are estimated apart, each with all reasons; where nobody answered there is none."""
+    with installation.database.reading(by=by) as session:
+        assert leaving.surveys(session) == []
+    for answer, odds in (
+        (LeavingReason.COST, 10),
+        (LeavingReason.COST, 3),
+        (LeavingReason.OTHER, 3),
+        (LeavingReason.COST, 3),
+    ):
+        count(answer, odds)
+    with installation.database.reading(by=by) as session:
+        few, many = leaving.surveys(session)
+    assert (few.response.odds, few.num_answers, sent(few)) == (3, 3, {"cost": 2, "other": 1})
+    assert (many.response.odds, many.num_answers, sent(many)) == (10, 1, {"cost": 1})
+    assert list(few.reasons) == list(LeavingReason)
+
+
+def test_weeks_are_chosen_by_their_monday(installation: Installation, by: Actor, count: Count) -> None:
+    """A week is in what is asked for if its Monday is in [since, until)."""
+    monday = count()
+    long_ago = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
+    with installation.database.writing(by=by) as session:
+        old = {"week": long_ago, "odds": 3, "answer": "other", "num_sent": 7}
+        session.add(LeavingCount(tenant_id=by.tenant_id, **old))
+    day = datetime.timedelta(days=1)
+    with installation.database.reading(by=by) as session:
+        [everything] = leaving.surveys(session)
+        [lately] = leaving.surveys(session, since=monday)
+        [then] = leaving.surveys(session, since=long_ago.date(), until=monday)
+        assert leaving.surveys(session, since=long_ago.date() + day, until=monday) == []
+        assert leaving.surveys(session, since=monday + day) == []
+    assert (everything.num_answers, sent(lately), sent(then)) == (8, {"cost": 1}, {"other": 7})
+
+
+def test_tenants_count_apart(installation: Installation, by: Actor, count: Count) -> None:
+    """A tenant's answers are in its own counters and in no other tenant's estimate."""
+    with installation.database.writing(by=by) as session:
+        made = tenants.create(session, name="shop", policy=Policy(), admin_key=access.new_key())
+    other = Actor(tenant_id=made.id, name="test")
+    count()
+    count(by=other)
+    count(by=other)
+    for actor, expected in ((by, 1), (other, 2)):
+        with installation.database.reading(by=actor) as session:
+            [found] = leaving.surveys(session)
+        assert found.num_answers == expected
+
+
+def test_none_is_lost_when_many_come_at_once(installation: Installation, by: Actor, count: Count) -> None:
+    """Answers that come together are all counted."""
+    callers = [threading.Thread(target=lambda: [count() for _ in range(5)]) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    with installation.database.reading(by=by) as session:
+        [found] = leaving.surveys(session)
+    assert found.num_answers == 20
+
+
+@pytest.mark.parametrize(
+    ("at_", "week"),
+    [
+        ("2026-11-16T00:00:00+00:00", "2026-11-16"),
+        ("2026-11-22T23:59:59+00:00", "2026-11-16"),
+        ("2026-11-16T00:30:00+01:00", "2026-11-09"),
+        ("2027-01-01T12:00:00+00:00", "2026-12-28"),
+    ],
+)
+def test_a_week_begins_on_monday(at_: str, week: str) -> None:
+    """Weeks are those of UTC, whatever the zone of a time, and do not care for the year."""
+    found = leaving.week_of(datetime.datetime.fromisoformat(at_))
+    assert found == datetime.datetime.fromisoformat(f"{week}T00:00:00+00:00")

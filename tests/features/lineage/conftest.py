@@ -1,0 +1,6 @@
+"""Fixtures of the SDK: a client beside a gateway, and a table of people."""
+
+from tests.command_line import people
+from tests.lethe.conftest import client, worker
+
+__all__ = ["client", "people", "worker"]

@@ -1,0 +1,207 @@
+"""Permission to serve a version, beside real requests and a real worker, and as a model server polls it."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.catalogue import service as catalogue
+from app.db import Actor
+from app.db.tables import DeletionRequest
+from app.features.lineage import serving
+from app.features.lineage.serving import Serving
+from app.installations import Installation
+from lethe.contract.problems import VersionUnknown
+from lethe.contract.sets import ServingRefusal
+
+Make = Callable[..., dict[str, Any]]
+Ask = Callable[..., Serving]
+Work = Callable[[], int]
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
+    return new_model(new_dataset()["id"])
+
+
+@pytest.fixture
+def ask(installation: Installation, by: Actor, model: dict[str, Any]) -> Ask:
+    def of_model(**named: Any) -> Serving:
+        with installation.database.reading(by=by) as session:
+            return serving.of_model(session, catalogue.get_model(session, model["id"]), **named)
+
+    return of_model
+
+
+def minutes_left(found: Serving) -> float:
+    assert found.valid_until is not None
+    return (found.valid_until - datetime.datetime.now(datetime.UTC)).total_seconds() / 60
+
+
+def test_nothing_is_served_before_the_first_version(ask: Ask, work: Work) -> None:
+    """A model without a version is refused, to be asked again soon; its first version may be served for an hour."""
+    found = ask()
+    assert (found.version, found.reason, found.certified, found.valid_until) == (
+        None,
+        ServingRefusal.NOT_LIVE,
+        False,
+        None,
+    )
+    assert found.retry_after_seconds
+    work()
+    found = ask()
+    assert (found.version, found.reason, found.certified) == (1, None, True)
+    assert 59 < minutes_left(found) <= 60
+    assert found.retry_after_seconds is None
+    assert 59 < found.fresh_seconds / 60 <= 60
+
+
+def test_a_version_is_served_until_the_first_deadline_and_no_longer(
+    installation: Installation, ask: Ask, forget: Make, work: Work
+) -> None:
+    """While a request is owed the version is not certified; it may be served until the request is due, and not after;
+    the version without the person may be served at once."""
+    work()
+    forget("p1")
+    request = forget("p2")
+    due(installation, request, in_minutes=20)
+    found = ask()
+    assert (found.reason, found.certified) == (None, False)
+    assert 19 < minutes_left(found) <= 20
+    due(installation, request, in_minutes=-1)
+    found = ask()
+    assert (found.version, found.reason, found.valid_until) == (1, ServingRefusal.FORGETTING_OVERDUE, None)
+    assert (found.fresh_seconds, bool(found.retry_after_seconds)) == (0, True)
+    work()
+    found = ask()
+    assert (found.version, found.reason, found.certified) == (2, None, True)
+
+
+def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
+    installation: Installation, ask: Ask, forget: Make, new_model: Make, model: dict[str, Any], work: Work
+) -> None:
+    """A model that lags behind another of its dataset is refused past the deadline, though the rows are null; the other
+    is not."""
+    from worker import runner
+
+    other = new_model(model["dataset_id"], name="other")
+    work()
+    forget("p1", submitted_at=LONG_AGO)
+    assert runner.run_next(installation, worker="test")
+    with installation.database.reading() as session:
+        found = {
+            one: serving.of_model(session, catalogue.get_model(session, one)).reason
+            for one in (model["id"], other["id"])
+        }
+    assert sorted(found.values(), key=str) == sorted([None, ServingRefusal.FORGETTING_OVERDUE], key=str)
+    work()
+    assert ask().reason is None
+
+
+def test_what_is_not_accepted_is_not_owed(
+    installation: Installation, ask: Ask, forget: Make, gateway: Any, work: Work
+) -> None:
+    """A request in review, paused or not, and one that was cancelled, stop no model; an approved one does."""
+    work()
+    reviewed = forget("p1", identity_verified=False, submitted_at=LONG_AGO)
+    assert reviewed["status"] == "in_review"
+    cancelled = forget("p2", submitted_at=LONG_AGO)
+    assert ask().reason is ServingRefusal.FORGETTING_OVERDUE
+    assert gateway.post(f"/v1/deletion-requests/{cancelled['id']}/cancel").status_code == 200
+    assert (ask().reason, ask().certified) == (None, True)
+    assert gateway.post(f"/v1/deletion-requests/{reviewed['id']}/approve").status_code == 200
+    due(installation, reviewed, in_minutes=-1)
+    assert ask().reason is ServingRefusal.FORGETTING_OVERDUE
+
+
+def test_a_version_that_was_superseded_is_not_served(
+    ask: Ask, forget: Make, work: Work, installation: Installation
+) -> None:
+    """A named version that is not the live one is refused, for good; by number and by digest alike."""
+    work()
+    first = ask()
+    assert {ask(**named).reason for named in ({"number": 1}, {"weights_sha256": first.weights_sha256})} == {None}
+    forget("p1")
+    work()
+    for named in ({"number": 1}, {"weights_sha256": first.weights_sha256}):
+        found = ask(**named)
+        assert found.reason in (ServingRefusal.SUPERSEDED, ServingRefusal.WEIGHTS_DESTROYED)
+        assert (found.version, found.certified, found.valid_until) == (1, False, None)
+        assert found.retry_after_seconds is None
+    assert ask(number=2).reason is None
+
+
+def test_a_version_that_never_was_is_unknown(ask: Ask, work: Work) -> None:
+    """A number or a digest that this model never had, or that do not belong together, names nothing."""
+    work()
+    for named in ({"number": 2}, {"weights_sha256": "0" * 64}, {"number": 1, "weights_sha256": "0" * 64}):
+        with pytest.raises(VersionUnknown):
+            ask(**named)
+
+
+def due(installation: Installation, request: dict[str, Any], *, in_minutes: float) -> None:
+    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=in_minutes)
+    with installation.database.writing() as session:
+        session.execute(sa.update(DeletionRequest).where(DeletionRequest.id == request["id"]).values(deadline=moment))
+
+
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_a_server_is_told_which_digest_it_may_serve(
+    gateway: TestClient, live: dict[str, Any], forget: Make, work: Work
+) -> None:
+    """The answer names version and digest, holds for an hour, and says why a named version is refused."""
+    place = f"/v1/models/{live['id']}/serving"
+    digest = gateway.get(f"/v1/models/{live['id']}/versions/1").json()["weights_sha256"]
+    answer = gateway.get(place)
+    said = answer.json()
+    assert said == {
+        "model_id": live["id"],
+        "version": 1,
+        "weights_sha256": digest,
+        "may_serve": True,
+        "reason": None,
+        "certified": True,
+        "valid_until": said["valid_until"],
+        "retry_after_seconds": None,
+    }
+    private, age, again = answer.headers["cache-control"].split(", ")
+    assert (private, again) == ("private", "must-revalidate")
+    assert 3500 < int(age.removeprefix("max-age=")) <= 3600
+    forget("p1", submitted_at="2020-01-01T00:00:00Z")
+    late = gateway.get(place, params={"weights_sha256": digest})
+    assert (late.json()["may_serve"], late.json()["reason"]) == (False, "forgetting_overdue")
+    assert "max-age=0" in late.headers["cache-control"]
+    work()
+    gone = gateway.get(place, params={"version": 1}).json()
+    assert (gone["may_serve"], gone["reason"], gone["version"]) == (False, "weights_destroyed", 1)
+    assert gateway.get(place).json()["version"] == 2
+
+
+def test_polling_costs_no_body(gateway: TestClient, live: dict[str, Any], forget: Make) -> None:
+    """With the tag of an answer that still holds there is no body, and its hour begins anew; one that no longer holds
+    is replaced."""
+    place = f"/v1/models/{live['id']}/serving"
+    tag = gateway.get(place).headers["etag"]
+    for named in (tag, f'"other", {tag}', tag.removeprefix("W/"), "*"):
+        answer = gateway.get(place, headers={"If-None-Match": named})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+        assert "max-age=3" in answer.headers["cache-control"]
+    assert gateway.get(place, headers={"If-None-Match": '"other"'}).status_code == 200
+    forget("p1")
+    changed = gateway.get(place, headers={"If-None-Match": tag})
+    assert (changed.status_code, changed.json()["certified"], changed.json()["may_serve"]) == (200, False, True)
+
+
+def test_what_cannot_be_named_is_refused(gateway: TestClient, live: dict[str, Any], refused: Refused) -> None:
+    """Versions and models that never were are unknown; what is neither a number nor a digest is malformed."""
+    place = f"/v1/models/{live['id']}/serving"
+    refused(gateway.get(f"{place}?version=2"), 404, "version_unknown")
+    refused(gateway.get("/v1/models/mdl_0/serving"), 404, "model_unknown")
+    for query in ("version=0", "version=x", "weights_sha256=abc", f"version={10**30}"):
+        refused(gateway.get(f"{place}?{query}"), 422, "input_invalid")

@@ -1,0 +1,17 @@
+"""Networks on pages: one that is let go of."""
+
+import re
+
+from fastapi.testclient import TestClient
+
+from tests.features.desk.browsing import Browser
+from tests.features.networks import nets
+
+
+def test_a_network_is_deleted(officer: Browser, gateway: TestClient) -> None:
+    """The list that a deletion leads to says that it is done, and has the network no more."""
+    made = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
+    answer = officer.post(f"/admin/networks/{made['id']}/delete")
+    page = officer.get(answer.headers["location"]).text
+    assert re.search(r'role="status">The network is deleted.<', page)
+    assert made["id"] not in page

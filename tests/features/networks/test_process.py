@@ -1,0 +1,150 @@
+"""The process in which a network runs: what it computes, when it is ended, and what it can reach."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from app.config import Settings
+from app.features.networks import service
+from lethe.contract.problems import NetworkFailed
+from lethe.features.networks.encoders import child, graph, process
+from lethe.features.networks.encoders.process import Limits
+from tests.features.networks import nets
+from tests.features.networks.nets import WEIGHTS, node, onnx_file
+
+LIMITS = Limits()
+SHAPE = {"input_size": nets.WIDTH, "output_size": nets.OUT}
+ROWS = np.random.default_rng(5).normal(size=(70, nets.WIDTH))
+
+
+def test_a_network_whose_runs_differ_is_refused() -> None:
+    """The examination runs a network twice itself, whatever the list of operators lets pass: one that adds drawn
+    numbers, and a file that computes other numbers than the one in hand, are refused."""
+    drawn = onnx_file([node("MatMul", output="h"), node("RandomNormalLike", "h", "r"), node("Add", "h r")])
+    named = graph.parse(nets.linear())  # of the same input and output
+    for content, network in (
+        (drawn, child.RunningNetwork(drawn, named)),
+        (nets.linear(2.0), child.RunningNetwork(nets.linear(), named)),
+    ):
+        with pytest.raises(graph.NetworkRefused, match="output changed between two runs"):
+            child._examined(content, network)
+    assert child._examined(nets.linear(), child.RunningNetwork(nets.linear(), named))["output_size"] == nets.OUT
+
+
+def test_features_are_those_of_the_row_alone() -> None:
+    """A row has bit by bit the same features wherever it stands, those of numpy up to rounding; each batch is told."""
+    with process.examined(nets.linear(), LIMITS) as encoder:
+        found = encoder.encode(ROWS)
+        backwards = encoder.encode(ROWS[::-1])[::-1]
+        alone = np.concatenate([encoder.encode(row[None]) for row in ROWS])
+        told: list[int] = []
+        encoder.encode(ROWS, progress=told.append)
+    assert told == [32, 64, 70]
+    assert np.array_equal(found, backwards)
+    assert np.array_equal(found, alone)
+    np.testing.assert_allclose(found, np.maximum(ROWS.astype(np.float32) @ WEIGHTS, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_that_was_examined_starts_again() -> None:
+    """A process that is started later computes bit by bit the same."""
+    with process.examined(nets.linear(), LIMITS) as encoder:
+        found, size = encoder.encode(ROWS), encoder.facts["batch_size"]
+        assert encoder.facts["shut_in"] is True
+    with process.started(nets.linear(), **SHAPE, batch_size=size, limits=LIMITS) as again:
+        assert np.array_equal(again.encode(ROWS), found)
+        with pytest.raises(ValueError, match="70, 5"):
+            again.encode(ROWS[:, :5])
+
+
+def test_time_and_memory_end() -> None:
+    """A network that takes too long, or more memory than it may, ends with its process and is named as such."""
+    hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
+    with (
+        process.started(nets.slow(), **SHAPE, batch_size=32, limits=hasty) as encoder,
+        pytest.raises(NetworkFailed, match=r"longer than 0\.01 seconds"),
+    ):
+        encoder.encode(ROWS)
+    with (
+        process.started(nets.slow(60_000), **SHAPE, batch_size=32, limits=poor) as encoder,
+        pytest.raises(NetworkFailed, match=r"more memory than 1073741824 bytes"),
+    ):
+        encoder.encode(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ('say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
+        ('os.write(descriptor, b"\\0"); time.sleep(60)', "longer than 1 seconds"),
+        ('os.fork() or time.sleep(20); say({"rows": 3}); time.sleep(60)', "longer than 1 seconds"),
+        ('say({"rows": 4})', "another number of features"),
+        ('say({"rows": 3}); line.send_bytes(bytes(4 * 3 * 5))', "process ended"),
+        ('say({"rows": 3}); line.send_bytes(bytes(4 * 3 * 3))', "another number of features"),
+        ('line.send_bytes(b"{")', "process ended"),
+        ('line.send_bytes(b"3")', "process ended"),
+    ],
+)
+def test_a_process_that_says_something_else_fails_in_time(answer: str, said: str) -> None:
+    """A process that begins to answer and stalls, whoever else holds its end of the line, or that says other numbers
+    than were asked for, is a network that failed."""
+    ours, theirs = socket.socketpair()
+    program = f"""
+import json, os, time
+from multiprocessing.connection import Connection
+descriptor = {theirs.fileno()}
+line = Connection(descriptor)
+say = lambda said: line.send_bytes(json.dumps(said).encode())
+line.recv_bytes()
+{answer}
+"""
+    with theirs:
+        child = subprocess.Popen([sys.executable, "-c", program], pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
+    limits = Limits(seconds=1.0)
+    began = time.monotonic()
+    with child, ours, contextlib.closing(process.ProcessPipe(ours, child, limits)) as line:
+        with pytest.raises(NetworkFailed, match=said):
+            process.Encoder(line, **SHAPE, facts={}).encode(ROWS[:3])
+        child.kill()
+    assert time.monotonic() < began + 9
+
+
+def test_a_process_that_is_shut_in_reaches_nothing() -> None:
+    """Behind the walls no socket, file or program can be opened, in Python or below it; a pipe that is open works."""
+    program = """
+import ctypes, os, socket, subprocess, sys
+from lethe.features.networks.encoders import sandbox
+assert sandbox.enter(memory_bytes=2**33)
+tried = (
+    lambda: socket.socket(),
+    lambda: open("/etc/hostname"),
+    lambda: os.open("/tmp/made", os.O_CREAT | os.O_WRONLY),
+    lambda: os.unlink("/tmp/made"),
+    lambda: os.execv("/bin/true", ["true"]),
+)
+refused = 0
+for attempt in tried:
+    try:
+        attempt()
+    except PermissionError:
+        refused += 1
+libc = ctypes.CDLL(None, use_errno=True)
+refused += libc.socket(2, 1, 0) == -1
+try:
+    bytearray(2**34)
+except MemoryError:
+    refused += 1
+os.write(1, str(refused).encode())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=dict(os.environ), check=False)
+    assert done.stdout == b"7", done.stderr.decode()
+
+
+def test_limits_are_those_of_a_gateway_by_default() -> None:
+    """A network that is too much for a gateway as it comes is too much for a dry run."""
+    assert service.limits_of(Settings()) == Limits()

@@ -1,0 +1,183 @@
+"""Logging in by an identity provider: a real one that the tests start, and everything that is wrong with an answer."""
+
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from app.config import Settings
+from app.features.people import oidc
+from app.features.people import pages as people_pages
+from app.main import create_app
+from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
+from tests.features.desk.browsing import Browser
+from tests.features.people.provider import Provider, running
+
+MARIA = {"sub": "maria-1", "email": "Maria@Example.com", "email_verified": True}
+PEOPLE: tuple[dict[str, Any], ...] = (
+    MARIA,
+    {"sub": "impostor", "email": "maria@example.com", "email_verified": True},
+    {"sub": "unverified", "email": "maria@example.com", "email_verified": False},
+    {"sub": "stranger", "email": "stranger@example.com", "email_verified": True},
+)
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with running(*PEOPLE) as started:
+        yield started
+
+
+@pytest.fixture
+def company(settings: Settings, provider: Provider) -> Settings:
+    secret = settings.data_dir / "oidc.secret"
+    secret.write_text("a secret of the client\n")
+    more = {"oidc_issuer": provider.issuer, "oidc_client_id": "lethe", "oidc_client_secret_file": secret}
+    return settings.model_copy(update=more | {"oidc_name": "Example Ltd"})
+
+
+@pytest.fixture
+def browser(company: Settings, admin_key: str) -> Iterator[Browser]:
+    """Not logged in, where Maria has been invited."""
+    with TestClient(create_app(company), raise_server_exceptions=False) as client:
+        headers = {"Authorization": f"Bearer {admin_key}"}
+        body = {"name": "Maria Lopez", "email": "maria@example.com", "role": "viewer"}
+        assert client.post("/v1/users", json=body, headers=headers).status_code == 201
+        yield Browser(client=client, key=admin_key)
+
+
+def begun(browser: Browser, **changed: str) -> str:
+    """The address at the provider, with some of its parameters changed."""
+    address = browser.get("/admin/oidc?next=/admin/models").headers["location"]
+    path, _, query = address.partition("?")
+    return f"{path}?{urllib.parse.urlencode(dict(urllib.parse.parse_qsl(query)) | changed)}"
+
+
+def refused(browser: Browser, path: str) -> str:
+    """The page that refuses an answer of the provider; nobody is logged in by it."""
+    answer = browser.get(path)
+    assert answer.status_code == 403, answer.text
+    assert 'data-code="identity_refused"' in answer.text
+    assert browser.get("/admin/models").status_code == 303
+    return answer.text
+
+
+def test_somebody_who_was_invited_comes_in(browser: Browser, provider: Provider) -> None:
+    """The login page leads to the provider, by PKCE; its answer leads on to where somebody wanted to go, once. From
+    then on it is the provider's own id that counts: somebody else with the same address does not come in."""
+    page = browser.get("/admin/login?next=/admin/models").text
+    assert "Log in with Example Ltd" in page
+    assert "/admin/oidc?next=%2Fadmin%2Fmodels" in page
+    address = begun(browser)
+    asked = dict(urllib.parse.parse_qsl(address.partition("?")[2]))
+    assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
+    back = provider.returns(address, "maria-1")
+    answer = browser.get(back)
+    assert answer.status_code == 200
+    assert '<meta http-equiv="refresh" content="0; url=/admin/models">' in answer.text
+    assert (
+        "samesite=strict"
+        in next(one for one in answer.headers.get_list("set-cookie") if "lethe_session" in one).lower()
+    )
+    assert ">Maria Lopez</a>" in browser.get("/admin/models").text
+    browser.post("/admin/logout")
+    refused(browser, back)
+    refused(browser, provider.returns(begun(browser), "impostor"))
+    assert browser.get(provider.returns(begun(browser), "maria-1")).status_code == 200
+
+
+@pytest.mark.parametrize("subject", ["unverified", "stranger"])
+def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str) -> None:
+    """Neither an address that the provider has not verified lets somebody in, nor one that was not invited."""
+    page = refused(browser, provider.returns(begun(browser), subject))
+    assert ("has not verified" in page) == (subject == "unverified")
+
+
+def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
+    """Another nonce, another state, no cookie, a refusal at the provider and a made-up code let nobody in."""
+    refused(browser, provider.returns(begun(browser, nonce="another"), "maria-1"))
+    refused(browser, provider.returns(begun(browser, state="another"), "maria-1"))
+    begun(browser)
+    back = provider.returns(begun(browser), "maria-1")
+    state = dict(urllib.parse.parse_qsl(back.partition("?")[2]))["state"]
+    refused(browser, f"/admin/oidc/return?state={state}&error=access_denied")
+    refused(browser, f"/admin/oidc/return?state={state}&code=made-up")
+    browser.client.cookies.delete("lethe_oidc")
+    refused(browser, back)
+
+
+def test_a_login_that_was_begun_long_ago(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes after it was begun a login is over, though a browser kept its cookie."""
+    back = provider.returns(begun(browser), "maria-1")
+    later = time.time() + 601
+    with monkeypatch.context() as patched:
+        patched.setattr(people_pages.time, "time", lambda: later)
+        assert "last ten minutes" in refused(browser, back)
+
+
+def test_a_provider_that_is_another_or_away(settings: Settings, provider: Provider) -> None:
+    """Who calls itself otherwise is refused; who does not answer is said to be away, by a page with 503."""
+    for issuer, status in ((f"{provider.issuer}/", 403), ("http://127.0.0.1:9", 503)):
+        other = settings.model_copy(update={"oidc_issuer": issuer, "oidc_client_id": "lethe"})
+        with TestClient(create_app(other), raise_server_exceptions=False) as client:
+            answer = client.get("/admin/oidc", follow_redirects=False)
+            assert answer.status_code == status
+            assert 'data-code="identity_' in answer.text
+
+
+def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For five minutes its addresses are those that it has said, though it is away; then it is asked again."""
+    with running(MARIA) as own:
+        company = Settings(oidc_issuer=own.issuer, oidc_client_id="lethe")
+        address, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
+    again, _ = oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
+    assert address.partition("?")[0] == again.partition("?")[0]
+    for known, (_, found) in list(oidc._cache.items()):
+        monkeypatch.setitem(oidc._cache, known, (0.0, found))
+    with pytest.raises(IdentityProviderUnavailable):
+        oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"iss": "https://evil.example"},
+        {"aud": "another client"},
+        {"aud": ["lethe", "another client"], "azp": "another client"},
+        {"exp": 1},
+        {"exp": None},
+        {"nonce": "another"},
+        {"nonce": None},
+        {"sub": None},
+        {"sub": ""},
+    ],
+)
+def test_id_tokens_are_for_this_login(changed: dict[str, Any]) -> None:
+    """A token with another issuer, audience or nonce, without a subject, or that has expired, is not believed."""
+    key = RSAKey.generate_key(2048, auto_kid=True)
+    settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
+    at = int(time.time())
+    claims = {"iss": settings.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
+
+    def read(claims: dict[str, Any], *, signed_by: RSAKey = key, alg: str = "RS256") -> dict[str, Any]:
+        token = jwt.encode({"alg": alg, "kid": key.kid}, claims, signed_by, algorithms=[alg])
+        keys = {"keys": [key.as_dict(private=False)]}
+        return oidc.identity_claims({"id_token": token}, keys, settings=settings, nonce="n")
+
+    assert read(claims)["sub"] == "1"
+    with pytest.raises(IdentityRefused):
+        read({name: value for name, value in (claims | changed).items() if value is not None})
+    with pytest.raises(IdentityRefused):
+        read(claims, signed_by=RSAKey.generate_key(2048))
+
+
+def test_settings_belong_together() -> None:
+    """An issuer without a client, or one that is not reached by https, is no setting."""
+    for wrong in ({"oidc_issuer": "https://login.example"}, {"oidc_issuer": "http://a.example", "oidc_client_id": "l"}):
+        with pytest.raises(ValueError, match=r"oidc|OIDC"):
+            Settings(**wrong)

@@ -1,0 +1,319 @@
+"""People who log in: invitations, passwords, codes, roles, and the last one who may administer."""
+
+import dataclasses
+import datetime
+from collections.abc import Callable
+
+import pyotp
+import pytest
+import sqlalchemy as sa
+
+from app.access import service as access
+from app.access.service import Caller
+from app.db import Actor, now
+from app.features.desk import sessions
+from app.features.desk.tables import DashboardSession
+from app.features.people import codes, jobs, passwords, repository, users
+from app.features.people.oidc import OidcIdentity
+from app.features.people.tables import Authenticator, User
+from app.installations import Installation
+from lethe.contract.problems import (
+    IdentityRefused,
+    InputInvalid,
+    InvitationOver,
+    LastAdministrator,
+    LoginRefused,
+    ScopeMissing,
+    Unauthenticated,
+    UserExists,
+)
+from lethe.contract.sets import Role, Scope
+from lethe.features.people.contract import SCOPES_OF
+from tests.tables import each
+
+PASSWORD = "correct horse battery staple"
+AT = datetime.datetime(2026, 11, 25, 12, tzinfo=datetime.UTC)
+Invited = Callable[..., str]
+
+
+@pytest.fixture
+def admin(installation: Installation, admin_key: str) -> Caller:
+    with installation.database.reading() as session:
+        return access.caller_with(session, access.find(session, admin_key))
+
+
+@pytest.fixture
+def invited(installation: Installation, by: Actor, admin: Caller) -> Invited:
+    """Somebody with this role who has chosen `PASSWORD`; returns their id."""
+
+    def invite(role: Role = Role.OFFICER, email: str = "maria@example.com") -> str:
+        with installation.database.writing(by=by) as session:
+            user, invitation = users.create(session, name="Maria Lopez", email=email, role=role, by=admin)
+        with installation.database.writing(by=by) as session:
+            users.accept(session, users.invited(session, invitation), password_hash=passwords.hash_of(PASSWORD))
+        return user.id
+
+    return invite
+
+
+def logged_in(installation: Installation, user_id: str) -> str:
+    """The token of a session of theirs."""
+    token = sessions.new_token()
+    with installation.database.reading() as session:
+        caller = users.caller_as(session, session.get_one(User, user_id))
+    with installation.database.writing(by=caller.actor) as session:
+        sessions.open_session(session, token=token, caller=caller, settings=installation.settings)
+    return token
+
+
+def is_open(installation: Installation, token: str) -> bool:
+    with installation.database.reading() as session:
+        try:
+            sessions.caller_of(session, token, settings=installation.settings)
+        except Unauthenticated:
+            return False
+        return True
+
+
+def test_passwords() -> None:
+    """A password is kept as an argon2id hash, which matches it alone; nobody has none."""
+    kept = passwords.hash_of(PASSWORD)
+    assert kept.startswith("$argon2id$")
+    assert passwords.matches(PASSWORD, kept)
+    assert not passwords.matches(PASSWORD + " ", kept)
+    assert not passwords.matches(PASSWORD, None)
+    assert not passwords.matches("lethe: no password", None)
+    assert not passwords.is_outdated(kept)
+    assert passwords.is_outdated(kept.replace("t=3", "t=1"))
+
+
+@each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
+def test_passwords_are_long_enough(password: str) -> None:
+    """Only the length is ruled; white space and any script may stand in them."""
+    with pytest.raises(InputInvalid):
+        passwords.hash_of(password)
+    assert passwords.hash_of("пароль из слов")
+
+
+def test_codes() -> None:
+    """A code is good for its step and those beside it, and not once a code of its step or a later one was accepted."""
+    secret = codes.new_secret()
+    step = int(AT.timestamp()) // codes.SECONDS
+    for offset, accepted in ((-2, None), (-1, step - 1), (0, step), (1, step + 1), (2, None)):
+        code = pyotp.TOTP(secret).generate_otp(step + offset)
+        assert codes.step_of(secret, code, at=AT) == accepted
+    now_shown = pyotp.TOTP(secret).at(AT)
+    assert codes.step_of(secret, f"{now_shown[:3]} {now_shown[3:]}", at=AT, after=step - 1) == step
+    assert codes.step_of(secret, now_shown, at=AT, after=step) is None
+    assert codes.step_of(secret, "", at=AT) is None
+    assert not codes.is_secret("short")
+
+
+def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
+    """A replayed code is refused, and after twenty wrong ones nobody gets in as this person, not with a right one, for
+    an hour; then it is counted anew."""
+    user_id, secret = invited(), codes.new_secret()
+    with installation.database.writing(by=by) as session:
+        user = users.get(session, user_id)
+        user.totp = Authenticator(secret=secret)
+        at = now(session)
+        code, following = (pyotp.TOTP(secret).at(at + datetime.timedelta(seconds=later)) for later in (0, 30))
+        assert users.accept_code(session, user, code)
+        assert not users.accept_code(session, user, code)
+        for _ in range(codes.MAX_WRONG_CODES - 1):
+            assert not users.accept_code(session, user, "no code")
+        assert not users.accept_code(session, user, following)
+        with pytest.raises(LoginRefused):
+            users.checked(session, email="maria@example.com", password=PASSWORD)
+        assert user.wrong_since is not None
+        user.wrong_since -= codes.COUNTED_FOR
+        assert users.checked(session, email="maria@example.com", password=PASSWORD) is user
+        assert not users.accept_code(session, user, "no code")
+        assert user.wrong_codes == 1
+        assert users.accept_code(session, user, following)
+        assert user.wrong_codes == 0
+
+
+def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
+    """In the database the secret of an app is sealed; without the keys of the installation it opens nothing."""
+    user_id, secret = invited(), codes.new_secret()
+    with installation.database.writing(by=by) as session:
+        users.get(session, user_id).totp = Authenticator(secret=secret)
+    with installation.database.looking() as connection:
+        [stored] = connection.execute(sa.text("SELECT totp FROM users")).scalars()
+    assert secret.encode() not in bytes(stored)
+    with installation.database.reading(by=by) as session:
+        assert users.get(session, user_id).totp.secret == secret
+
+
+def test_logging_in(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
+    """The address in whatever case and the password let somebody in; a wrong one, an unknown address and an
+    invitation that was not accepted do not."""
+    user_id = invited()
+    with installation.database.writing(by=by) as session:
+        users.create(session, name="New", email="new@example.com", role=Role.VIEWER, by=admin)
+    with installation.database.reading() as session:
+        assert users.checked(session, email=" Maria@Example.com", password=PASSWORD).id == user_id
+        for email, password in (("maria@example.com", "x" * 12), ("no@example.com", PASSWORD), ("new@example.com", "")):
+            with pytest.raises(LoginRefused):
+                users.checked(session, email=email, password=password)
+
+
+def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invited: Invited) -> None:
+    """A hash of weaker parameters is made anew when its person logs in."""
+    weak, user_id = passwords.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
+    with installation.database.writing(by=by) as session:
+        user = users.get(session, user_id)
+        user.password_hash = weak
+        users.entered(session, user, password=PASSWORD)
+        assert user.last_login_at is not None
+        assert passwords.matches(PASSWORD, user.password_hash)
+        assert not passwords.is_outdated(user.password_hash)
+
+
+def test_an_invitation_is_good_once_and_for_a_week(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited
+) -> None:
+    """It is over once it was used, a week later, when another one was made, and when its person is disabled; the
+    periodic job forgets what has expired."""
+    with installation.database.writing(by=by) as session:
+        user, first = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
+    with installation.database.writing(by=by) as session:
+        assert users.invited(session, first).id == user.id
+        second = users.invite(session, user.id, by=admin)[1]
+        with pytest.raises(InvitationOver):
+            users.invited(session, first)
+        users.accept(session, users.invited(session, second), password_hash="$argon2id$")
+        with pytest.raises(InvitationOver):
+            users.invited(session, second)
+        third = users.invite(session, user.id, by=admin)[1]
+        users.get(session, user.id).invitation_expires_at = now(session)
+        with pytest.raises(InvitationOver):
+            users.invited(session, third)
+    jobs.forget_invitations(installation)
+    with installation.database.reading(by=by) as session:
+        assert users.get(session, user.id).invitation_hash is None
+
+
+@pytest.mark.parametrize("end", ["disabled", "role", "password", "invited"])
+def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
+    """Who is disabled, invited again, or gets another role or password is logged out everywhere, and nobody else is;
+    of somebody who is disabled nothing is kept that they logged in with."""
+    secret = codes.new_secret()
+    user_id, other = invited(), invited(email="other@example.com")
+    token, kept = logged_in(installation, user_id), logged_in(installation, other)
+    with installation.database.writing(by=by) as session:
+        match end:
+            case "disabled":
+                users.enrol(
+                    session, users.get(session, user_id), secret=secret, code=pyotp.TOTP(secret).at(now(session))
+                )
+                users.disable(session, user_id, by=admin)
+                gone = users.get(session, user_id)
+                assert (gone.password_hash, gone.totp.secret, gone.totp_last_step) == (
+                    None,
+                    Authenticator().secret,
+                    None,
+                )
+            case "role":
+                users.change(session, user_id, by=admin, role=Role.VIEWER)
+            case "password":
+                users.change_password(session, users.get(session, user_id), password_hash="$argon2id$")
+            case "invited":
+                users.invite(session, user_id, by=admin)
+    assert not is_open(installation, token)
+    assert is_open(installation, kept)
+
+
+def test_a_provider_lets_in_who_was_invited(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited
+) -> None:
+    """By the address of an identity somebody comes in while their invitation is open, or if they have a password; not
+    after it has expired, and not while wrong codes lock them out."""
+    here = OidcIdentity(issuer="https://login.example", subject="1", email="ann@example.com")
+    with installation.database.writing(by=by) as session:
+        ann, _ = users.create(session, name="Ann", email="ann@example.com", role=Role.VIEWER, by=admin)
+        assert users.of_identity(session, here) is ann
+        ann.invitation_expires_at = now(session)
+        with pytest.raises(IdentityRefused):
+            users.of_identity(session, here)
+    user_id = invited()
+    with installation.database.writing(by=by) as session:
+        maria = users.get(session, user_id)
+        there = dataclasses.replace(here, email=maria.email)
+        assert users.of_identity(session, there) is maria
+        users.link(session, maria, there)
+        maria.totp = Authenticator(secret=codes.new_secret())
+        for _ in range(codes.MAX_WRONG_CODES):
+            users.accept_code(session, maria, "no code")
+        with pytest.raises(IdentityRefused):
+            users.of_identity(session, there)
+
+
+def test_a_session_is_of_a_key_or_of_a_person(installation: Installation) -> None:
+    """The database takes no session that is of neither."""
+    at = AT
+    with pytest.raises(sa.exc.IntegrityError), installation.database.writing() as session:
+        session.add(DashboardSession(token_hash="0" * 64, opened_at=at, seen_at=at, expires_at=at))
+
+
+def test_addresses_are_unique(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
+    """Nobody else gets an address that somebody has, be it in another tenant, where the person is unknown."""
+    invited()
+    with installation.database.writing(by=by) as session, pytest.raises(UserExists):
+        users.create(session, name="Maria", email="maria@example.com", role=Role.VIEWER, by=admin)
+    with installation.database.reading(by=Actor(tenant_id="ten_other", name="test")) as session:
+        assert repository.is_known(session, "maria@example.com")
+        assert repository.users(session, limit=9, cursor=None).items == []
+
+
+def test_the_last_administrator_stays(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
+    """With an administrator who has a password the last key may go, and then the last such person must stay; somebody
+    who is locked out by wrong codes is not another one."""
+    user_id = invited(Role.ADMINISTRATOR)
+    operator = invited(Role.OPERATOR, "olga@example.com")
+    with installation.database.writing(by=by) as session:
+        access.revoke_key(session, admin.id, by=None)
+    for act in (
+        lambda session: users.disable(session, user_id, by=admin),
+        lambda session: users.change(session, user_id, by=admin, role=Role.VIEWER),
+        lambda session: users.invite(session, user_id, by=admin),
+        lambda session: users.disable(session, operator, by=admin),
+    ):
+        with installation.database.writing(by=by) as session, pytest.raises(LastAdministrator):
+            act(session)
+    another = invited(Role.ADMINISTRATOR, "another@example.com")
+    with installation.database.writing(by=by) as session:
+        locked = users.get(session, another)
+        locked.wrong_codes, locked.wrong_since = codes.MAX_WRONG_CODES, now(session)
+        with pytest.raises(LastAdministrator):
+            users.disable(session, user_id, by=admin)
+        locked.wrong_codes = 0
+        users.disable(session, user_id, by=admin)
+        with pytest.raises(LastAdministrator):
+            users.disable(session, another, by=admin)
+
+
+def test_nobody_gives_more_than_they_have(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited
+) -> None:
+    """An administrator makes and touches no operator, whose scope is above the tenant."""
+    operator = invited(Role.OPERATOR, "olga@example.com")
+    with installation.database.reading() as session:
+        maria = users.caller_as(session, session.get_one(User, invited(Role.ADMINISTRATOR)))
+    with installation.database.writing(by=by) as session:
+        for act in (
+            lambda: users.create(session, name="O", email="o@example.com", role=Role.OPERATOR, by=maria),
+            lambda: users.change(session, operator, by=maria, role=Role.VIEWER),
+            lambda: users.invite(session, operator, by=maria),
+            lambda: users.disable(session, operator, by=maria),
+        ):
+            with pytest.raises(ScopeMissing):
+                act()
+
+
+def test_roles() -> None:
+    """Each role has scopes; a viewer changes nothing, and nobody below an administrator reaches the keys."""
+    assert SCOPES_OF.keys() == set(Role)
+    assert all(scope.value.endswith(":read") for scope in SCOPES_OF[Role.VIEWER])
+    assert not any({Scope.ADMIN, Scope.OPERATOR} & SCOPES_OF[role] for role in (Role.OFFICER, Role.ENGINEER))

@@ -1,0 +1,103 @@
+"""The certificate that OpenDSR answers are signed under: given, or made."""
+
+import base64
+import datetime
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+
+from app.config import Settings
+from app.errors import SigningUnusable
+from app.features.protocols import certificate
+
+DOMAIN = "privacy.example.com"
+KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def pem(key: RSAPrivateKey | ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    ).decode()
+
+
+def issued(key: RSAPrivateKey, *domains: str) -> str:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "An authority")])
+    at = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(at).not_valid_after(at + datetime.timedelta(days=1))
+    if domains:
+        names = x509.SubjectAlternativeName([x509.DNSName(domain) for domain in domains])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
+    """Settings with these files."""
+    settings = Settings(data_dir=folder, opendsr_domain=DOMAIN)
+    if certificates is not None:
+        settings.opendsr_certificate_file = folder / "given.pem"
+        settings.opendsr_certificate_file.write_text(certificates)
+    if key is not None:
+        settings.opendsr_key_file = folder / "given.key"
+        settings.opendsr_key_file.write_text(key)
+    return settings
+
+
+@pytest.mark.parametrize("domain", [DOMAIN, "127.0.0.1"])
+def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
+    """It is for the domain, can sign and nothing else, and is the same for every process; its key is nobody's else."""
+    settings = Settings(data_dir=tmp_path, host=domain)
+    signer = certificate.signer(settings)
+    certificate._signer.cache_clear()
+    assert certificate.signer(settings).certificate == signer.certificate
+    made = x509.load_pem_x509_certificate(signer.certificate.encode())
+    [name] = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert str(name.value) == domain
+    usage = made.extensions.get_extension_for_class(x509.KeyUsage).value
+    assert usage.digital_signature
+    assert not usage.key_cert_sign
+    assert made.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=3000)
+    assert stat.S_IMODE((tmp_path / "keys" / "opendsr.key").stat().st_mode) == 0o600
+
+
+def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
+    """The headers carry the domain, and RSA over SHA-256 of exactly the body."""
+    signer = certificate.signer(Settings(data_dir=tmp_path, host=DOMAIN))
+    headers = signer.headers(b"body")
+    assert headers["X-OpenDSR-Processor-Domain"] == DOMAIN
+    key = x509.load_pem_x509_certificate(signer.certificate.encode()).public_key()
+    assert isinstance(key, RSAPublicKey)
+    key.verify(base64.b64decode(headers["X-OpenDSR-Signature"]), b"body", padding.PKCS1v15(), hashes.SHA256())
+
+
+@pytest.mark.parametrize("name", [DOMAIN, "*.example.com"])
+def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
+    """With those that vouch for it, and the key beside it; a wildcard covers the domain."""
+    chain = issued(KEY, "other.example.org", name) + issued(rsa.generate_private_key(65537, 2048))
+    signer = certificate.signer(given(tmp_path, chain, pem(KEY)))
+    assert (signer.certificate, signer.key.private_numbers()) == (chain, KEY.private_numbers())
+    assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize(
+    ("certificates", "key"),
+    [
+        (issued(KEY, DOMAIN), None),
+        (None, pem(KEY)),
+        ("not a certificate", pem(KEY)),
+        (issued(KEY, DOMAIN), "not a key"),
+        (issued(KEY, DOMAIN), pem(ec.generate_private_key(ec.SECP256R1()))),
+        (issued(KEY, DOMAIN), pem(rsa.generate_private_key(65537, 2048))),
+        (issued(KEY, "other.example.com"), pem(KEY)),
+        (issued(KEY), pem(KEY)),
+    ],
+)
+def test_what_does_not_fit_is_not_used(tmp_path: Path, certificates: str | None, key: str | None) -> None:
+    """Rather than sign what nobody can verify, nothing is signed."""
+    with pytest.raises(SigningUnusable):
+        certificate.signer(given(tmp_path, certificates, key))

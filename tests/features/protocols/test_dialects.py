@@ -1,0 +1,94 @@
+"""Raw bodies, parsed messages, and problems in the format of a protocol."""
+
+from typing import Annotated, Any
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi.responses import JSONResponse
+from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
+
+from app import errors
+from app.features.protocols.dialects import small_body, speaking
+from app.features.protocols.drp import Exercise
+from app.features.protocols.opendsr import RawIdentity
+from app.features.protocols.parsing import parsed
+from lethe.contract import problems
+from lethe.contract.problems import FieldError
+
+
+def words(status: int, problem: dict[str, Any]) -> Response:
+    return JSONResponse({"said": [problem["code"], *[fault["path"] for fault in problem.get("errors", ())]]}, status)
+
+
+RAISED: dict[str, tuple[Exception, int, list[str]]] = {
+    "malformed": (problems.InputInvalid("x", [FieldError("a.b", "y")]), 400, ["input_invalid", "a.b"]),
+    "nobody": (problems.Unauthenticated("x"), 401, ["unauthenticated"]),
+    "refused": (problems.MessageRefused("x"), 403, ["message_refused"]),
+    "unknown": (problems.RequestUnknown("x"), 404, ["request_unknown"]),
+    "late": (problems.TransitionForbidden("x"), 409, ["transition_forbidden"]),
+    "often": (problems.RateLimited("x", retry_after=7), 429, ["rate_limited"]),
+    "defect": (errors.SigningUnusable("x"), 500, ["signing_unusable"]),
+    "away": (OperationalError("SELECT secret", {}, Exception("secret")), 503, ["unavailable"]),
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> TestClient:
+    """Of an application that speaks so."""
+    router = APIRouter(route_class=speaking(words))
+
+    @router.get("/raised/{name}")
+    def raise_it(name: str) -> None:
+        raise RAISED[name][0]
+
+    @router.get("/typed")
+    def typed(number: int) -> None:
+        pass
+
+    @router.post("/echo")
+    def echo(body: Annotated[bytes, Depends(small_body)]) -> Response:
+        return Response(body)
+
+    app = FastAPI()
+    app.include_router(router)
+    return TestClient(app, raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_every_problem_is_said_in_these_words(client: TestClient, name: str) -> None:
+    """Malformed input is a 400 there, every other status is what it is elsewhere."""
+    _, status, said = RAISED[name]
+    answer = client.get(f"/raised/{name}")
+    assert (answer.status_code, answer.json()) == (status, {"said": said})
+
+
+def test_headers_that_a_caller_acts_on_are_kept(client: TestClient) -> None:
+    """How to authenticate, and when to come back."""
+    assert client.get("/raised/nobody").headers["WWW-Authenticate"] == "Bearer"
+    assert client.get("/raised/often").headers["Retry-After"] == "7"
+    assert client.get("/raised/away").headers["Retry-After"] == "2"
+
+
+def test_what_the_framework_finds_malformed_is_said_alike(client: TestClient) -> None:
+    """And nothing of it is repeated."""
+    answer = client.get("/typed", params={"number": "secret"})
+    assert (answer.status_code, answer.json()) == (400, {"said": ["input_invalid"]})
+
+
+def test_a_body_comes_byte_by_byte(client: TestClient) -> None:
+    """Whatever its type is said to be, up to 64 KiB."""
+    body = bytes(range(256)) * 256
+    assert client.post("/echo", content=body).content == body
+    answer = client.post("/echo", content=body + b"x")
+    assert (answer.status_code, answer.json()) == (413, {"said": ["upload_too_large"]})
+
+
+def test_no_string_that_was_read_is_remembered() -> None:
+    """The same value, read twice, is two strings: nothing keeps the first for the second, or for ever."""
+    email = b'"somebody@example.com"'
+    identity = b'{"identity_type": "email", "identity_format": "raw", "identity_value": %s}' % email
+    assert parsed(RawIdentity, identity).identity_value is not parsed(RawIdentity, identity).identity_value
+    times = b'"issued-at": "2026-01-01T00:00:00Z", "expires-at": "2026-01-01T00:01:00Z", "drp.version": "1.0"'
+    exercise = b'{"agent-id": "a", "business-id": "b", %s, "exercise": "deletion", "email": %s}' % (times, email)
+    assert parsed(Exercise, exercise).email is not parsed(Exercise, exercise).email

@@ -1,0 +1,217 @@
+"""The messages of the Data Rights Protocol: opened, believed for ten minutes, and answered in its words."""
+
+import base64
+import dataclasses
+import datetime
+import json
+from typing import Any, Literal
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.db.sealed import Particulars
+from app.db.tables import DeletionRequest
+from app.features.protocols import drp
+from app.features.protocols.drp import Envelope, Exercise
+from app.features.protocols.parsing import parsed
+from lethe.contract.problems import InputInvalid, MessageEarly, MessageExpired, MessageRefused
+from lethe.contract.sets import RequestStatus
+
+AT = datetime.datetime(2026, 10, 2, 15, tzinfo=datetime.UTC)
+MINUTE = datetime.timedelta(minutes=1)
+SECRET = Ed25519PrivateKey.from_private_bytes(bytes(32))
+VERIFY_KEY = base64.b64encode(SECRET.public_key().public_bytes_raw()).decode()
+
+
+def message(**changed: Any) -> bytes:
+    """What an agent would sign; a name with `_` stands for one with `-`, and None leaves it out."""
+    said = {
+        "agent-id": "AGENT",
+        "business-id": "BUSINESS",
+        "issued-at": AT.isoformat(),
+        "expires-at": (AT + 10 * MINUTE).isoformat(),
+        "drp.version": "1.0",
+        "exercise": "deletion",
+        "regime": "ccpa",
+        "relationships": ["customer"],
+        "email": "p1",
+        "email_verified": True,
+    } | changed
+    return json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+
+
+def exercise(**changed: Any) -> Exercise:
+    return parsed(Exercise, message(**changed))
+
+
+def test_combined_mode_is_that_of_libsodium() -> None:
+    """The signature comes first and the message behind it: the second vector of RFC 8032, section 7.1."""
+    key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
+    signature = bytes.fromhex(
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+    )
+    assert drp.open_message(base64.b64encode(signature + b"r"), verify_key=base64.b64encode(key).decode()) == b"r"
+
+
+@given(st.binary(max_size=200), st.integers(0, 263), st.integers(1, 255))
+def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: int) -> None:
+    """Whatever byte is another one, of the signature or of the message, nothing is opened; unchanged, all of it is."""
+    signed = bytearray(SECRET.sign(said) + said)
+    assert drp.open_message(base64.b64encode(signed) + b"\n", verify_key=VERIFY_KEY) == said
+    signed[place % len(signed)] ^= change
+    with pytest.raises(MessageRefused):
+        drp.open_message(base64.b64encode(signed), verify_key=VERIFY_KEY)
+
+
+@pytest.mark.parametrize("body", [b"", b"AAAA", base64.b64encode(bytes(64))])
+def test_a_message_without_a_signature_is_refused(body: bytes) -> None:
+    """Too short to hold one, or holding nothing that is one."""
+    with pytest.raises(MessageRefused):
+        drp.open_message(body, verify_key=VERIFY_KEY)
+
+
+def test_a_message_that_is_not_base64_is_malformed() -> None:
+    """It is read strictly: characters that do not belong there are not passed over."""
+    with pytest.raises(InputInvalid):
+        drp.open_message(b"{}AAAA", verify_key=VERIFY_KEY)
+
+
+def check(at: datetime.datetime = AT + MINUTE, /, **changed: Any) -> None:
+    drp.check(parsed(Envelope, message(**changed)), agent_id="AGENT", business_id="BUSINESS", at=at)
+
+
+def test_a_message_is_believed_from_its_issue_to_its_expiry() -> None:
+    """From the first moment on, until just before the last."""
+    check(AT)
+    check(AT + 10 * MINUTE - datetime.timedelta(microseconds=1))
+    with pytest.raises(MessageEarly):
+        check(AT - datetime.timedelta(microseconds=1))
+    with pytest.raises(MessageExpired):
+        check(AT + 10 * MINUTE)
+
+
+def test_a_message_that_would_be_believed_for_longer_is_not_believed() -> None:
+    """Ten minutes are the most that an agent may ask for."""
+    with pytest.raises(MessageExpired):
+        check(**{"expires-at": (AT + 10 * MINUTE + datetime.timedelta(seconds=1)).isoformat()})
+
+
+@pytest.mark.parametrize("changed", [{"agent-id": "OTHER"}, {"business-id": "OTHER"}])
+def test_a_message_of_another_or_to_another_is_refused(changed: dict[str, str]) -> None:
+    """Nobody can pass on what another agent signed, or what was for another business."""
+    with pytest.raises(MessageRefused):
+        check(**changed)
+
+
+def test_a_tenant_that_is_not_in_the_network_is_not_addressed() -> None:
+    """Without a business id no message is for it."""
+    with pytest.raises(MessageRefused):
+        drp.check(parsed(Envelope, message()), agent_id="AGENT", business_id=None, at=AT)
+
+
+@pytest.mark.parametrize("name", ["agent-id", "business-id", "issued-at", "expires-at", "drp.version"])
+def test_every_message_says_who_to_whom_and_when(name: str) -> None:
+    """Nothing of it has a default."""
+    with pytest.raises(InputInvalid) as malformed:
+        parsed(Envelope, message(**{name: None}))
+    assert [fault.path for fault in malformed.value.errors] == [name]
+
+
+@pytest.mark.parametrize("version", ["0.9.4", "1.1", "2.0"])
+def test_another_version_is_refused(version: str) -> None:
+    """What its messages mean is not known."""
+    with pytest.raises(InputInvalid):
+        exercise(**{"drp.version": version})
+
+
+@pytest.mark.parametrize("right", ["sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"])
+def test_only_deletion_is_supported(right: str) -> None:
+    """The other rights of the protocol are refused by name."""
+    with pytest.raises(InputInvalid, match="Unsupported rights action"):
+        drp.subject(exercise(exercise=right), claim="email")
+
+
+@pytest.mark.parametrize("claim", ["email", "phone_number", "customer_id"])
+@pytest.mark.parametrize(("flag", "verified"), [(True, True), (False, False), (None, False)])
+def test_the_subject_is_the_claim_that_the_policy_names(
+    claim: Literal["email", "phone_number", "customer_id"], flag: bool | None, verified: bool
+) -> None:
+    """It is verified only if the agent says so; the other claims do not matter."""
+    others = {"email": "other", "phone_number": "other", "customer_id": "other", "email_verified": True}
+    asked = exercise(**others | {claim: "p1", f"{claim}_verified": flag})
+    assert drp.subject(asked, claim=claim) == drp.Subject(subject_id="p1", verified=verified)
+    with pytest.raises(InputInvalid):
+        drp.subject(exercise(**others | {claim: None}), claim=claim)
+
+
+def test_nothing_about_the_person_is_kept() -> None:
+    """Of a message, a request keeps who the agent is, its name for the request, and whether it verified the person."""
+    asked = exercise(**{"agent-request-id": "r1", "name": "Jo Doe", "address": "Main Street"})
+    kept = drp.retained_metadata(asked, drp.subject(asked, claim="email"))
+    assert kept == {"agent_id": "AGENT", "agent_request_id": "r1", "identity": "verified"}
+    assert "agent_request_id" not in drp.retained_metadata(exercise(), drp.subject(exercise(), claim="email"))
+
+
+_WRITTEN = {one.name for one in dataclasses.fields(Particulars)}
+
+
+def request(**changed: Any) -> DeletionRequest:
+    facts = {
+        "id": "dr_1",
+        "created_at": AT,
+        "deadline": AT + 45 * 24 * 60 * MINUTE,
+    }
+    written = {"metadata": {"agent_id": "AGENT", "identity": "verified"}} | changed
+    facts |= {name: written.pop(name) for name in written.keys() - _WRITTEN}
+    return DeletionRequest(**facts, particulars=Particulars(**written))
+
+
+@pytest.mark.parametrize("status", RequestStatus)
+def test_every_status_has_a_word(status: RequestStatus) -> None:
+    """And every status object has what the protocol requires of it."""
+    told = drp.status_of(request(), status=status, verification_url=None)
+    assert told["status"] in {"open", "in_progress", "fulfilled", "revoked", "denied"}
+    assert (told["request_id"], told["received_at"]) == ("dr_1", "2026-10-02T15:00:00Z")
+    assert told["expected_by"] == "2026-11-16T15:00:00Z"
+    assert ("reason" in told) == (status is RequestStatus.REJECTED)
+
+
+def test_who_is_not_verified_is_sent_where_that_can_be_done() -> None:
+    """In review, with the place that the policy names; without one the protocol's reason cannot be given."""
+    unverified = request(metadata={"agent_id": "AGENT", "identity": "unverified"})
+    told = drp.status_of(unverified, status="in_review", verification_url="https://business.example.com/verify/")
+    assert (told["status"], told["reason"]) == ("in_progress", "need_user_verification")
+    assert told["user_verification_url"] == "https://business.example.com/verify/dr_1"
+    told = drp.status_of(unverified, status="in_review", verification_url=None)
+    assert (told["status"], "reason" in told, "processing_details" in told) == ("in_progress", False, True)
+
+
+def test_an_extension_says_why() -> None:
+    """The new date comes with its reason."""
+    later = request(deadline=AT + 90 * 24 * 60 * MINUTE, extension_reason="There are many requests.")
+    told = drp.status_of(later, status="accepted", verification_url=None)
+    assert (told["expected_by"], told["processing_details"]) == ("2026-12-31T15:00:00Z", "There are many requests.")
+
+
+def test_a_denial_has_a_coded_reason_and_the_explanation() -> None:
+    """The explanation is what the business wrote for the person."""
+    denied = request(rejection_ground="legal_obligation", rejection_explanation="Tax law.")
+    told = drp.status_of(denied, status="rejected", verification_url=None)
+    assert (told["status"], told["reason"], told["processing_details"]) == ("denied", "claim_not_covered", "Tax law.")
+
+
+def test_the_agents_name_for_a_request_comes_back() -> None:
+    """As it was sent."""
+    named = request(metadata={"agent_id": "A", "identity": "verified", "agent_request_id": "r1"})
+    assert drp.status_of(named, status="accepted", verification_url=None)["agent_request_id"] == "r1"
+
+
+@pytest.mark.parametrize("key", ["", "AAAA", "*" * 44, VERIFY_KEY + "AAAA"])
+def test_a_verify_key_is_the_base64_of_32_bytes(key: str) -> None:
+    """Nothing else can be registered."""
+    drp.check_verify_key(VERIFY_KEY)
+    with pytest.raises(InputInvalid):
+        drp.check_verify_key(key)

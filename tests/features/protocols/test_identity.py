@@ -1,0 +1,199 @@
+import base64
+import datetime
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from joserfc import jwk, jwt
+
+from app.deletion import service as deletion
+from app.features.protocols import identity
+from app.features.protocols.identity import IdentityStatement, sha256_of
+from app.installations import Installation
+from lethe.contract.problems import (
+    IdentityStatementInvalid,
+    IdentityStatementRequired,
+    InputInvalid,
+    IssuerExists,
+    IssuerUnknown,
+)
+from lethe.contract.tenants import Policy
+from tests.app.deletion import people
+from tests.app.deletion.people import OFFICER
+from tests.tables import each
+
+POLICY = Policy(identity="statement")
+KEYS: dict[str, Any] = {
+    "EdDSA": jwk.OKPKey.generate_key("Ed25519", auto_kid=True),
+    "Ed25519": jwk.OKPKey.generate_key("Ed25519", auto_kid=True),
+    "ES256": jwk.ECKey.generate_key("P-256", auto_kid=True),
+    "RS256": jwk.RSAKey.generate_key(2048, auto_kid=True),
+}
+JWKS = {"keys": [key.as_dict(private=False) for key in KEYS.values()]}
+ISSUER, AUDIENCE = "https://id.example.org", "lethe"
+
+
+class _Any(identity._SignatureRegistry):
+    def get_alg(self, name: str) -> Any:
+        return self.algorithms[name]
+
+
+def signed(alg: str = "ES256", *, key: Any = None, header: dict[str, Any] | None = None, **claims: Any) -> str:
+    now = int(time.time())
+    usual: dict[str, Any] = {"iss": ISSUER, "aud": AUDIENCE, "sub": "p1", "exp": now + 600, "jti": "one"}
+    key = key or KEYS[alg]
+    said = {name: value for name, value in (usual | claims).items() if value is not None}
+    named = {"alg": alg, "kid": key.kid} | (header or {})
+    return jwt.encode({name: value for name, value in named.items() if value}, said, key, registry=_Any())
+
+
+@pytest.fixture
+def check(installation: Installation) -> Callable[..., IdentityStatement]:
+    """Check a statement about `p1`, of an issuer that is registered."""
+    with installation.database.writing(by=OFFICER) as session:
+        identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=JWKS)
+
+    def run(token: str, subject_id: str = "p1") -> IdentityStatement:
+        with installation.database.reading(by=OFFICER) as session:
+            return identity.check(session, installation.keys, token, subject_sha256=sha256_of(subject_id), rule="text")
+
+    return run
+
+
+@each("alg", KEYS)
+def test_a_statement_holds(check: Callable[..., IdentityStatement], alg: str) -> None:
+    """A statement signed by a registered issuer about the subject, good for an hour at most, is believed."""
+    found = check(signed(alg))
+    left = found.expires_at - datetime.datetime.now(datetime.UTC)
+    assert datetime.timedelta(0) < left <= datetime.timedelta(minutes=10)
+    again = check(signed(alg, aud=["other", AUDIENCE], nbf=int(time.time()), iat=int(time.time())))
+    assert (again.issuer_id, again.hash) == (found.issuer_id, found.hash)
+
+
+WRONG: dict[str, Callable[[], str]] = {
+    "no token": lambda: "a.b.c",
+    "another subject": lambda: signed(sub="p2"),
+    "no subject": lambda: signed(sub=None),
+    "a number for a subject": lambda: signed(sub=1),
+    "another issuer": lambda: signed(iss="https://evil.example"),
+    "another audience": lambda: signed(aud="other"),
+    "expired": lambda: signed(exp=int(time.time()) - 1),
+    "good for too long": lambda: signed(exp=int(time.time()) + 3 * 3600),
+    "good for ever": lambda: signed(exp=None),
+    "a time that is none": lambda: signed(exp="soon"),
+    "not yet good": lambda: signed(nbf=int(time.time()) + 600),
+    "no id": lambda: signed(jti=None),
+    "an empty id": lambda: signed(jti=""),
+    "another key": lambda: signed(key=jwk.ECKey.generate_key("P-256", auto_kid=True)),
+    "another key by the name of ours": lambda: signed(key=jwk.ECKey.generate_key("P-256", {"kid": KEYS["ES256"].kid})),
+    "a secret that is our public key": lambda: signed(
+        "HS256",
+        key=jwk.OctKey.import_key(KEYS["RS256"].as_dict(private=False)["n"].encode() * 2, {"kid": KEYS["RS256"].kid}),
+    ),
+    "a key of another kind": lambda: signed("RS256", header={"kid": KEYS["ES256"].kid}),
+    "no key named": lambda: signed(header={"kid": None}),
+    "changed": lambda: signed()[:-8] + "AAAAAAAA",
+}
+
+
+@each("case", WRONG)
+def test_a_statement_that_does_not_hold(check: Callable[..., IdentityStatement], case: str) -> None:
+    """Whatever is wrong with a statement, the refusal says the same."""
+    with pytest.raises(IdentityStatementInvalid) as error:
+        check(WRONG[case]())
+    assert error.value.detail == identity.refusal().detail
+
+
+def test_a_statement_without_signature(check: Callable[..., IdentityStatement]) -> None:
+    """`none` is no algorithm."""
+    parts = signed().split(".")
+    for header in ("eyJhbGciOiJub25lIn0", "eyJhbGciOiJOT05FIn0"):
+        with pytest.raises(IdentityStatementInvalid):
+            check(f"{header}.{parts[1]}.")
+
+
+def test_a_statement_is_good_for_one_request(
+    installation: Installation, check: Callable[..., IdentityStatement]
+) -> None:
+    """Used in one request, it is believed in no other, also not in one that comes at the same time; a request that is
+    not made uses nothing."""
+    statement = check(signed())
+    with installation.database.writing() as session:
+        with pytest.raises(InputInvalid):
+            people.ask(session, "sub_a", POLICY, statement=statement, regulation="none")
+        asked = [
+            people.asked("sub_a", POLICY, statement=one) for one in (statement, statement, check(signed(jti="two")))
+        ]
+        made = deletion.submit_all(session, asked)
+        assert [type(one).__name__ for one in made] == ["Submitted", "IdentityStatementInvalid", "Submitted"]
+    with installation.database.writing() as session, pytest.raises(IdentityStatementInvalid):
+        people.ask(session, "sub_a", POLICY, statement=statement)
+
+
+def test_a_policy_may_ask_for_statements(installation: Installation) -> None:
+    """Where the tenant asks for statements nothing goes without; elsewhere one that does not hold is refused too."""
+    with installation.database.writing() as session:
+        with pytest.raises(IdentityStatementRequired) as error:
+            people.ask(session, "sub_a", POLICY)
+        assert [fault.path for fault in error.value.errors] == ["identity_statement"]
+        with pytest.raises(IdentityStatementInvalid):
+            people.ask(session, "sub_a", Policy(), statement=identity.refusal())
+
+
+def test_used_statements_are_forgotten(installation: Installation, check: Callable[..., IdentityStatement]) -> None:
+    """A used statement is remembered until nobody would believe it any more."""
+    with installation.database.writing() as session:
+        people.ask(session, "sub_a", POLICY, statement=check(signed()))
+    with installation.database.writing() as session:
+        assert identity.purge(session) == 0
+        people.later(session, datetime.timedelta(minutes=12))
+    with installation.database.writing() as session:
+        assert identity.purge(session) == 1
+
+
+def test_an_issuer_is_believed_until_it_is_deleted(
+    installation: Installation, check: Callable[..., IdentityStatement]
+) -> None:
+    """A name is registered once; after its deletion nothing it signed is believed, not even what was checked before."""
+    statement = check(signed())
+    with installation.database.writing(by=OFFICER) as session:
+        with pytest.raises(IssuerExists):
+            identity.register(session, issuer=ISSUER, audience="other", jwks=JWKS)
+        people.ask(session, "sub_a", POLICY, statement=check(signed(jti="used")))
+        identity.delete(session, statement.issuer_id)
+        with pytest.raises(IssuerUnknown):
+            identity.delete(session, statement.issuer_id)
+    with pytest.raises(IdentityStatementInvalid):
+        check(signed())
+    with installation.database.writing() as session, pytest.raises(IdentityStatementInvalid):
+        people.ask(session, "sub_a", POLICY, statement=statement)
+
+
+@each(
+    "jwks",
+    [
+        {},
+        {"keys": []},
+        {"keys": ["key"]},
+        {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]},
+        {"keys": [KEYS["ES256"].as_dict(private=True)]},
+        {"keys": [jwk.ECKey.generate_key("P-384").as_dict(private=False)]},
+        {"keys": [{"kty": "OKP", "crv": "Ed25519"}]},
+        {"keys": [{"kty": "RSA", "n": "AQAB", "e": "AQAB"}]},
+    ],
+)
+def test_keys_that_are_none(installation: Installation, jwks: dict[str, Any]) -> None:
+    """Keys that are secret, weak, or no keys, are refused before anything is signed with them."""
+    with installation.database.writing(by=OFFICER) as session, pytest.raises(InputInvalid) as error:
+        identity.register(session, issuer=ISSUER, audience=AUDIENCE, jwks=jwks)
+    assert error.value.errors[0].path.startswith("jwks")
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_is_nested_too_deep_is_not_believed(check: Callable[..., IdentityStatement], place: int) -> None:
+    """A header or claims nested deeper than can be read are a statement that does not hold, and no fault of ours."""
+    parts = signed().split(".")
+    parts[place] = base64.urlsafe_b64encode(b'{"iss":' + b"[" * 50_000).rstrip(b"=").decode()
+    with pytest.raises(IdentityStatementInvalid):
+        check(".".join(parts))

@@ -1,0 +1,125 @@
+"""The messages of OpenDSR, and how deletion requests look in its words."""
+
+import datetime
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.deletion.status import OPEN
+from app.features.protocols import opendsr
+from app.keys import Keys
+from lethe.contract.problems import InputInvalid
+from lethe.contract.sets import RequestStatus
+from tests.tables import each
+
+DOMAIN = "privacy.example.com"
+ASKED: dict[str, Any] = {
+    "subject_request_id": "a7551968-d5d6-44b2-9831-815ac9017798",
+    "regulation": "gdpr",
+    "subject_request_type": "erasure",
+    "submitted_time": "2026-10-02T15:00:00Z",
+    "subject_identities": [
+        {"identity_type": "controller_customer_id", "identity_format": "raw", "identity_value": "p1"}
+    ],
+}
+
+
+def read(**changed: Any) -> opendsr.SubjectRequest:
+    body = {name: value for name, value in (ASKED | changed).items() if value is not None}
+    return opendsr.read(json.dumps(body).encode(), identity_types=["controller_customer_id"], domain=DOMAIN)
+
+
+def identity(**changed: Any) -> dict[str, Any]:
+    [usual] = ASKED["subject_identities"]
+    return dict(usual) | changed
+
+
+def test_a_request_is_read() -> None:
+    """What a controller sends is taken as it says."""
+    request = read(status_callback_urls=["https://controller.example.com/c"], api_version="2.0")
+    assert request.subject_request_id == ASKED["subject_request_id"]
+    assert request.submitted_time == datetime.datetime(2026, 10, 2, 15, tzinfo=datetime.UTC)
+    assert request.status_callback_urls == ["https://controller.example.com/c"]
+
+
+@each(
+    ("changed", "path"),
+    [
+        ({"subject_request_id": "A7551968-D5D6-44B2-9831-815AC9017798"}, "subject_request_id"),
+        ({"subject_request_id": "a7551968-d5d6-14b2-9831-815ac9017798"}, "subject_request_id"),
+        ({"subject_request_id": None}, "subject_request_id"),
+        ({"regulation": None}, "regulation"),
+        ({"regulation": "lgpd"}, "regulation"),
+        ({"subject_request_type": "access"}, "subject_request_type"),
+        ({"subject_request_type": "portability"}, "subject_request_type"),
+        ({"submitted_time": "2026-10-02T15:00:00"}, "submitted_time"),
+        ({"submitted_time": 1790953200}, "submitted_time"),
+        ({"submitted_time": "0001-01-01T00:00:00+14:00"}, "submitted_time"),
+        ({"submitted_time": "9999-12-31T23:59:59-14:00"}, "submitted_time"),
+        ({"subject_identities": []}, "subject_identities"),
+        ({"subject_identities": None}, "subject_identities"),
+        ({"subject_identities": [identity(identity_format="md5")]}, "subject_identities.0"),
+        ({"subject_identities": [identity(identity_format="sha1")]}, "subject_identities.0"),
+        (
+            {"subject_identities": [identity(identity_format="sha256", identity_value="p1")]},
+            "subject_identities.0.sha256.identity_value",
+        ),
+        ({"subject_identities": [identity(identity_type="email")]}, "subject_identities.0.identity_type"),
+        ({"subject_identities": [identity(identity_type="shoe_size")]}, "subject_identities.0.raw.identity_type"),
+        ({"subject_identities": [identity(identity_value="")]}, "subject_identities.0.raw.identity_value"),
+        ({"api_version": "1.0"}, "api_version"),
+        ({"extensions": {DOMAIN: {"more": ["p2"]}}}, "extensions"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(changed: dict[str, Any], path: str) -> None:
+    """A request that cannot be served whole is refused, and the refusal names the field and quotes nothing."""
+    with pytest.raises(InputInvalid) as refused:
+        read(**changed)
+    assert [fault.path for fault in refused.value.errors] == [path]
+    assert "p1" not in str([fault.message for fault in refused.value.errors])
+
+
+def test_extensions_for_others_are_passed_over() -> None:
+    """A controller sends one request to many processors, each with its own extension."""
+    assert read(extensions={"other.example.com": {"property_id": "1"}}).regulation == "gdpr"
+
+
+def test_a_hash_means_whom_it_is_the_hash_of(tmp_path: Path) -> None:
+    """An identity as SHA-256, in either case, is the same person as the raw one, and asked for once."""
+    hashed = hashlib.sha256(b"p1").hexdigest()
+    request = read(
+        subject_identities=[
+            identity(),
+            identity(identity_format="sha256", identity_value=hashed),
+            identity(identity_format="sha256", identity_value=hashed.upper()),
+            identity(identity_value="p2"),
+        ]
+    )
+    keys = Keys(tmp_path).create()
+    assert opendsr.subject_refs(request, keys=keys, tenant_id="ten_1", rule="text") == [
+        keys.subject_ref("ten_1", "p1"),
+        keys.subject_ref("ten_1", "p2"),
+    ]
+
+
+@given(st.lists(st.sampled_from(RequestStatus), min_size=1))
+def test_the_status_of_all_identities_together(statuses: list[RequestStatus]) -> None:
+    """A request is complete only if each part is, pending only while none has begun, and ends when all parts have."""
+    together = opendsr.together(statuses)
+    assert (together is opendsr.OpenDsrStatus.COMPLETED) == (set(statuses) == {RequestStatus.COMPLETED})
+    assert (together in (opendsr.OpenDsrStatus.COMPLETED, opendsr.OpenDsrStatus.CANCELLED)) == (
+        not set(statuses) & OPEN
+    )
+    if together is opendsr.OpenDsrStatus.PENDING:
+        assert not set(statuses) & {RequestStatus.RUNNING, RequestStatus.COMPLETED}
+
+
+def test_times_are_rfc_3339_in_utc() -> None:
+    """Whatever zone a time has, it is told in UTC."""
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    assert opendsr.rfc3339(datetime.datetime(2026, 10, 2, 17, 0, 0, 5, tzinfo=zone)) == "2026-10-02T15:00:00Z"

@@ -1,0 +1,194 @@
+"""Agents, and requests that came by a protocol: found by their ids, and retained."""
+
+import base64
+import datetime
+import json
+
+import pytest
+import sqlalchemy as sa
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from app.access import service as access
+from app.access import tenants
+from app.db import Actor, now
+from app.db.tables import ApiKey, DeletionRequest, Tenant
+from app.deletion import retention
+from app.features.protocols import drp, opendsr, repository, service
+from app.features.protocols.tables import Agent
+from app.installations import Installation
+from app.operations import periodic_jobs
+from lethe.contract.problems import AgentExists, AgentUnknown, MessageRefused
+from lethe.contract.sets import Scope
+from lethe.contract.tenants import Policy
+from tests.app.deletion import people
+from tests.app.deletion.test_retention import DAY, WRITTEN, found, pass_by
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+SECOND = datetime.timedelta(seconds=1)
+
+
+def verify_key(key: Ed25519PrivateKey = KEY) -> str:
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def message(
+    installation: Installation, *, seconds_ago: int = 1, key: Ed25519PrivateKey = KEY, business_id: str = "ONE"
+) -> bytes:
+    """A call for a token, which `key` signs."""
+    with installation.database.reading() as session:
+        issued_at = now(session) - seconds_ago * SECOND
+    said = {
+        "agent-id": "AGENT",
+        "business-id": business_id,
+        "issued-at": issued_at.isoformat(),
+        "expires-at": (issued_at + 600 * SECOND).isoformat(),
+        "drp.version": "1.0",
+    }
+    body = json.dumps(said).encode()
+    return base64.b64encode(key.sign(body) + body)
+
+
+@pytest.fixture
+def one(installation: Installation, by: Actor) -> Actor:
+    """A tenant that is `ONE` in the network."""
+    with installation.database.writing(by=by) as session:
+        tenants.change_policy(session, {"drp_business_id": "ONE"})
+    return by
+
+
+@pytest.fixture
+def two(installation: Installation, by: Actor) -> Actor:
+    """Another, which is `TWO`."""
+    with installation.database.writing(by=by) as session:
+        made = tenants.create(session, name="two", policy=Policy(drp_business_id="TWO"), admin_key=access.new_key())
+    return Actor(tenant_id=made.id, name="test")
+
+
+def register(installation: Installation, by: Actor, key: Ed25519PrivateKey = KEY) -> str:
+    with installation.database.writing(by=by) as session:
+        return service.register(session, agent_id="AGENT", name="An agent", verify_key=verify_key(key)).id
+
+
+def set_up(installation: Installation, sent: bytes) -> str:
+    """As the endpoint does."""
+    with installation.database.reading() as session:
+        agent = service.addressee(session, agent_id="AGENT", message=sent)
+    with installation.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
+        return service.set_up(session, agent.id, message=sent)
+
+
+def test_a_message_is_for_the_business_that_it_names(installation: Installation, one: Actor, two: Actor) -> None:
+    """Of an agent's registrations it is the one whose tenant is that business, and whose key signed."""
+    key = Ed25519PrivateKey.generate()
+    in_one, in_two = register(installation, one), register(installation, two, key)
+    with installation.database.reading() as session:
+        for row_id, sent in (
+            (in_one, message(installation)),
+            (in_two, message(installation, key=key, business_id="TWO")),
+        ):
+            assert service.addressee(session, agent_id="AGENT", message=sent).id == row_id
+        for sent in (message(installation, key=key), message(installation, business_id="TWO"), b""):
+            with pytest.raises(MessageRefused):
+                service.addressee(session, agent_id="AGENT", message=sent)
+
+
+def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one: Actor) -> None:
+    """It has the scope `agent` in the agent's tenant, and leads back to the agent."""
+    row_id = register(installation, one)
+    token = set_up(installation, message(installation))
+    with installation.database.reading() as session:
+        found = session.scalars(sa.select(ApiKey).where(ApiKey.key_hash == access.hash_of(token))).one()
+        assert (found.tenant_id, found.scopes, found.name) == (one.tenant_id, [Scope.AGENT], "An agent")
+        assert service.calling(session, api_key_id=found.id).id == row_id
+
+
+def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor) -> None:
+    """There is one at a time."""
+    row_id = register(installation, one)
+    set_up(installation, message(installation, seconds_ago=3))
+    set_up(installation, message(installation, seconds_ago=2))
+    with installation.database.reading() as session:
+        keys = list(session.scalars(sa.select(ApiKey).where(ApiKey.name == "An agent")))
+        assert [key.id for key in keys if key.revoked_at is None] == [session.get_one(Agent, row_id).api_key_id]
+        assert len(keys) == 2
+
+
+def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> None:
+    """Neither again, nor after one that was signed later."""
+    register(installation, one)
+    sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
+    set_up(installation, sent)
+    for again in (sent, older):
+        with pytest.raises(MessageRefused):
+            set_up(installation, again)
+
+
+def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installation, one: Actor, two: Actor) -> None:
+    """To it there is no such agent, and the agent's id is free."""
+    row_id = register(installation, one)
+    with installation.database.writing(by=two) as session:
+        assert repository.agents(session, limit=10, cursor=None).items == []
+        with pytest.raises(AgentUnknown):
+            service.remove(session, row_id)
+    register(installation, two)
+    with pytest.raises(AgentExists):
+        register(installation, one)
+
+
+def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None:
+    """Its key is revoked, and its signature is nobody's."""
+    row_id = register(installation, one)
+    set_up(installation, message(installation))
+    with installation.database.writing(by=one) as session:
+        service.remove(session, row_id)
+    with installation.database.reading() as session:
+        assert all(key.revoked_at for key in session.scalars(sa.select(ApiKey).where(ApiKey.name == "An agent")))
+    with pytest.raises(MessageRefused):
+        set_up(installation, message(installation))
+
+
+def test_a_key_that_is_no_token_is_no_agents(installation: Installation, one: Actor) -> None:
+    """Whatever it may do."""
+    with installation.database.reading(by=one) as session:
+        assert session.get(Tenant, one.tenant_id) is not None
+        for key in session.scalars(sa.select(ApiKey)):
+            with pytest.raises(MessageRefused):
+                service.calling(session, api_key_id=key.id)
+
+
+NAMED = "theirs"
+
+
+@pytest.mark.parametrize("source", [opendsr.SOURCE, drp.SOURCE])
+def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor, source: str) -> None:
+    """A request whose words can be read no more is nobody's, also while the reference to it is still there."""
+    with installation.database.writing(by=by) as session:
+        people.ask(session, "sub_1", Policy(), source=source, external_id=NAMED)
+        people.ask(session, "sub_1", Policy(), source="file", external_id=NAMED)
+    with installation.database.reading() as session:
+        [found] = repository.requests(session, source=source, external_id=NAMED)
+        assert found.particulars.key is not None
+        installation.vault.destroy([found.particulars.key])
+    with installation.database.reading() as session:
+        assert repository.requests(session, source=source, external_id=NAMED) == []
+
+
+def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:
+    """What came in one OpenDSR request is kept until the last of it has ended for so long: a part of it would be taken
+    for another request under its id. However few go at once, none stays behind."""
+    policy = Policy(retain_details_days=30, report_seconds=0)
+    with installation.database.writing() as session:
+        people.obey(session, policy)
+        first, second = [people.ask(session, who, policy, **WRITTEN, source="opendsr").request for who in ("a", "b")]
+        asked = [first.id, second.id]
+        apart = people.ask(session, "sub_c", policy, **WRITTEN, source="another").request.id
+        session.get_one(DeletionRequest, second.id).ended_at = first.created_at + 10 * DAY
+    pass_by(installation, 31 * DAY)
+    assert [found(installation, one).kept for one in (*asked, apart)] == ["details", "details", "request"]
+    with installation.database.writing() as session:
+        people.later(session, 10 * DAY)
+    with installation.database.reading() as session:
+        [due] = retention.due(session, limit=1)
+        assert set(due.request_ids) == set(asked)
+    periodic_jobs.purge_requests(installation)
+    assert [found(installation, one).kept for one in asked] == ["request", "request"]

@@ -1,0 +1,44 @@
+"""The page about a model's quality: the gate is set, a version is held back, and released."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_a_gate_from_setting_it_to_releasing(
+    officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """A gate is set on the page, which says what is wrong with it; the version that misses it is a danger on the
+    overview until it is released or the gate is removed."""
+    measured = new_dataset(name="measured", seed=1, first=1000)["id"]
+    model_id = new_model(new_dataset()["id"], evaluation_dataset_id=measured)["id"]
+    work()
+    place = f"/admin/models/{model_id}/quality"
+    assert "There is no gate" in officer.get(place).text
+    refused = officer.post(place, metric="r_squared", threshold="0.5", on_breach="hold")
+    assert refused.status_code == 422
+    assert "is not measured of logistic_regression" in refused.text
+    assert officer.post(place, metric="accuracy", threshold="", on_breach="hold").status_code == 422
+    assert officer.post(place, metric="accuracy", threshold="1.5", on_breach="hold").status_code == 303
+    assert "Held back" in officer.get(place).text
+    assert "is not served" in officer.get(f"/admin/models/{model_id}").text
+    assert "missed the quality gate and is not served" in officer.get("/admin").text
+    assert model_id in officer.get("/admin/models?danger=held").text
+    released = officer.post(f"/admin/models/{model_id}/versions/1/release").headers["location"]
+    assert "The version is served." in officer.get(released).text
+    assert "is served although it misses the quality gate" in officer.get("/admin").text
+    assert "There is no gate" in officer.get(officer.post(f"{place}/remove").headers["location"]).text
+
+
+def test_without_evaluation_data_there_is_no_form(
+    officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Of a model that is not measured the page says why there can be no gate, and what would help even so."""
+    model_id = new_model(new_dataset()["id"])["id"]
+    work()
+    text = officer.get(f"/admin/models/{model_id}/quality").text
+    assert "no evaluation data" in text
+    assert "Learn again" in text

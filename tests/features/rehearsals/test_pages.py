@@ -1,0 +1,91 @@
+"""Pages of rehearsals: asked for on the model's page, read as tables and curves."""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+Work = Callable[[], int]
+
+
+def test_a_rehearsal_from_asking_to_reading(
+    officer: Browser,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Work,
+) -> None:
+    """The form says what is wrong; the page shows it waiting, running, with its tables and curves, and without a report
+    once somebody was erased."""
+    test = new_dataset("others", rows=40, seed=3, first=1000)["id"]
+    model = new_model(new_dataset()["id"], noise_scale=0.02, evaluation_dataset_id=test)["id"]
+    place = f"/admin/models/{model}/rehearsals"
+    assert "There was no rehearsal yet" in officer.get(place).text
+    assert "Rehearse …" not in officer.get(f"/admin/models/{model}").text
+    work()
+    assert "Rehearse …" in officer.get(f"/admin/models/{model}").text
+    assert officer.post(place, people="9").status_code == 422
+    refused = officer.post(place, people="31")
+    assert refused.status_code == 409
+    assert "at most half of the people" in refused.text
+    one = officer.post(place, people="10").headers["location"]
+    page = officer.get(one).text
+    assert ">Waiting<" in page
+    assert f'hx-get="{one}/live"' in page
+    with installation.database.writing() as session:
+        queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
+    assert "Steps of both copies" in officer.get(f"{one}/live").text
+    with installation.database.writing() as session:
+        unlearning.take_back(session, worker="w")
+    assert work() == 1
+    page = officer.get(one).text
+    for said in (
+        "Copy that forgot them",
+        "Retain set",
+        "about 25 people",
+        "Attack, AUC",
+        "Loss while the copy forgets",
+    ):
+        assert said in page
+    assert page.count("data-plot=") == 2
+    assert "no certificate covers them" in page
+    assert one in officer.get(f"/admin/models/{model}").text
+    forget("p1")
+    work()
+    assert "so the report is gone" in officer.get(one).text
+
+
+def test_one_that_failed(
+    officer: Browser, installation: Installation, new_dataset: Make, new_model: Make, work: Work
+) -> None:
+    """The page says that it failed, why, and that the model is as it was."""
+    model = new_model(new_dataset()["id"])["id"]
+    work()
+    one = officer.post(f"/admin/models/{model}/rehearsals", people="10").headers["location"]
+    for _ in range(3):
+        with installation.database.writing() as session:
+            claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)
+            assert claimed is not None
+            unlearning.fail(session, run_id=claimed.run_id, error_code="run_process_died")
+    page = officer.get(one).text
+    assert "failed three times" in page
+    assert "run_process_died" in page
+
+
+def test_who_may_not_read(
+    somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
+) -> None:
+    """A key without accounting:read may ask, and is told so; it sees neither lists nor reports."""
+    model = new_model(new_dataset()["id"])["id"]
+    work()
+    engineer = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
+    asked = engineer.post(f"/admin/models/{model}/rehearsals", people="10").headers["location"]
+    assert "The rehearsal begins as soon as" in engineer.get(asked).text
+    assert "All rehearsals" not in engineer.get(asked).text
+    assert engineer.get(f"/admin/models/{model}/rehearsals").status_code == 403

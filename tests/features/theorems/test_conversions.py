@@ -1,0 +1,158 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.features.theorems import evaluate
+from tests.tables import each
+
+
+def powers_of_ten(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(low, high).map(lambda exponent: 10.0**exponent)
+
+
+orders = powers_of_ten(-3, 3).map(lambda excess: 1 + excess)
+divergences = powers_of_ten(-6, 1.5)
+deltas = powers_of_ten(-15, -0.01)
+epsilons = st.just(0.0) | powers_of_ten(-4, 1.5)
+mus = powers_of_ten(-5, 2)
+more = st.floats(1.0, 10.0)
+
+
+@given(alpha=orders, rho=divergences, delta=deltas, factor=more)
+def test_renyi_to_epsilon_is_monotone(alpha, rho, delta, factor):
+    """Both conversions rise with rho and fall with delta, and the newer one is never above Mironov's."""
+    both = [
+        [
+            evaluate(name, {"alpha": alpha, "rho": rho_, "delta": delta_})["eps"]
+            for rho_, delta_ in [(rho, delta), (rho * factor, delta), (rho, delta / factor)]
+        ]
+        for name in ("rdp_to_dp_cks", "rdp_to_dp_mironov")
+    ]
+    for here, larger_rho, smaller_delta in both:
+        assert 0 <= here <= larger_rho
+        assert here <= smaller_delta
+    assert both[0][0] <= both[1][0]
+
+
+@pytest.mark.parametrize("sided", ["one", "two"])
+@pytest.mark.parametrize("name", ["rdp_to_dp_mironov", "rdp_to_dp_cks"])
+def test_sidedness_is_copied(name, sided):
+    """A divergence that was bounded in one direction yields an inequality in one direction."""
+    assert evaluate(name, {"alpha": 2, "rho": 0.1, "delta": 0.1, "sided": sided})["sided"] == sided
+
+
+def test_identical_laws_cost_nothing():
+    """No divergence costs no epsilon and no delta, in every conversion."""
+    for name in ("rdp_to_dp_mironov", "rdp_to_dp_cks"):
+        assert evaluate(name, {"alpha": 2, "rho": 0, "delta": 1e-5})["eps"] == 0
+    for name in ("rdp_delta_cks", "rdp_delta_single_order_optimal"):
+        assert evaluate(name, {"alpha": 2, "rho": 0, "eps": 0.1})["delta"] == 0
+    for name in ("rdp_linear_mironov", "rdp_linear_cks"):
+        assert evaluate(name, {"tau": 0, "delta": 1e-5}) == {"eps": 0, "alpha": "inf"}
+    assert evaluate("gdp_eps", {"mu": 0, "delta": 1e-5}) == {"eps": 0}
+
+
+def coins(alpha: float, rho: float, eps: float) -> float:
+    """The largest p - e^eps q over coins with D_alpha(p || q) <= rho: q on a grid, p by bisection."""
+    q = np.concatenate([np.geomspace(1e-12, 0.5, 20_000), np.linspace(0.5, 1 - 1e-9, 20_000)])
+    low, high = q.copy(), np.full_like(q, 1 - 1e-15)
+    for _ in range(60):
+        p = (low + high) / 2
+        heads, tails = np.log(q) + alpha * np.log(p / q), np.log1p(-q) + alpha * (np.log1p(-p) - np.log1p(-q))
+        allowed = np.logaddexp(heads, tails) <= (alpha - 1) * rho
+        low, high = np.where(allowed, p, low), np.where(allowed, high, p)
+    return float(np.max(low - math.exp(eps) * q))
+
+
+@each("alpha", [1.01, 2.0, 8.0, 300.0])
+@each("rho", [1e-6, 1e-3, 0.2, 3.0])
+@each("eps", [0.0, 0.1, 2.0])
+def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
+    """No pair of coins on a grid beats the best delta of one order, and some attain it."""
+    best = evaluate("rdp_delta_single_order_optimal", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
+    assert coins(alpha, rho, eps) <= best
+    assert best == pytest.approx(coins(alpha, rho, eps), rel=2e-3, abs=1e-11)
+
+
+@given(alpha=orders, rho=divergences, eps=epsilons, factor=more)
+def test_deltas_of_one_order(alpha, rho, eps, factor):
+    """The best delta of an order is at most that of the closed form; both lie in [0, 1] and are monotone."""
+    here, larger_rho, larger_eps = (
+        [
+            evaluate(name, {"alpha": alpha, "rho": rho_, "eps": eps_})["delta"]
+            for name in ("rdp_delta_single_order_optimal", "rdp_delta_cks")
+        ]
+        for rho_, eps_ in [(rho, eps), (rho * factor, eps), (rho, eps * factor)]
+    )
+    assert 0 <= here[0] <= here[1] <= 1
+    assert all(a <= b * (1 + 1e-9) for a, b in zip(here, larger_rho, strict=True))
+    assert all(a >= b * (1 - 1e-9) for a, b in zip(here, larger_eps, strict=True))
+
+
+@given(alpha=orders, rho=divergences, delta=deltas)
+def test_delta_and_epsilon_of_one_order_are_inverse(alpha, rho, delta):
+    """The delta at the epsilon of a delta is that delta, unless epsilon had to be clamped at 0."""
+    eps = evaluate("rdp_to_dp_cks", {"alpha": alpha, "rho": rho, "delta": delta})["eps"]
+    back = evaluate("rdp_delta_cks", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
+    assert back <= delta * (1 + 1e-9)
+    if eps > 0:
+        assert back == pytest.approx(delta, rel=1e-6)
+
+
+@given(mu=mus, delta=deltas, factor=more)
+def test_gaussian_curve_orders_the_conversions(mu, delta, factor):
+    """The exact epsilon is at most that over all Renyi orders, which is at most Mironov's; all rise with mu."""
+    here, there = (
+        [
+            evaluate("gdp_eps", {"mu": mu_, "delta": delta})["eps"],
+            evaluate("rdp_linear_cks", {"tau": mu_**2 / 2, "delta": delta})["eps"],
+            evaluate("rdp_linear_mironov", {"tau": mu_**2 / 2, "delta": delta})["eps"],
+        ]
+        for mu_ in (mu, mu * factor)
+    )
+    assert here[0] <= here[1] * (1 + 1e-9) + 1e-12
+    assert here[1] <= here[2]
+    assert all(a <= b for a, b in zip(here, there, strict=True))
+
+
+@given(tau=powers_of_ten(-6, 2), delta=deltas, alpha=orders)
+def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
+    """No order gives less than the optimum of a linear curve, in either conversion."""
+    for linear, single in [("rdp_linear_cks", "rdp_to_dp_cks"), ("rdp_linear_mironov", "rdp_to_dp_mironov")]:
+        best = evaluate(linear, {"tau": tau, "delta": delta})["eps"]
+        assert best <= evaluate(single, {"alpha": alpha, "rho": tau * alpha, "delta": delta})["eps"] * (1 + 1e-9)
+
+
+@given(eps=powers_of_ten(-3, 1.5), delta=deltas)
+def test_tau_star_is_the_inverse_of_mironov(eps, delta):
+    """The largest slope that meets a target meets it exactly."""
+    tau = evaluate("tau_star", {"eps": eps, "delta": delta})["tau"]
+    assert evaluate("rdp_linear_mironov", {"tau": tau, "delta": delta})["eps"] == pytest.approx(eps, rel=1e-9)
+
+
+@given(eps=epsilons, mu=mus, delta=deltas, factor=more)
+def test_gaussian_delta(eps, mu, delta, factor):
+    """delta lies in [0, 1], rises with mu, falls with epsilon, and returns to itself through its inverses."""
+    at = evaluate("gdp_delta", {"eps": eps, "mu": mu})["delta"]
+    assert 0 <= at <= evaluate("gdp_delta", {"eps": eps, "mu": mu * factor})["delta"] <= 1
+    assert at >= evaluate("gdp_delta", {"eps": eps * factor, "mu": mu})["delta"]
+    needed = evaluate("gdp_eps", {"mu": mu, "delta": delta})["eps"]
+    back = evaluate("gdp_delta", {"eps": needed, "mu": mu})["delta"]
+    assert back <= delta * (1 + 1e-9)
+    if needed > 0:
+        assert back == pytest.approx(delta, rel=1e-6)
+    allowed = evaluate("gdp_mu", {"eps": eps, "delta": delta})["mu"]
+    assert evaluate("gdp_delta", {"eps": eps, "mu": allowed})["delta"] <= delta * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("mu", "mironov", "cks", "exact"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
+def test_three_conversions_of_one_mu(mu, mironov, cks, exact):
+    """At delta = 1/11982 the three conversions of one Gaussian curve give their known numbers."""
+    given_mu = {"mu": mu, "delta": 1 / 11982}
+    slope = {"tau": mu**2 / 2, "delta": 1 / 11982}
+    assert round(evaluate("rdp_linear_mironov", slope)["eps"], 3) == mironov
+    assert round(evaluate("rdp_linear_cks", slope)["eps"], 3) == cks
+    assert round(evaluate("gdp_eps", given_mu)["eps"], 3) == exact

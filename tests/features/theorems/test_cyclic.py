@@ -1,0 +1,117 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lethe.features.theorems import evaluate
+from lethe.proof import taut_string
+from lethe.proof.errors import PreconditionError
+from lethe.proof.taut_string import Stretch
+from tests.lethe.proof.paths import calls
+
+ADULT = {"B": 100, "T": 7100, "gap": 2 / 325, "c": 0.998, "eta": 7.9, "sigma": 0.0036}
+
+
+@st.composite
+def cycles(draw: st.DrawFn) -> dict[str, float]:
+    steps = draw(st.integers(1, 40))
+    return {
+        "B": draw(st.integers(1, 12)),
+        "T": steps,
+        "K": draw(st.integers(0, 9)),
+        "q": draw(st.integers(1, min(steps, 20))),
+        "c": draw(st.just(1.0) | st.floats(0.2, 1.0)),
+        "gap": draw(st.floats(0.01, 10)),
+        "eta": draw(st.floats(0.1, 10)),
+        "sigma": draw(st.floats(0.01, 10)),
+    }
+
+
+def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> float:
+    """mu of a row of one batch, or of all, step by step."""
+    steps = []
+    for t in range(int(at["T"] + at["K"])):
+        size = min(1.0, (at["T"] - t) / at["q"]) if t < at["T"] else 1.0
+        read = t < at["T"] and (place is None or t % at["B"] == place)
+        steps.append(
+            Stretch(
+                steps=1,
+                contraction=1 - (1 - at["c"]) * size,
+                variance=2 * at["eta"] * size * at["sigma"] ** 2,
+                push=at["eta"] * size * at["gap"] * share if read else 0.0,
+            )
+        )
+    return taut_string.mu(steps)
+
+
+@settings(max_examples=150)
+@given(at=cycles())
+def test_it_is_the_string_of_every_step_in_the_worst_place(at):
+    """The largest and the least mu over all batches are those of the steps taken one by one, place by place."""
+    result = evaluate("cyclic_batches", at)
+    mus = [place_mu(at, place) for place in range(at["B"])]
+    assert result["mu"] == pytest.approx(max(mus), rel=1e-12)
+    assert result["mu_least"] == pytest.approx(min(mus), rel=1e-12)
+    assert mus[(at["T"] - 1 - result["since_visit"]) % at["B"]] == pytest.approx(max(mus), rel=1e-12)
+    assert result["mu_full_batch"] == pytest.approx(place_mu(at, None, share=1 / at["B"]), rel=1e-12)
+
+
+@given(B=st.integers(2, 60), E=st.integers(1, 60), c=st.floats(0.05, 0.9999), gap=st.floats(0.01, 10))
+def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
+    """The batch read last has the mu of noisy cyclic gradient descent of Bok, Su and Altschuler (2024)."""
+    result = evaluate("cyclic_batches", {"B": B, "T": B * E, "gap": gap, "c": c, "eta": 2.0, "sigma": 0.5})
+    rest = c ** (B * (E - 1))
+    square = 1 + c ** (2 * B - 2) * (1 - c * c) / (1 - c**B) ** 2 * (1 - rest) / (1 + rest)
+    assert result["mu"] == pytest.approx(2 * gap * math.sqrt(square), rel=1e-9)
+    assert result["since_visit"] == 0
+
+
+@given(at=cycles())
+def test_one_batch_is_full_batch(at):
+    """With one batch all places are one, and each step reads everything."""
+    result = evaluate("cyclic_batches", at | {"B": 1})
+    assert result["mu"] == result["mu_least"] == pytest.approx(result["mu_full_batch"], rel=1e-12)
+    assert result["since_visit"] == 0
+
+
+@given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
+def test_it_rises_with_the_gap_and_falls_with_noise_and_with_steps_after(at, more, factor):
+    """A wider gap counts in proportion, noise in inverse proportion, and steps without the row only help."""
+    mu = evaluate("cyclic_batches", at)["mu"]
+    assert evaluate("cyclic_batches", at | {"gap": factor * at["gap"]})["mu"] == pytest.approx(factor * mu, rel=1e-12)
+    quieter = evaluate("cyclic_batches", at | {"sigma": at["sigma"] / factor})["mu"]
+    assert quieter == pytest.approx(factor * mu, rel=1e-12)
+    assert evaluate("cyclic_batches", at | {"K": at["K"] + more})["mu"] <= mu * (1 + 1e-12)
+
+
+def test_a_falling_step_size_hides_the_last_visit():
+    """Without it the batch read last has only one step's noise above it; with it all batches are nearly alike."""
+    abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
+    assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
+    assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]
+    assert abrupt["since_visit"] == 0 < gentle["since_visit"]
+
+
+def test_more_batches_than_steps_leave_rows_unread():
+    """Whoever is in a batch that was not read yet has moved nothing."""
+    result = evaluate("cyclic_batches", ADULT | {"T": 99})
+    assert result["mu_least"] == 0 < result["mu"]
+
+
+@pytest.mark.parametrize("q", [1, 500])
+def test_all_places_cost_no_more_than_their_visits(q):
+    """Finding the worst of any number of places among any number of steps costs what the falling steps cost."""
+
+    def cost(B: int, T: int, q: int) -> int:
+        return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))
+
+    assert cost(10**12, 10**15, q) <= cost(1000, 10**4, q) + 100
+    assert cost(7, 10**15, q) <= 3 * cost(1000, 10**4, q)
+    assert cost(1000, 10**6, 5000) <= 20 * cost(1000, 10**6, 500)
+
+
+def test_the_step_size_falls_within_the_steps():
+    """It cannot fall over more steps than there are."""
+    with pytest.raises(PreconditionError, match=r"^cooldown_within_run: Expected q=65 <= T=64"):
+        evaluate("cyclic_batches", ADULT | {"T": 64, "q": 65})

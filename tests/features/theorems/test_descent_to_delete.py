@@ -1,0 +1,54 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.features.theorems import evaluate
+from lethe.proof.errors import DomainError, NotionError, PreconditionError
+
+MNIST = {"Mlip": 1, "m": 0.011982, "L": 0.1947, "n": 11982, "eps": 1.0, "delta": "1/n"}
+
+
+@given(I=st.integers(1, 200), eps=st.floats(0.01, 5))
+def test_noise_with_a_secret_state(I, eps):  # noqa: E741
+    """Less noise is needed after more steps and for a weaker target, and never without a warning about the state."""
+    here = evaluate("n1_sigma", MNIST | {"I": I, "eps": eps})
+    assert evaluate("n1_sigma", MNIST | {"I": I + 1, "eps": eps})["sigma"] < here["sigma"]
+    assert evaluate("n1_sigma", MNIST | {"I": I, "eps": eps + 0.1})["sigma"] < here["sigma"]
+    assert here["stateless"] is False
+    assert here["T"] is None
+
+
+def test_steps_of_learning_grow_with_the_ball():
+    """Given the radius, the steps of learning are those that contract it to the noise, at least I."""
+    rate = math.log((0.1947 + 0.011982) / (0.1947 - 0.011982))
+    T = evaluate("n1_sigma", MNIST | {"I": 5, "R": 100.0})["T"]
+    assert 5 + math.ceil(math.log(100.0 * 0.011982 * 11982) / rate) == T
+    assert evaluate("n1_sigma", MNIST | {"I": 5, "R": 1e-9})["T"] == 5
+
+
+def test_a_secret_state_is_never_certified():
+    """The variant that keeps its noiseless model is refused as the ground of a certificate."""
+    with pytest.raises(PreconditionError, match=r"^stateless: "):
+        evaluate("n1_sigma", MNIST | {"I": 5, "purpose": "certificate"})
+
+
+@given(i=st.integers(1, 10**6), d=st.integers(1, 10**6), eps=st.floats(0.01, 5))
+def test_steps_without_a_state(i, d, eps):
+    """Steps grow slowly with the request and the dimension; noise falls with the target."""
+    at = MNIST | {"d": d, "i": i, "eps": eps}
+    here = evaluate("n2_d2d", at)
+    assert 1 <= here["I"] <= here["iters"]
+    assert here["iters"] <= evaluate("n2_d2d", at | {"i": 10 * i})["iters"] <= here["iters"] + 60
+    assert here["I"] <= evaluate("n2_d2d", at | {"d": 10 * d})["I"]
+    assert evaluate("n2_d2d", at | {"eps": 2 * eps})["I"] <= here["I"]
+
+
+@pytest.mark.parametrize(("name", "rest"), [("n1_sigma", {"I": 1}), ("n2_d2d", {"d": 1, "i": 1})])
+def test_convexity_stays_below_smoothness(name, rest):
+    """m = L leaves no rate, and replacement has another sensitivity: both are refused."""
+    with pytest.raises(DomainError, match=r"m=0\.1947 < L=0\.1947"):
+        evaluate(name, MNIST | rest | {"m": 0.1947})
+    with pytest.raises(NotionError, match="add_remove"):
+        evaluate(name, MNIST | rest | {"add_remove": False})

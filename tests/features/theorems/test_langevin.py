@@ -1,0 +1,136 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.features.theorems import evaluate
+from lethe.proof.errors import DomainError, PreconditionError
+from tests.tables import each
+
+OPEN = {"eta": 0.1, "sigma": 1.0, "C_lsi": 1.0, "R": 1.0, "Mlip": 1.0}
+STRONG = {"regime": "sc", "K": 10, "eta": 3.0, "sigma": 0.03, "C_lsi": 0.15, "m": 0.0119}
+MNIST = {"S": 1, "Mlip": 1, "m": 0.0119, "sigma": 0.03, "n": 11982}
+GENERAL = {"alpha": 4, "S": 1, "Mlip": 1, "sigma": 1.0, "n": 1000, "eta": 0.5, "T": 50, "C0": 0.1, "R": 1.0, "L": 1.0}
+
+
+def test_the_cap_is_a_number_only_as_a_logarithm():
+    """For the constants of MNIST and a ball of radius 1 the log-Sobolev cap is e^13518."""
+    cap = evaluate("lsi_cap_log", {"R": 1.0, "Mlip": 1.0, "eta": 3.8, "s2_noise": 0.006840})["log_C"]
+    assert cap == pytest.approx(4 * 4.8**2 / 0.00684 + math.log(6 * (4 * 4.8**2 + 0.00684)), rel=1e-12)
+    assert cap == pytest.approx(13_480, abs=50)
+
+
+@pytest.mark.parametrize("regime", ["nc", "cvx"])
+@given(K=st.integers(0, 60), L=st.floats(0.01, 3), C_lsi=st.floats(0.01, 10), sigma=st.floats(0.5, 3))
+def test_rates_without_strong_convexity(regime, K, L, C_lsi, sigma):
+    """Rates add up and fall from step to step, constants stay below the cap, and the divergence never grows."""
+    at = OPEN | {"regime": regime, "L": L, "C_lsi": C_lsi, "sigma": sigma}
+    here, there, after = (evaluate("t32_rates", at | {"K": k}) for k in (K, K + 1, K + 2))
+    first, second = there["sum_R"] - here["sum_R"], after["sum_R"] - there["sum_R"]
+    assert 0 <= second <= first * (1 + 1e-6) + 1e-12
+    cap = evaluate("lsi_cap_log", {"R": 1.0, "Mlip": 1.0, "eta": 0.1, "s2_noise": 0.2 * sigma**2})["log_C"]
+    assert math.log(after["C_K"]) <= max(cap, math.log(C_lsi)) + 1e-9
+    eps = [evaluate("t32_eps", at | {"K": k, "alpha": 2, "eps0": 0.3})["eps"] for k in (K, K + 1)]
+    assert eps[1] <= eps[0] <= 0.3
+
+
+@given(K=st.integers(0, 60), C_lsi=st.floats(0.01, 10))
+def test_convex_rates_are_those_of_a_step_that_does_not_stretch(K, C_lsi):
+    """The convex regime is the smooth one at smoothness zero."""
+    at = OPEN | {"C_lsi": C_lsi, "K": K}
+    convex, flat = (evaluate("t32_rates", at | regime) for regime in ({"regime": "cvx"}, {"regime": "nc", "L": 1e-16}))
+    assert convex == pytest.approx(flat, rel=1e-12)
+
+
+def test_constants_stop_at_the_cap():
+    """In a small ball with large noise the constant reaches the cap and stays there."""
+    at = {"regime": "nc", "eta": 1.0, "sigma": 1.0, "C_lsi": 1.0, "L": 2.0, "R": 0.1, "Mlip": 0.1}
+    cap = evaluate("lsi_cap_log", {"R": 0.1, "Mlip": 0.1, "eta": 1.0, "s2_noise": 2.0})["log_C"]
+    assert evaluate("t32_rates", at | {"K": 100})["C_K"] == pytest.approx(math.exp(cap), rel=1e-12)
+
+
+@given(alpha=st.floats(1.01, 50), eps0=st.floats(0, 10), K=st.integers(0, 10**5), eta=st.floats(0.01, 80))
+def test_strongly_convex_unlearning(alpha, eps0, K, eta):
+    """It is case 3 of the three regimes; it never grows, falls with K, and the shifted order decays faster."""
+    at = {"alpha": alpha, "eps0": eps0, "m": 0.0119, "eta": eta}
+    here, there = (evaluate("t32_sc_eps", at | {"K": k}) for k in (K, K + 1))
+    assert there["eps"] <= here["eps"] <= eps0
+    assert here["eps_order_shift"] <= here["eps"] * (1 + 1e-9)
+    case = evaluate("t32_eps", at | {"K": K, "regime": "sc", "sigma": 0.03, "C_lsi": 2 * 0.03**2 / 0.0119})
+    assert case["eps"] == pytest.approx(here["eps"], rel=1e-9)
+
+
+@each(
+    ("name", "at", "condition"),
+    [
+        ("t32_rates", OPEN | {"regime": "nc", "K": 1, "L": 1.0, "R": None}, "projection"),
+        ("t32_rates", OPEN | {"regime": "cvx", "K": 1, "R": None}, "projection"),
+        ("t32_rates", OPEN | {"regime": "cvx", "K": 1, "L": 20.1}, "step_size_of_convex_case"),
+        ("t32_rates", STRONG | {"C_lsi": 0.0756}, "large_log_sobolev"),
+        ("t32_rates", STRONG | {"C_lsi": 0.0757}, "step_size_of_case_3"),
+        ("t32_rates", STRONG | {"L": 0.34}, "step_size_at_most_inverse_smoothness"),
+        ("t32_rates", STRONG | {"L": 0.01}, "convexity_below_smoothness"),
+        ("t32_eps", STRONG | {"alpha": 2, "eps0": 1, "L": 0.34}, "step_size_at_most_inverse_smoothness"),
+        ("t32_sc_eps", {"alpha": 2, "eps0": 1, "m": 0.5, "eta": 2.01, "K": 1}, "step_size_at_most_inverse_smoothness"),
+        ("t33_sc", MNIST | {"alpha": 2, "eta": 4.0, "L": 0.2619, "T": 5}, "step_size_at_most_inverse_smoothness"),
+        ("t33_general", GENERAL | {"regime": "nc", "R": None}, "projection"),
+        ("t33_general", GENERAL | {"regime": "cvx", "L": 4.01}, "step_size_of_convex_case"),
+    ],
+)
+def test_conditions_of_the_regimes(name, at, condition):
+    """Each regime refuses what its proof does not cover, by the name of the condition."""
+    with pytest.raises(PreconditionError, match=f"^{condition}"):
+        evaluate(name, at)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "missing"),
+    [
+        ("t32_rates", STRONG | {"m": None}, "m"),
+        ("t32_rates", OPEN | {"regime": "nc", "K": 1}, "L"),
+        ("t32_rates", OPEN | {"regime": "cvx", "K": 1, "Mlip": None}, "Mlip"),
+        ("t33_general", GENERAL | {"regime": "nc", "L": None}, "L"),
+        ("t33_sc", MNIST | {"alpha": 2, "T": 5}, "eta"),
+    ],
+)
+def test_parameters_a_regime_needs(name, at, missing):
+    """A parameter that only one regime needs is asked for by name."""
+    with pytest.raises(DomainError, match=f"parameter '{missing}'"):
+        evaluate(name, at)
+
+
+def learning(name: str, at: dict[str, object], **more: object) -> float:
+    return evaluate(name, at | more)["eps"]
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        ("t33_sc", MNIST | {"eta": 3.8}),
+        ("t33_general", GENERAL | {"regime": "cvx"}),
+        ("t33_general", GENERAL | {"regime": "nc"}),
+    ],
+    ids=["sc", "cvx", "nc"],
+)
+@given(T=st.integers(0, 100), alpha=st.floats(1.1, 50), k=st.integers(1, 9))
+def test_privacy_of_learning(name, at, T, alpha, k):
+    """It is linear in the order, quadratic in the group, inversely quadratic in the rows, and rises with T from 0."""
+    here = learning(name, at, T=T, alpha=alpha)
+    assert learning(name, at, T=0, alpha=alpha) == 0 <= here <= learning(name, at, T=T + 1, alpha=alpha) * (1 + 1e-12)
+    assert learning(name, at, T=T, alpha=2 * alpha) == pytest.approx(2 * here, rel=1e-9)
+    assert learning(name, at, T=T, alpha=alpha, S=k) == pytest.approx(k**2 * here, rel=1e-9)
+    assert learning(name, at, T=T, alpha=alpha, n=at["n"] * k) == pytest.approx(here / k**2, rel=1e-9)
+    if name == "t33_general":
+        every = {"q": alpha, "L": 1, "sigma": 1.0, "n": 1000, "eta": 0.5, "K": T}
+        assert here <= 2 * evaluate("g7_rdp", every)["eps"] * (1 + 1e-9)
+    else:
+        assert here <= learning(name, at, alpha=alpha) * (1 + 1e-12)
+
+
+def test_savings_may_be_negative():
+    """Unlearning a model that starts further away than a fresh one costs more than retraining, and says so."""
+    saved = evaluate("savings_sc", {"alpha": 2, "m": 0.1, "eta": 1.0, "d0": 0.1, "eps0": 0.5})
+    assert saved["iterations"] < 0
+    assert saved["retraining_cheaper"]
+    assert not evaluate("savings_sc", {"alpha": 2, "m": 0.1, "eta": 1.0, "d0": 0.5, "eps0": 0.1})["retraining_cheaper"]

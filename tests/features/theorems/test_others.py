@@ -1,0 +1,140 @@
+import math
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lethe.features.theorems import evaluate
+from lethe.proof.errors import DomainError, PreconditionError
+
+SGD = {"eta": 1 / 0.2619, "m": 0.0119, "n": 11982}
+CLIP = {"eps": 1.0, "delta0": 1.0, "C2": 1.0, "sigma": 1.0}
+
+
+@given(alpha=st.floats(1.01, 100), p=st.floats(0.001, 1), more=st.floats(1, 10))
+def test_selection(alpha, p, more):
+    """Publishing always is free; rarer acceptance costs more, and log(1/p) at every order."""
+
+    def penalty(order: float, chance: float) -> float:
+        return evaluate("selection_penalty", {"alpha": order, "p_accept": chance})["add_eps"]
+
+    assert penalty(alpha, 1.0) == 0
+    assert -math.log(p) <= penalty(alpha, p) <= penalty(alpha, p / more)
+    assert penalty(alpha * more, p) <= penalty(alpha, p) * (1 + 1e-12)
+
+
+@given(
+    z=st.floats(0, 1),
+    b=st.sampled_from([1, 2, 3, 1997, 3994, 5991, 11982]),
+    K=st.integers(1, 50),
+    alpha=st.floats(1.1, 50),
+)
+def test_noisy_sgd(z, b, K, alpha):
+    """The kept constant only helps, and is that of the shift accountant; both fall with epochs and with the batch."""
+    at = SGD | {"alpha": alpha, "z": z, "sigma": 0.03, "b": b}
+    here, there = (evaluate("sgd_eps_printed", at | {"K": k}) for k in (K, K + 1))
+    assert here["eps_shift"] <= here["eps"] / 2 * (1 + 1e-12)
+    assert there["eps"] <= here["eps"]
+    if here["eps"] > 1e-300:
+        steps = {"z0": z, "segments": [[K * 11982 // b, 0]], "c": 1 - SGD["eta"] * 0.0119}
+        mu = evaluate("shift_mu", steps | {"eta": SGD["eta"], "sigma": 0.03})["mu"]
+        assert here["eps_shift"] == pytest.approx(alpha * mu**2 / 2, rel=1e-6)
+
+
+def test_full_batches_are_the_stationary_distance():
+    """With one batch per epoch the distance is that of full-batch descent, 2M/(m n)."""
+    full = evaluate("sgd_z", SGD | {"Mlip": 1, "b": 11982})["z"]
+    assert full == pytest.approx(2 / (0.0119 * 11982), rel=1e-12)
+    assert full < evaluate("sgd_z", SGD | {"Mlip": 1, "b": 5991})["z"]
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"), [("sgd_z", {"Mlip": 1}), ("sgd_eps_printed", {"alpha": 2, "z": 0.1, "sigma": 0.03, "K": 1})]
+)
+def test_noisy_sgd_has_conditions(name, rest):
+    """A batch larger than the data, or a step size beyond 1/L, is refused."""
+    at = SGD | rest | {"b": 512}
+    with pytest.raises(DomainError, match="b=11983 <= n=11982"):
+        evaluate(name, at | {"b": 11983})
+    for wrong in ({"L": 0.27}, {"eta": 1 / 0.0119}):
+        with pytest.raises(PreconditionError, match=r"^step_size_at_most_inverse_smoothness"):
+            evaluate(name, at | wrong)
+    with pytest.raises(PreconditionError, match=r"^convexity_below_smoothness"):
+        evaluate(name, at | {"L": 0.01})
+
+
+@given(eps=st.floats(0, 10), r=st.floats(1e-4, 10))
+def test_hockey_stick_is_the_gaussian_curve(eps, r):
+    """The hockey-stick divergence of two Gaussians is the delta of their distance."""
+    assert evaluate("theta_hs", {"eps": eps, "r": r})["theta"] == evaluate("gdp_delta", {"eps": eps, "mu": r})["delta"]
+
+
+@given(eps=st.floats(0, 5), sigma=st.floats(0.3, 1e5), T=st.integers(0, 12), delta0=st.floats(1e-9, 1))
+def test_model_clipping(eps, sigma, T, delta0):
+    """delta falls with every step from its start, rises with the start, and never below the floor."""
+
+    def delta(steps: int, start: float = delta0) -> float:
+        return evaluate("model_clip_delta", CLIP | {"eps": eps, "sigma": sigma, "delta0": start, "T": steps})["delta"]
+
+    assert delta(0) == delta0
+    assert 1e-60 <= delta(T + 1) <= delta(T) * (1 + 1e-9)
+    assert delta(T) <= delta(T, min(1.0, 2 * delta0)) * (1 + 1e-9)
+    assert delta(T, 1.5) <= 1
+
+
+def test_first_clipped_step_is_a_gaussian_mechanism():
+    """From nothing known, one step gives the delta of two Gaussians 2C/sigma apart."""
+    one = evaluate("model_clip_delta", CLIP | {"T": 1})["delta"]
+    assert one == pytest.approx(evaluate("theta_hs", {"eps": 1.0, "r": 2.0})["theta"], rel=1e-8)
+    assert evaluate("model_clip_delta", CLIP | {"sigma": 10.0, "T": 50})["delta"] == 1e-60
+
+
+@given(
+    C0=st.floats(0, 5),
+    C1=st.floats(0, 5),
+    gamma=st.floats(0.01, 0.9),
+    lam=st.just(0.0) | st.floats(0.01, 1.1),
+    T=st.integers(1, 200),
+)
+def test_gradient_clipping(C0, C1, gamma, lam, T):
+    """The slope is that of the shift accountant with clipped gradients 2C1 apart; it rises with both clips."""
+    assume(gamma * lam < 0.99)
+    at = {"C0": C0, "C1": C1, "gamma": gamma, "lam": lam, "sigma": 0.5, "T": T}
+    rho = evaluate("grad_clip_rho", at)["rho"]
+    chain = {"z0": 2 * C0, "segments": [[T, 2 * C1]], "c": 1 - gamma * lam, "eta": gamma}
+    mu = evaluate("shift_mu", chain | {"sigma": 0.5 / math.sqrt(2 * gamma)})["mu"]
+    assert rho == pytest.approx(mu**2 / 2, rel=1e-9, abs=1e-12)
+    assert rho <= evaluate("grad_clip_rho", at | {"C0": C0 + 1})["rho"]
+    assert rho <= evaluate("grad_clip_rho", at | {"C1": C1 + 1})["rho"]
+
+
+def test_gradient_clipping_without_steps():
+    """Without a step nothing is forgotten, unless the start is fixed."""
+    at = {"C1": 1.0, "gamma": 0.1, "lam": 0.0, "sigma": 1.0, "T": 0}
+    assert evaluate("grad_clip_rho", at | {"C0": 1.0})["rho"] == "inf"
+    assert evaluate("grad_clip_rho", at | {"C0": 0.0})["rho"] == 0.0
+
+
+@given(eps=st.floats(0.01, 2.8), T=st.integers(1, 200))
+def test_printed_noise_meets_its_target_by_the_shift_bound(eps, T):
+    """Up to eps = log(1/delta)/4 the printed noise suffices by the shift bound, with and without weight decay."""
+    for lam in (0.0, 6.0):
+        at = {"C0": 1.0, "C1": 0.1, "gamma": 0.1, "T": T, "lam": lam}
+        sigma2 = evaluate("koloskova_sigma2", at | {"eps": eps, "delta": 1e-5})["sigma2"]
+        rho = evaluate("grad_clip_rho", at | {"sigma": math.sqrt(sigma2)})["rho"]
+        assert evaluate("rdp_linear_mironov", {"tau": rho, "delta": 1e-5})["eps"] <= eps * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["grad_clip_rho", "koloskova_sigma2"])
+def test_gradient_clipping_has_a_domain(name):
+    """Weight decay that would overshoot, or a target beyond 3 log(1/delta), is refused."""
+    at = {"C0": 1.0, "C1": 0.1, "gamma": 0.5, "T": 10, "lam": 1.9}
+    at |= {"sigma": 1.0} if name == "grad_clip_rho" else {"eps": 1.0, "delta": 1e-5}
+    evaluate(name, at)
+    with pytest.raises(DomainError, match=r"gamma lam=1\.0 < 1"):
+        evaluate(name, at | {"lam": 2.0})
+    if name == "koloskova_sigma2":
+        with pytest.raises(DomainError, match="eps=35"):
+            evaluate(name, at | {"eps": 35.0})
+        with pytest.raises(PreconditionError, match=r"^strong_decay"):
+            evaluate(name, at | {"lam": 0.9})

@@ -1,0 +1,33 @@
+"""Theorems within a budget of work."""
+
+from typing import Any
+
+import pytest
+
+from lethe.features.theorems import evaluate
+from lethe.proof import work
+from lethe.proof.errors import WorkExceeded
+from lethe.proof.work import Budget
+
+SEQUENCE = {"eps_target": 1.0, "sigma": 0.03, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26, "n": 11982, "delta": 1e-5}
+CLIPPED = {"eps": 1.0, "delta0": 1.0, "C2": 10.0, "sigma": 0.1}
+RATES = {"regime": "nc", "eta": 0.1, "sigma": 1.0, "C_lsi": 1.0, "L": 2.0, "R": 1.0, "Mlip": 1.0}
+HEAVY: dict[str, dict[str, Any]] = {
+    "alg6_K_list": SEQUENCE | {"total": 200},
+    "model_clip_delta": CLIPPED | {"T": 1_000_000},
+    "t32_rates": RATES | {"K": 1_000_000},
+}
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_what_takes_much_work_is_refused(name: str) -> None:
+    """The theorems that sum or search say what they cost before they do it."""
+    with work.within(Budget(units=100_000, seconds=60)), pytest.raises(WorkExceeded):
+        evaluate(name, HEAVY[name])
+
+
+def test_what_is_small_fits() -> None:
+    """Each theorem of usual size stays far below what one call may cost."""
+    with work.within(Budget(units=100_000, seconds=60)):
+        evaluate("alg6_K_list", SEQUENCE | {"total": 3})
+        evaluate("t32_rates", RATES | {"K": 1000})

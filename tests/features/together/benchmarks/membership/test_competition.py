@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.membership import competition
+from benchmarks.membership.competition import CAP, DELTA, epsilon_bound, epsilon_hat
+from lethe.features.theorems import evaluate
+from lethe.proof import conversion
+
+
+def pair(seed: int, *, models: int, mu: float = 0.0, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return scale * generator.normal(mu, size=models), scale * generator.normal(size=models)
+
+
+def of_rates(misses: np.ndarray, alarms: np.ndarray) -> float:
+    """The product's epsilon-hat, at every pair of rates that the competition keeps."""
+    kept = {(fn, fp) for fn, fp in zip(misses.tolist(), alarms.tolist(), strict=True) if fn > 0 and fp > 0}
+    return max(evaluate("eps_hat", {"fpr": fp, "fnr": fn, "delta": DELTA})["eps"] for fn, fp in kept)
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0, -1.0])
+def test_one_threshold_is_tried_at_a_hundred_places_per_unit(mu: float) -> None:
+    """With one threshold epsilon-hat is the greatest of a plain loop over a hundred thresholds per unit."""
+    unlearned, retrained = pair(1, models=60, mu=mu)
+    low, high = sorted((unlearned, retrained), key=np.median)
+    least, most = min(low.min(), high.min()), max(low.max(), high.max())
+    thresholds = np.linspace(least, most, int(np.ceil(100 * (most - least))))
+    misses = np.array([(high < threshold).mean() for threshold in thresholds])
+    alarms = np.array([(low >= threshold).mean() for threshold in thresholds])
+    assert epsilon_hat(unlearned, retrained, two_thresholds=False) == pytest.approx(of_rates(misses, alarms))
+
+
+def test_two_thresholds_are_tried_about_the_narrower_law() -> None:
+    """With two thresholds epsilon-hat is also the greatest over intervals about the law with the smaller range."""
+    wide, narrow = pair(2, models=30)
+    narrow = 0.5 * narrow
+    width = np.ptp(narrow)
+    first, last = narrow.min() + width - 2, narrow.max() + 2
+    right = np.linspace(first, last, int(np.ceil(100 * (last - first))))[:, None, None]
+    left = right - width + np.linspace(-2, 2, 400)[None, :, None]
+    misses = 1 - ((left <= narrow) & (narrow <= right)).mean(axis=2)
+    alarms = ((left <= wide) & (wide <= right)).mean(axis=2)
+    expected = max(of_rates(misses.ravel(), alarms.ravel()), epsilon_hat(wide, narrow, two_thresholds=False))
+    assert epsilon_hat(wide, narrow) == pytest.approx(expected)
+
+
+@given(st.integers(0, 10**6), st.floats(0, 2))
+def test_the_kinds_of_models_may_be_swapped(seed: int, mu: float) -> None:
+    """epsilon-hat does not depend on which of the two laws is called unlearned."""
+    unlearned, retrained = pair(seed, models=20, mu=mu, scale=0.2)
+    assert epsilon_hat(unlearned, retrained) == pytest.approx(epsilon_hat(retrained, unlearned))
+
+
+def test_laws_that_never_meet_reach_the_cap() -> None:
+    """Perfect separation, and a law that is all but a point, are given the cap."""
+    unlearned, retrained = pair(3, models=50)
+    assert epsilon_hat(unlearned + 100, retrained) == CAP
+    assert epsilon_hat(0.001 * unlearned, retrained) == CAP
+
+
+def test_identical_laws_are_given_more_than_one() -> None:
+    """512 and 512 models of one law have a mean epsilon-hat of about 1.1 with one threshold and 1.5 with both rules,
+    where the truth is 0 and the bound says so."""
+    pairs = [pair(seed, models=512) for seed in range(60)]
+    assert np.mean([epsilon_hat(*one, two_thresholds=False) for one in pairs]) == pytest.approx(1.13, abs=0.2)
+    assert np.mean([epsilon_hat(*one) for one in pairs]) == pytest.approx(1.5, abs=0.2)
+    assert all(epsilon_bound(*one, delta=DELTA, error=1e-6) == 0 for one in pairs)
+
+
+def test_laws_far_apart_are_given_too_little() -> None:
+    """512 and 512 models cannot be given more than about ln 512 where any rate is positive, whatever the truth."""
+    found = np.mean([epsilon_hat(*pair(seed, models=512, mu=2.0)) for seed in range(10)])
+    assert found < np.log(512) < conversion.gdp_epsilon(mu=2.0, delta=DELTA)
+
+
+@pytest.mark.parametrize("mu", [0.25, 1.0])
+def test_the_bound_stays_below_the_truth(mu: float) -> None:
+    """The bound exceeds the true epsilon no more often than its error says; a hundred times 1e-4, hence never."""
+    true = conversion.gdp_epsilon(mu=mu, delta=DELTA)
+    assert all(epsilon_bound(*pair(seed, models=200, mu=mu), delta=DELTA, error=1e-4) <= true for seed in range(50))
+
+
+def test_the_bound_proves_something() -> None:
+    """Laws that are two standard deviations apart are told apart by 256 models that did not fix the rule."""
+    assert epsilon_bound(*pair(4, models=512, mu=2.0), delta=DELTA, error=0.05) > 1.5
+
+
+def test_scores_halve_with_every_half() -> None:
+    """A row scores 2^-bin with bins of a half, and nothing beyond the logarithm of the number of models."""
+    epsilons = np.array([0.0, 0.49, 0.5, 1.0, 6.99, 7.0, CAP])
+    scores = [competition.score(epsilons[[row]], num_models=512) for row in range(len(epsilons))]
+    assert scores == [1, 1, 0.5, 0.25, 2**-13, 0, 0]
+    assert competition.score(epsilons, num_models=512) == pytest.approx(np.mean(scores))

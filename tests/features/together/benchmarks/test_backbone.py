@@ -1,0 +1,37 @@
+"""What docs/evidence/backbone.md claims."""
+
+from benchmarks import backbone, page
+
+PAGE = (page.EVIDENCE / "backbone.md").read_text()
+PROSE = " ".join(PAGE.split())
+RESULTS = page.read("backbone")
+
+
+def test_the_page_holds_what_was_measured() -> None:
+    """The table is the one that the results make, and its sentences quote them."""
+    assert backbone.printed(RESULTS) in PAGE
+    assert f"{RESULTS['rows']:,} images" in PROSE
+    assert f"{RESULTS['features']} features" in PROSE
+    assert f"a second moment of at most {RESULTS['second_moment']:g} stated" in PROSE
+    assert f"as it comes (C = 1) reaches {RESULTS['plain']:.2f} %" in PROSE
+    below, default = RESULTS["models"]
+    assert below["accuracy"] > 97 > default["accuracy"]
+    assert all(0 < one["noiseless"] - one["accuracy"] < 0.21 for one in RESULTS["models"])
+    assert round(below["learn_steps"] / default["learn_steps"], 1) == 2.5
+    assert round(below["request_steps"][-1] / default["request_steps"][-1]) == 3
+
+
+def test_what_is_planned_is_what_the_planner_says_today() -> None:
+    """Steps of learning and of requests are those of today's accountant."""
+    for row in RESULTS["models"]:
+        planned = backbone.planned(backbone.made(RESULTS["rows"], l2=row["l2"]))
+        assert planned == {name: row[name] for name in planned}
+
+
+def test_without_a_second_moment_more_is_read() -> None:
+    """By the default l2 learning takes 2.5 times the passes without a stated bound, a request at most 2.2 times."""
+    [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")
+    without = backbone.planned(backbone.made(RESULTS["rows"], l2=stated["l2"], second_moment=None))
+    assert round(without["learn_steps"] / stated["learn_steps"], 1) == 2.5
+    ratios = [more / less for more, less in zip(without["request_steps"], stated["request_steps"], strict=True)]
+    assert 1.5 < min(ratios) <= max(ratios) < 2.25

@@ -1,0 +1,35 @@
+"""What docs/decisions/0018-dense-rows.md claims."""
+
+from typing import Any
+
+from benchmarks import page, sparse
+
+PAGE = (page.ROOT / "docs" / "decisions" / "0018-dense-rows.md").read_text()
+PROSE = " ".join(PAGE.split())
+RESULTS = page.read("sparse")
+
+
+def test_the_page_holds_what_was_measured() -> None:
+    """The table is that of the results, and the sentences follow from it."""
+    assert sparse.printed(RESULTS) in PAGE
+    fewest, *_, most = RESULTS["rows"]
+    assert f"{most['dense_bytes'] / most['sparse_bytes']:.0f} times as much at {most['features']:,}" in PROSE
+    assert (
+        f"{gain(most):.1f} times as fast at {most['features']:,} features, and slower at {fewest['features']}" in PROSE
+    )
+    assert gain(fewest) < 1
+    assert f"worth {most['accuracy'] - fewest['accuracy']:.1f} points" in PROSE
+    assert 0.8 < most["noise_seconds"] / most["dense_seconds"] < 1.25
+
+
+def gain(row: dict[str, Any]) -> float:
+    """How often sparse rows would be as fast, noise and all."""
+    noise = row["noise_seconds"]
+    return float((row["dense_seconds"] + noise) / (row["sparse_seconds"] + noise))
+
+
+def test_both_gradients_are_the_same() -> None:
+    """A hundred texts, as dense rows and as sparse ones."""
+    written, spoken = sparse.texts()
+    differs = sparse.difference(written[::90], spoken[::90], features=64)
+    assert differs < 1e-5

@@ -1,0 +1,97 @@
+"""What docs/evidence/tangents.md claims."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks import page, tangents
+
+PAGE = (page.EVIDENCE / "tangents.md").read_text()
+PROSE = " ".join(PAGE.split())
+RESULTS = page.read("tangents")
+
+
+def test_the_page_holds_what_was_measured() -> None:
+    """The tables are those that the results make, and the sentences about the problems quote them."""
+    assert all(table in PAGE for table in tangents.printed(RESULTS).values())
+    assert f"the first {RESULTS['public']} of scikit-learn's digits" in PROSE
+    digits, mnist = RESULTS["problems"]
+    assert f"{digits['as_it_is']:.2f} % of the {digits['tested']} that are" in PROSE
+    assert f"{digits['rows']:,} others are the people" in PROSE
+    assert f"has {digits['weights']:,} weights, of which {digits['models'][-1]['parameters']:,} move" in PROSE
+    assert f"{mnist['weights']:,} weights) learned" in PROSE
+    assert f"{mnist['as_it_is']:.2f} % of {mnist['tested']:,} test images" in PROSE
+    assert f"The people are {mnist['rows']:,} of" in PROSE
+
+
+def test_noise_does_not_grow_with_the_weights() -> None:
+    """Of a problem all models have the same noise, and certify the target; a million weights lose no more to the noise
+    than a linear model does, within two points."""
+    for problem in RESULTS["problems"]:
+        assert {model["noise"] for model in problem["models"]} == {problem["models"][0]["noise"]}
+        assert all(0.99 < model["epsilon"] <= tangents.EPSILON for model in problem["models"])
+    linear, _, million = RESULTS["problems"][0]["models"]
+    assert million["parameters"] > 10**6
+    assert lost_to_noise(million) < lost_to_noise(linear) + 2
+    lost = f"lose {lost_to_noise(million):.1f} points to it, and the linear model {lost_to_noise(linear):.1f}"
+    assert lost in PROSE
+
+
+def test_losses_are_stated() -> None:
+    """Tangents are below fine-tuning, the million below the network as it is, on MNIST both below the linear model, and
+    all take dozens of times as long to learn."""
+    digits, mnist = RESULTS["problems"]
+    linear, last, million = digits["models"]
+    assert f"the million by {fine_tuned_by(million):.1f} points" in PROSE
+    under = digits["as_it_is"] - million["accuracy"]
+    assert under > 0
+    assert abs(million["accuracy"] - linear["accuracy"]) < 3
+    reached = f"reach {million['accuracy']:.2f} %, where the linear model reaches {linear['accuracy']:.2f} %"
+    assert f"{reached}, and are {under:.1f} below" in PROSE
+    assert abs(last["accuracy"] - digits["as_it_is"]) < 1
+    assert f"takes {million['learn_seconds']:.0f} s for the million" in PROSE
+    assert f"Forgetting one takes {million['request_seconds']:.0f} s" in PROSE
+    assert f"takes {million['tuning_seconds']:.1f} s on so few rows" in PROSE
+    linear, offset, alone = mnist["models"]
+    assert linear["accuracy"] > alone["accuracy"] > offset["accuracy"] + 10
+    assert f"{offset['accuracy']:.2f} % with them, {alone['accuracy']:.2f} % alone" in PROSE
+    for problem in (digits, mnist):
+        linear, *moved = problem["models"]
+        assert all(fine_tuned_by(model) > 3 for model in moved)
+        assert all(model["learn_seconds"] > 30 * linear["learn_seconds"] for model in moved)
+
+
+def lost_to_noise(model: dict[str, Any]) -> float:
+    return float(model["noiseless"] - model["accuracy"])
+
+
+def fine_tuned_by(model: dict[str, Any]) -> float:
+    """Points by which fine-tuning is better."""
+    return float(model["fine_tuned"] - model["accuracy"])
+
+
+@pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
+def test_what_is_planned_is_what_the_planner_says_today(problem: dict[str, Any]) -> None:
+    """Steps of learning and of requests are those of today's defaults, the same however many weights move; rounding to
+    the grid adds less than a thousandth to epsilon."""
+    mechanism = tangents.made(b"", None, num_slots=problem["rows"], num_features=65)
+    planned = tangents.planned(mechanism)
+    epsilon = planned.pop("epsilon")
+    del planned["parameters"]
+    for model in problem["models"]:
+        assert abs(model["epsilon"] - epsilon) < 0.001
+        assert planned == {name: model[name] for name in planned}
+
+
+@pytest.mark.soak
+def test_a_narrow_network_is_measured() -> None:
+    """A perceptron of 32 in place of 1,024 goes through the whole measurement, and its tangent beats it as it is."""
+    problem = tangents.digits(width=32)
+    found = tangents.compared(replace(problem, models={"last two": tangents.moved("2", "4")}))
+    linear, tangent = found["models"]
+    assert tangent["parameters"] == 32 * 33 + 330
+    assert tangent["request_steps"] == linear["request_steps"]
+    assert tangent["accuracy"] > found["as_it_is"]
+    assert tangent["epsilon"] <= tangents.EPSILON
+    assert tangents.printed({"problems": [found]})["digits"].count("\n") == 3

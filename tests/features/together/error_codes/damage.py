@@ -1,0 +1,270 @@
+"""Damage, crowds and closed doors: what the service says when it is not the caller's doing."""
+
+import contextlib
+import fcntl
+import json
+import socket
+import subprocess
+from collections.abc import Callable
+from unittest.mock import patch
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from app import installations, key_checks
+from app.api import places
+from app.config import Settings
+from app.db import migrate
+from app.db.tables import LedgerEntry, Model
+from app.features.archives import restoring
+from app.features.archives import service as backups
+from app.journal import tombstones
+from app.keys import Keys
+from app.main import create_app
+from app.unlearning import queue
+from lethe.contract.sets import RunKind
+from tests.conftest import CLASSES, npz
+from tests.faults import processes
+from tests.features.together.error_codes.world import World
+from tests.stored import flipped
+from worker import handlers, runner
+from worker.langevin.noise import SystemNoise
+
+
+def weights_unreadable(w: World) -> str:
+    model_id = w.live()
+    [sealed] = (w.settings.data_dir / "weights").glob("*.sealed")
+    content = sealed.read_bytes()
+    sealed.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    return w.code("GET", f"/models/{model_id}/versions/1/weights")
+
+
+def mechanism_unreadable(w: World) -> str:
+    model_id = w.live()
+    with w.installation.database.writing() as session:
+        found = session.get_one(Model, model_id)
+        found.mechanism = {name: value for name, value in found.mechanism.items() if name != "cool_down"}
+    return w.code("GET", f"/models/{model_id}")
+
+
+def failed(w: World, damage: Callable[[World, str], None]) -> str:
+    """What the run of a model ended with."""
+    model_id = w.live()
+    w.forget("p1")
+    damage(w, model_id)
+    w.work()
+    return str(w.done("GET", f"/models/{model_id}")["error_code"])
+
+
+def damaged_rows(w: World, _model_id: str) -> None:
+    for file in (w.settings.data_dir / "blocks").glob("*.sealed"):
+        file.write_bytes(flipped(file.read_bytes(), 100))
+
+
+def too_little_memory(w: World, _model_id: str) -> None:
+    w.installation.rows._most_bytes = 1
+
+
+def exceeded(w: World) -> str:
+    """What the run of a model ended with whose batches exceed what it states."""
+    w.model_id(second_moment=0.01)
+    w.work()
+    return str(w.done("GET", "/runs")["items"][0]["error_code"])
+
+
+def unsupported_kind(w: World) -> str:
+    """What the run of a model ended with whose worker has no handler for it."""
+    handlers.handler_of(RunKind.LEARN)
+    with patch.dict(handlers._HANDLERS):
+        del handlers._HANDLERS[RunKind.LEARN]
+        w.model_id()
+        w.work()
+    return str(w.done("GET", "/runs")["items"][0]["error_code"])
+
+
+def busy_dataset(w: World) -> str:
+    """What a recheck is told while a run is at work."""
+    dataset_id = w.dataset_id()
+    w.forget("p1")
+    with w.installation.database.writing() as session:
+        assert queue.claim(session, worker="w", lease_seconds=60, max_requests=10)
+    return w.code("POST", f"/datasets/{dataset_id}/recheck")
+
+
+def other_mechanism(w: World, model_id: str) -> None:
+    with w.installation.database.writing() as session:
+        stored = session.get_one(Model, model_id)
+        stored.mechanism = stored.mechanism | {"num_parameters": 3}
+
+
+def refuted(w: World) -> str:
+    """What an audit ended with of a worker whose noise is too small."""
+    w.done("POST", f"/models/{w.live()}/audit")
+    normal = SystemNoise.normal
+    with pytest.MonkeyPatch.context() as planted:
+        planted.setattr(SystemNoise, "normal", lambda noise, size: normal(noise, size) / 2)
+        w.work()
+    return str(w.done("GET", "/runs")["items"][0]["error_code"])
+
+
+def forged_ledger(w: World) -> str:
+    w.live()
+    w.behind(f"UPDATE {LedgerEntry.__tablename__} SET hash = 'a'", triggers_of="ledger")
+    return w.lethe("ledger", "verify")
+
+
+def forged_audit(w: World) -> str:
+    w.request_id()
+    w.behind("UPDATE audit_entries SET actor = 'key_0' WHERE sequence = 1", triggers_of="audit")
+    return w.lethe("audit", "verify")
+
+
+def two_at_once(w: World) -> str:
+    with (w.settings.data_dir / "lethe.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return w.lethe("up")
+
+
+def taken_port(w: World) -> str:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return w.lethe("up", LETHE_PORT=str(taken.getsockname()[1]))
+
+
+def unusable_certificate(w: World) -> str:
+    settings = w.settings.model_copy(update={"opendsr_certificate_file": w.settings.data_dir / "nothing.pem"})
+    with TestClient(create_app(settings), raise_server_exceptions=False, headers=w.gateway.headers) as gateway:
+        [fault] = gateway.get("/opendsr/v2/discovery").json()["error"]["errors"]
+    return str(fault["reason"])
+
+
+def restored_ledger(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    w.live()
+    backups.back_up(w.installation, archive, key_file=key, progress=lambda *_: None)
+    w.forget("p1")
+    w.work()
+    head = w.settings.data_dir / "head.json"
+    head.write_text(w.gateway.get("/v1/ledger/head").text)
+    tombstones.record(w.installation)
+    elsewhere = Settings(data_dir=w.settings.data_dir / "restored")
+    own = w.settings.resolved_tombstones()
+    restoring.restore(elsewhere, archive, key_file=key, remembered_in=own, progress=lambda *_: None)
+    return w.lethe("ledger", "verify", "--head", str(head), LETHE_DATA_DIR=str(elsewhere.data_dir))
+
+
+def damaged_archive(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    backups.back_up(w.installation, archive, key_file=key, progress=lambda *_: None)
+    archive.write_bytes(archive.read_bytes()[:-1])
+    words = ("restore", str(archive), "--key-file", str(key), "--no-tombstones", "--lost-versions", "0")
+    elsewhere = w.settings.data_dir / "restored"
+    return w.lethe(*words, LETHE_DATA_DIR=str(elsewhere))
+
+
+def stale_tombstones(w: World) -> str:
+    archive, key = w.settings.data_dir / "archive", w.settings.data_dir / "archive.key"
+    older = w.settings.data_dir / "older.jsonl"
+    older.touch()
+    backups.back_up(w.installation, archive, key_file=key, progress=lambda *_: None)
+    words = ("restore", str(archive), "--key-file", str(key), "--tombstones", str(older))
+    return w.lethe(*words, LETHE_DATA_DIR=str(w.settings.data_dir / "restored"))
+
+
+def damaged_tombstones(w: World, _model_id: str) -> None:
+    w.settings.resolved_tombstones().write_text("{}\n")
+
+
+def older_database(w: World, _model_id: str) -> None:
+    tombstones.record(w.installation)
+    w.behind("DELETE FROM request_events")
+
+
+def cut_off_restore(w: World) -> str:
+    installations.unfinished(w.settings).touch()
+    return w.lethe("up")
+
+
+def no_database(w: World) -> str:
+    migrate.downgrade(w.installation.database.engine)
+    return w.code("GET", "/models")
+
+
+def changed_key(w: World) -> str:
+    (w.settings.data_dir / "keys" / "subject.key").write_text("0" * 64)
+    return w.code("GET", "/models")
+
+
+def full_disk(w: World) -> str:
+    """No room for what is spooled."""
+    small = w.settings.data_dir / "tmp"
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4k", "small", small], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only who may mount can have a small disk")
+    try:
+        return w.upload(npz(rows=500), classes=CLASSES)
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def damaged_database(w: World) -> str:
+    w.installation.database.scrub()
+    file = w.settings.data_dir / "lethe.db"
+    with file.open("r+b") as pages:
+        pages.seek(8192)
+        pages.write(b"\xff" * (file.stat().st_size - 8192))
+    return w.lethe("migrate")
+
+
+def unverifiable(w: World) -> str:
+    """What a run ended with where the private key is not that of the published one, and the database knows no other."""
+    model_id = w.live()
+    w.forget("p1")
+    file = w.settings.data_dir / "keys" / "signing.jwk"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"d": "A" * 43}))
+    known = key_checks.of_database(w.installation.database)
+    assert known is not None
+    values = {**known.check_values, "signing.jwk": Keys(file.parent).check_value("signing.jwk", known.id)}
+    w.behind(f"UPDATE installation_identity SET check_values = '{json.dumps(values)}'")
+    with installations.opened(w.settings) as installation:
+        assert runner.run_next(installation, worker="test")
+        with installation.database.reading() as session:
+            return str(session.get_one(Model, model_id).error_code)
+
+
+def too_many_calls(w: World) -> str:
+    """As many calls with large bodies as are taken at once, none of which sends all of its body."""
+    head = f"POST /v1/lineage HTTP/1.1\r\nHost: lethe\r\nAuthorization: {w.gateway.headers['Authorization']}\r\n"
+    with contextlib.ExitStack() as stack:
+        _, url = stack.enter_context(processes.gateway(w.settings))
+        place = httpx.URL(url)
+        for _ in range(places.LIMITS["large"][0]):
+            call = stack.enter_context(socket.create_connection((place.host, place.port or 80)))
+            call.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n".encode())
+
+        def refused() -> str | None:
+            headers = {"Authorization": w.gateway.headers["Authorization"]}
+            answer = httpx.post(f"{url}/v1/lineage", timeout=120, headers=headers, content=b"{" + b" " * 100_000)
+            return None if answer.status_code == 422 else str(answer.json()["code"])
+
+        return str(processes.wait_until(refused))
+
+
+def raw(w: World, said: bytes) -> str:
+    """What the gateway answers to these bytes."""
+    with processes.gateway(w.settings) as (_, url), socket.socket() as caller:
+        place = httpx.URL(url)
+        caller.connect((place.host, place.port))
+        caller.sendall(said)
+        answer = b""
+        while more := caller.recv(65536):
+            answer += more
+        return str(json.loads(answer.partition(b"\r\n\r\n")[2])["code"])
+
+
+def defect(w: World) -> str:
+    model_id = w.live()
+    w.behind("UPDATE models SET created_at = 'never'", triggers_of="models")
+    return w.code("GET", f"/models/{model_id}")

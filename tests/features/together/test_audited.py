@@ -1,0 +1,314 @@
+"""Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from joserfc.jwk import KeySet
+
+from app.audit import repository
+from app.audit.checkpoints import AUDIT
+from app.db import Actor
+from app.installations import Installation
+from app.unlearning import queue
+from tests.app.api.routes import NEEDS
+from tests.conftest import FORM, npz
+from tests.features.desk.attached import PDF
+from tests.features.networks import nets
+from tests.features.together.test_authorisation import ED25519, JWK, delivered, one_row
+from worker import runner
+
+Make = Callable[..., dict[str, Any]]
+CHANGE_NOTHING = {
+    "POST /v1/models/{model_id}/predictions",
+    "POST /v1/certificates:verify",
+    "POST /v1/accounting/bounds/{name}",
+    "POST /v1/accounting/preview",
+    "POST /v1/audit-log:verify",
+}
+"""They ask with a body."""
+ADD_TO_A_COUNTER = {"POST /v1/leaving-reasons"}
+"""An entry would say when somebody gave a reason for leaving, which nothing is to tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class There:
+    """What a call may need, made when it is asked for."""
+
+    client: TestClient
+    installation: Installation
+    new_model: Callable[[], str]
+
+    def made(self, path: str, **body: Any) -> str:
+        answer = self.client.post(f"/v1{path}", json=body)
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
+    def request(self, *steps: str) -> str:
+        """The path of a request that waits for its approval, after these steps."""
+        self.client.patch("/v1/tenant", json={"policy": {"auto_accept": False}})
+        path = f"/v1/deletion-requests/{self.made('/deletion-requests', subject_id='p1')}"
+        for step in steps:
+            assert self.client.post(f"{path}/{step}", json={"reason": "identity"}).is_success
+        return path
+
+
+Calls = dict[str, Callable[[There], httpx.Request]]
+
+
+def _post(path: Callable[[There], str] | str, **sent: Any) -> Callable[[There], httpx.Request]:
+    return lambda there: there.client.build_request("POST", path if isinstance(path, str) else path(there), **sent)
+
+
+def _get(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
+    return lambda there: there.client.build_request("GET", path(there))
+
+
+def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
+    return lambda there: there.client.build_request("DELETE", path(there))
+
+
+_USER = {"name": "Maria", "email": "maria@example.com", "role": "viewer"}
+_KEY = {"name": "app", "scopes": ["models:read"]}
+_ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
+_AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
+_GATE = {"metric": "accuracy", "threshold": 2.0, "on_breach": "hold"}
+_APPROVAL = {"decision": "approve", "status": "in_review", "made_before": "2100-01-01T00:00:00Z"}
+CALLS: Calls = {
+    "POST /v1/datasets": _post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}),
+    "POST /v1/datasets/{dataset_id}/records": _post(
+        lambda there: f"/v1/datasets/{_dataset_with_room(there)}/records", files=one_row("somebody")
+    ),
+    "POST /v1/models": lambda there: there.client.build_request(
+        "POST", "/v1/models", json={"name": "m", "l2": 0.05, "dataset_id": _dataset(there)}
+    ),
+    "POST /v1/models/{model_id}/audit": _post(lambda there: f"/v1/models/{_live_model(there)}/audit"),
+    "POST /v1/models/{model_id}/rehearsals": _post(
+        lambda there: f"/v1/models/{_live_model(there)}/rehearsals", json={"people": 10}
+    ),
+    "PATCH /v1/models/{model_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/models/{_measured_model(there)}", json={"quality": _GATE}
+    ),
+    "DELETE /v1/models/{model_id}/gate": _delete(lambda there: f"/v1/models/{_measured_model(there, gate=_GATE)}/gate"),
+    "POST /v1/models/{model_id}/versions/{number}/release": _post(
+        lambda there: f"/v1/models/{_measured_model(there, gate=_GATE)}/versions/1/release"
+    ),
+    "DELETE /v1/models/{model_id}": _delete(lambda there: f"/v1/models/{there.new_model()}"),
+    "DELETE /v1/datasets/{dataset_id}": _delete(lambda there: f"/v1/datasets/{_dataset(there)}"),
+    "POST /v1/datasets/{dataset_id}/recheck": _post(lambda there: f"/v1/datasets/{_dataset(there)}/recheck"),
+    "POST /v1/runs/{run_id}/cancel": _post(lambda there: f"/v1/runs/{_learning(there)}/cancel"),
+    "POST /v1/models/{model_id}/relearn": _post(lambda there: f"/v1/models/{there.new_model()}/relearn"),
+    "POST /v1/deletion-requests": _post("/v1/deletion-requests", json={"subject_id": "p1"}),
+    "POST /v1/deletion-requests:batch": _post(
+        "/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1"}, {"subject_id": "p2"}]}
+    ),
+    "POST /v1/deletion-requests.csv": _post(
+        "/v1/deletion-requests.csv", content="subject_id\np1\n", headers={"Content-Type": "text/csv"}
+    ),
+    "POST /v1/deletion-requests:decide": _post(
+        lambda there: there.request() and "/v1/deletion-requests:decide", json=_APPROVAL
+    ),
+    "POST /v1/deletion-requests/{request_id}/cancel": _post(lambda there: there.request() + "/cancel"),
+    "POST /v1/deletion-requests/{request_id}/approve": _post(lambda there: there.request() + "/approve"),
+    "POST /v1/deletion-requests/{request_id}/reject": _post(
+        lambda there: there.request() + "/reject", json={"ground": "legal_claims", "explanation": "a claim"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/extend": _post(
+        lambda there: there.request() + "/extend", json={"reason": "much to do"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/pause": _post(
+        lambda there: there.request() + "/pause", json={"reason": "identity"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/resume": _post(lambda there: there.request("pause") + "/resume"),
+    "POST /v1/deletion-requests/{request_id}/assign": lambda there: there.client.build_request(
+        "POST", there.request() + "/assign", json={"assignee": there.made("/users", **_USER | {"role": "officer"})}
+    ),
+    "POST /v1/deletion-requests/{request_id}/notes": _post(
+        lambda there: there.request() + "/notes", json={"text": "called back"}
+    ),
+    "POST /v1/deletion-requests/{request_id}/attachments": _post(
+        lambda there: there.request() + "/attachments", files={"file": ("a.pdf", PDF)}
+    ),
+    "DELETE /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _delete(lambda there: _attached(there)),
+    "POST /v1/suppressions:lift": lambda there: there.client.build_request(
+        "POST", "/v1/suppressions:lift", json={"subject_id": _suppressed(there), "reason": "consent_given"}
+    ),
+    "POST /v1/identity-issuers": _post("/v1/identity-issuers", json=_ISSUER),
+    "DELETE /v1/identity-issuers/{issuer_id}": _delete(
+        lambda there: f"/v1/identity-issuers/{there.made('/identity-issuers', **_ISSUER)}"
+    ),
+    "POST /v1/api-keys": _post("/v1/api-keys", json=_KEY),
+    "POST /v1/api-keys/{key_id}/rotate": _post(
+        lambda there: f"/v1/api-keys/{there.made('/api-keys', **_KEY)}/rotate", json={}
+    ),
+    "DELETE /v1/api-keys/{key_id}": _delete(lambda there: f"/v1/api-keys/{there.made('/api-keys', **_KEY)}"),
+    "POST /v1/users": _post("/v1/users", json=_USER),
+    "POST /v1/users/{user_id}/invite": _post(lambda there: f"/v1/users/{there.made('/users', **_USER)}/invite"),
+    "PATCH /v1/users/{user_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/users/{there.made('/users', **_USER)}", json={"role": "officer"}
+    ),
+    "DELETE /v1/users/{user_id}": _delete(lambda there: f"/v1/users/{there.made('/users', **_USER)}"),
+    "POST /v1/tenants": _post("/v1/tenants", json={"name": "shop"}),
+    "PATCH /v1/tenant": lambda there: there.client.build_request(
+        "PATCH", "/v1/tenant", json={"policy": {"grace_seconds": 9}}
+    ),
+    "POST /v1/webhook-deliveries/{delivery_id}/replay": _post(
+        lambda there: f"/v1/webhook-deliveries/{delivered(there.installation, 'dr_0')}/replay"
+    ),
+    "POST /v1/webhook-deliveries:replay": _post(
+        lambda there: delivered(there.installation, "dr_0") and "/v1/webhook-deliveries:replay",
+        json={"status": "delivered"},
+    ),
+    "POST /v1/webhook-secret/rotate": _post("/v1/webhook-secret/rotate", json={"generation": 1}),
+    "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
+    "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),
+    "POST /v1/agents": _post("/v1/agents", json=_AGENT),
+    "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
+}
+"""A call of each route that changes something, which succeeds."""
+LOOKS: Calls = {
+    "GET /v1/datasets/{dataset_id}/subjects/{subject_id}": _get(
+        lambda there: f"/v1/datasets/{_dataset(there)}/subjects/p1"
+    ),
+    "GET /v1/deletion-requests.csv": _get(lambda there: "/v1/deletion-requests.csv"),
+    "GET /v1/models/{model_id}/versions/{number}/weights": _get(
+        lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
+    ),
+    "GET /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _get(lambda there: _attached(there)),
+    "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
+    "GET /v1/deletion-requests/{request_id}/lineage": _get(lambda there: there.request() + "/lineage"),
+    "GET /v1/deletion-requests": _get(lambda there: "/v1/deletion-requests?subject_id=p1"),
+    "GET /v1/suppressions": _get(lambda there: "/v1/suppressions?subject_id=p1"),
+}
+"""A call of each route that tells who is there, or gives out what cannot be taken back."""
+
+
+def _network(there: There) -> str:
+    answer = there.client.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})
+    return str(answer.json()["id"])
+
+
+def _attached(there: There) -> str:
+    """The path of a file that is attached to a request."""
+    path = there.request() + "/attachments"
+    return f"{path}/{there.client.post(path, files={'file': ('a.pdf', PDF)}).json()['id']}"
+
+
+def _dataset(there: There) -> str:
+    answer = there.client.post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())})
+    return str(answer.json()["id"])
+
+
+def _dataset_with_room(there: There) -> str:
+    dataset_id = _dataset(there)
+    there.made("/deletion-requests", subject_id="p1")
+    _work(there)
+    return dataset_id
+
+
+def _live_model(there: There) -> str:
+    model_id = there.new_model()
+    _work(there)
+    return model_id
+
+
+def _measured_model(there: There, *, gate: dict[str, Any] | None = None) -> str:
+    """A live model that is measured on other people than it learned from, and misses its gate if it has one."""
+    files = {"file": ("more.npz", npz(seed=1, first=1000))}
+    measured = there.client.post("/v1/datasets", data=FORM, files=files).json()["id"]
+    asked = {"name": "m", "l2": 0.05, "dataset_id": _dataset(there), "evaluation_dataset_id": measured, "quality": gate}
+    model_id = there.made("/models", **asked)
+    _work(there)
+    return model_id
+
+
+def _learning(there: There) -> str:
+    """A run that has begun."""
+    there.new_model()
+    with there.installation.database.writing() as session:
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
+    assert claimed
+    return claimed.run_id
+
+
+def _work(there: There) -> None:
+    while runner.run_next(there.installation, worker="test"):
+        pass
+
+
+def _suppressed(there: There) -> str:
+    there.made("/deletion-requests", subject_id="p1")
+    return "p1"
+
+
+@pytest.fixture
+def there(gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make) -> There:
+    return There(client=gateway, installation=installation, new_model=lambda: str(new_model(new_dataset()["id"])["id"]))
+
+
+def test_every_route_that_changes_something_is_called() -> None:
+    """A route that is no GET is called here, or known to change nothing, or nothing that is about anybody."""
+    changing = {route for route in NEEDS if not route.startswith("GET")}
+    assert changing == CALLS.keys() | CHANGE_NOTHING | ADD_TO_A_COUNTER | {"POST /v1/lineage"}
+
+
+@pytest.mark.parametrize("route", sorted(CALLS | LOOKS))
+def test_what_a_caller_changes_or_looks_up_is_recorded(
+    there: There, gateway: TestClient, installation: Installation, by: Actor, route: str
+) -> None:
+    """A call that changes something, or tells who is there, leaves an entry of its key, and the log is whole."""
+    call = (CALLS | LOOKS)[route](there)
+    key_id = gateway.get("/v1/api-keys").json()["items"][-1]["id"]
+    before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
+    answer = gateway.send(call)
+    assert answer.is_success, answer.text
+    entries = gateway.get("/v1/audit-log").json()["items"]
+    assert entries[0]["sequence"] > before
+    assert {entry["actor"] for entry in entries if entry["sequence"] > before} == {key_id}
+    with installation.database.reading() as session:
+        AUDIT.verify(by.tenant_id, repository.all_entries(session, tenant_id=by.tenant_id), [], KeySet([]))
+
+
+def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestClient) -> None:
+    """The log, which is kept for ever, says who looked, when, and by what; neither at whom nor what they found."""
+    dataset_id = _dataset(there)
+    reference = there.client.post("/v1/deletion-requests", json={"subject_id": "p3"}).json()["subject_ref"]
+    for person, status in (("p1", 200), ("nobody", 404)):
+        assert gateway.get(f"/v1/datasets/{dataset_id}/subjects/{person}").status_code == status
+        assert gateway.post("/v1/lineage", json={"subject_id": person}).status_code == 200
+    sought = {"subject_id": "p3", "status": "accepted", "source": "the list of Jane Doe"}
+    assert gateway.get("/v1/deletion-requests.csv", params=sought).status_code == 200
+    for path in ("deletion-requests", "suppressions"):
+        assert gateway.get(f"/v1/{path}", params={"subject_id": "p3"}).status_code == 200
+        assert gateway.get(f"/v1/{path}").status_code == 200
+    entries = gateway.get("/v1/audit-log?limit=7").json()["items"]
+    tenant_id = entries[0]["tenant_id"]
+    assert [(one["action"], one["object_id"], one["detail"]) for one in entries] == [
+        ("suppressions.looked_up", tenant_id, {}),
+        ("deletion_requests.looked_up", tenant_id, {}),
+        ("deletion_requests.exported", tenant_id, {"sought_by": ["source", "status", "subject_ref"]}),
+        *2 * [("lineage.read", tenant_id, {}), ("subject.looked_up", dataset_id, {})],
+    ]
+    assert not [secret for secret in ("'p1'", "'p3'", "nobody", "Jane", reference) if secret in str(entries)]
+
+
+def test_what_is_refused_was_no_look(there: There, gateway: TestClient) -> None:
+    """Whoever may not look, asks about no dataset, or asks for what cannot be sought, is told nothing: no entry."""
+    key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()["key"]
+    app = {"Authorization": f"Bearer {key}"}
+    before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]
+    for path, headers, status in (
+        (f"/v1/datasets/{_dataset(there)}/subjects/p1", app, 403),
+        ("/v1/datasets/ds_0/subjects/p1", {}, 404),
+        ("/v1/deletion-requests.csv?model_id=mdl_0", app, 403),
+        ("/v1/deletion-requests.csv?source=%00", {}, 422),
+        (f"/v1/deletion-requests.csv?subject_id=p1&subject_sha256={'0' * 64}", {}, 422),
+        ("/v1/deletion-requests.csv?external=x", {}, 422),
+    ):
+        assert gateway.get(path, headers=headers).status_code == status
+    assert gateway.post("/v1/lineage", headers=app, json={"subject_id": "p1"}).status_code == 403
+    after = gateway.get("/v1/audit-log").json()["items"]
+    assert {one["action"] for one in after if one["sequence"] > before} == {"dataset.created"}

@@ -1,0 +1,230 @@
+"""Who gets in where: every route against every scope, against wrong keys, and against another tenant's ids."""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app import installations
+from app.access import service as access
+from app.access.service import DEFAULT_TENANT
+from app.config import Settings
+from app.db import Actor, now
+from app.db.tables import new_id
+from app.features.webhooks.tables import Payload, WebhookDelivery
+from app.installations import Installation
+from app.main import create_app
+from lethe.contract.sets import DeliveryStatus, Scope
+from tests.app.api.routes import NEEDS, OPEN_TO_ALL
+from tests.conftest import FORM, one_row
+from tests.features.desk.attached import PDF
+from tests.features.networks import nets
+from tests.tables import each
+from worker import runner
+
+Refused = Callable[..., dict[str, Any]]
+ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
+BODIES: dict[str, dict[str, Any]] = {
+    "PATCH /v1/models/{model_id}": {"quality": {"metric": "accuracy", "threshold": 0.5}},
+    "POST /v1/models/{model_id}/predictions": {"records": [[0.1, 0.2, 0.3]]},
+    "POST /v1/deletion-requests/{request_id}/reject": {"ground": "legal_claims", "explanation": "a claim"},
+    "POST /v1/deletion-requests/{request_id}/extend": {"reason": "much to do"},
+    "POST /v1/deletion-requests/{request_id}/pause": {"reason": "identity"},
+    "POST /v1/deletion-requests/{request_id}/assign": {"assignee": "nobody"},
+    "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
+}
+"""Well-formed bodies of routes with ids in their paths."""
+NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
+    "POST /v1/models": lambda ids: {"name": "m", "dataset_id": ids["dataset_id"]},
+    "POST /v1/accounting/preview": lambda ids: {"model_id": ids["model_id"]},
+    "POST /v1/deletion-requests": lambda ids: {"subject_id": "p1", "dataset_ids": [ids["dataset_id"]]},
+}
+"""Bodies that name something."""
+UPLOADS = {"POST /v1/datasets/{dataset_id}/records", "POST /v1/deletion-requests/{request_id}/attachments"}
+"""They take a file."""
+BELONGS_TO_NOBODY = {"POST /v1/accounting/bounds/{name}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A gateway with two tenants, and a key for each scope in the first; `ids`, by parameter, are the first one's."""
+
+    gateway: TestClient
+    ids: dict[str, str]
+    keys: dict[Scope, dict[str, str]]
+    other: dict[str, str]
+
+    def call(self, route: str, ids: dict[str, str], headers: dict[str, Any]) -> httpx.Response:
+        method, path = route.split()
+        if route in UPLOADS:
+            return self.gateway.post(path.format(**ids), headers=headers, files=one_row("somebody"))
+        body = NAMING[route](ids) if route in NAMING else BODIES.get(route, {})
+        return self.gateway.request(method, path.format(**ids), headers=headers, json=body)
+
+
+def forty(npz_of: Callable[..., bytes]) -> bytes:
+    """An upload of forty people, enough for a rehearsal."""
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    return npz_of(x=x, y=(x[:, 0] > 0).astype(int), subject=np.array([f"p{row}" for row in range(40)]))
+
+
+def delivered(installation: Installation, request_id: str, *, status: DeliveryStatus = DeliveryStatus.DELIVERED) -> str:
+    """The id of an event about a request that its receiver has, or of one of another end."""
+    with installation.database.writing() as session:
+        delivery = WebhookDelivery(
+            id=new_id("whd"),
+            tenant_id=DEFAULT_TENANT,
+            request_id=request_id,
+            event="deletion_request.accepted",
+            receiver_ref="https://app.example/hook",
+            host="app.example",
+            letter=Payload(url="https://app.example/hook", body="{}"),
+            status=status,
+            attempts=1,
+            next_attempt_at=now(session),
+            created_at=now(session),
+            ended_at=now(session),
+        )
+        session.add(delivery)
+        return delivery.id
+
+
+@pytest.fixture(scope="module")
+def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: Callable[..., bytes]) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("authorisation") / "data"
+    shutil.copytree(set_up_once, folder)
+    settings = Settings(data_dir=folder, failed_calls_per_minute=0)
+    admin = {"Authorization": f"Bearer {settings.resolved_admin_key_file().read_text().strip()}"}
+    with TestClient(create_app(settings)) as client, installations.opened(settings) as installation:
+
+        def made(path: str, **asked: Any) -> dict[str, Any]:
+            answer = client.post(f"/v1{path}", headers=admin, **asked)
+            assert answer.is_success, answer.text
+            runner.run_next(installation, worker="test")
+            document: dict[str, Any] = answer.json()
+            return document
+
+        dataset = made("/datasets", data=FORM, files={"file": ("people.npz", forty(npz_of))})
+        model = made("/models", json={"name": "model", "dataset_id": dataset["id"], "l2": 0.05})
+        request = made("/deletion-requests", json={"subject_id": "p1"})
+        [owed] = client.get(f"/v1/deletion-requests/{request['id']}", headers=admin).json()["models"]
+        tenant = made("/tenants", json={"name": "other"})
+        issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
+        ids = {
+            "dataset_id": dataset["id"],
+            "subject_id": "p2",
+            "addition_id": made(f"/datasets/{dataset['id']}/records", files=one_row("somebody"))["id"],
+            "model_id": model["id"],
+            "rehearsal_id": made(f"/models/{model['id']}/rehearsals", json={"people": 10})["id"],
+            "number": "1",
+            "request_id": request["id"],
+            "attachment_id": made(
+                f"/deletion-requests/{request['id']}/attachments", files={"file": ("letter.pdf", PDF)}
+            )["id"],
+            "certificate_id": owed["certificate_id"],
+            "run_id": owed["run_id"],
+            "key_id": made("/api-keys", json={"name": "spare", "scopes": ["models:read"]})["id"],
+            "user_id": made("/users", json={"name": "Maria", "email": "maria@example.com", "role": "viewer"})["id"],
+            "tenant_id": DEFAULT_TENANT,
+            "network_id": made("/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())})["id"],
+            "issuer_id": made("/identity-issuers", json=issuer)["id"],
+            "id": made("/agents", json={"agent_id": "agent", "name": "Agent", "verify_key": ED25519})["id"],
+            "name": "no-bound",
+        }
+        keys = {scope: access.new_key() for scope in Scope}
+        with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
+            for scope, key in keys.items():
+                scopes = {Scope.REQUESTS_REVIEW: [scope, Scope.ACCOUNTING_READ]}.get(scope, [scope])
+                access.add_key(session, name=scope, key=key, scopes=scopes, own_requests_only=False)
+        app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
+        asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
+        ids["delivery_id"] = delivered(installation, asked)
+        yield World(
+            gateway=client,
+            ids=ids,
+            keys={scope: {"Authorization": f"Bearer {key}"} for scope, key in keys.items()},
+            other={"Authorization": f"Bearer {tenant['admin_key']}"},
+        )
+
+
+def test_every_route_is_accounted_for(world: World) -> None:
+    """Each documented route needs one scope, or is one of the few that are open to all; each id in a path is known."""
+    paths = world.gateway.get("/openapi.json").json()["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert routes == NEEDS.keys() | OPEN_TO_ALL
+    assert {name for route in NEEDS for name in re.findall(r"{(\w+)}", route)} <= world.ids.keys()
+
+
+def _opening(route: str) -> set[Scope]:
+    """The scopes whose keys open a route; one that decides about requests has accounting:read too."""
+    match NEEDS[route]:
+        case Scope.OPERATOR:
+            return {Scope.OPERATOR}
+        case Scope.METRICS_READ:
+            return {Scope.METRICS_READ, Scope.OPERATOR}
+        case scope:
+            with_it = {Scope.REQUESTS_REVIEW} if scope is Scope.ACCOUNTING_READ else set()
+            return {scope, Scope.ADMIN, *with_it}
+
+
+@each("route", sorted(NEEDS))
+def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: str) -> None:
+    """In its own tenant a key gets past the door of the routes that need its scope and of no others; an admin's gets
+    past all but those of the operator, whose key reads the metrics too."""
+    for scope, headers in world.keys.items():
+        if scope not in _opening(route):
+            refused(world.call(route, world.ids, headers), 403, "scope_missing")
+    if not route.startswith("DELETE"):  # the tests of its resource delete it; here the others still need it
+        for scope in _opening(route):
+            answer = world.call(route, world.ids, world.keys[scope])
+            opened = answer.is_success or answer.status_code in (409, 410, 422)
+            assert opened or route in BELONGS_TO_NOBODY, answer.text
+
+
+@pytest.mark.parametrize("header", ["", "Bearer ", "Bearer lethe_wrong", "Basic YTpi", "Bearer é"])
+def test_without_a_key_nothing_opens(world: World, refused: Refused, header: str) -> None:
+    """Every route that needs a scope is a 401 without a key in force, and says how to authenticate."""
+    for route in NEEDS:
+        answer = world.call(route, world.ids, {"Authorization": header.encode()} if header else {})
+        refused(answer, 401, "unauthenticated")
+        assert answer.headers["www-authenticate"] == "Bearer"
+    for route in OPEN_TO_ALL:
+        assert world.gateway.get(route.split()[1]).status_code == 200
+
+
+def _owned(route: str) -> bool:
+    named = "{" in route or route in NAMING
+    return named and Scope.ADMIN in _opening(route) and route not in BELONGS_TO_NOBODY
+
+
+@each("route", [route for route in sorted(NEEDS) if _owned(route)])
+def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
+    """To another tenant's admin an id is the same as one that nobody has, to the byte, and nothing is done."""
+    unknown = {name: re.sub(r"_[0-9a-f]{20}$", f"_{'0' * 20}", one) for name, one in world.ids.items()}
+    answers = []
+    for ids in (world.ids, unknown):
+        answer = world.call(route, ids, world.other)
+        text = answer.text
+        for name, one in ids.items():
+            text = text.replace(one, f"<{name}>") if "_" in one else text
+        headers = {name: value for name, value in answer.headers.items() if name not in ("date", "ratelimit")}
+        answers.append((answer.status_code, headers, text))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404, answers[0]
+
+
+@each("route", [route for route in sorted(NEEDS) if route.startswith("GET") and "{" not in route])
+def test_lists_hold_nothing_of_others(world: World, route: str) -> None:
+    """Whatever another tenant's admin lists, nothing of this tenant is in it."""
+    answer = world.call(route, world.ids, world.other)
+    assert answer.status_code == (200 if Scope.ADMIN in _opening(route) else 403)
+    named = {one for name, one in world.ids.items() if "_" in one and name != "tenant_id"}
+    assert not [one for one in named if one in answer.text]

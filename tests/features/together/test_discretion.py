@@ -1,0 +1,305 @@
+"""What an app's key may not learn: whether anything is held about a person."""
+
+import datetime
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.access import service as access
+from app.db import Actor
+from app.deletion import completion
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from lethe.contract.tenants import Policy
+from tests.app.deletion import people
+from tests.tables import at_length
+
+PLACE = "/v1/deletion-requests"
+HOUR = datetime.timedelta(hours=1)
+Make = Callable[..., dict[str, Any]]
+
+POLICIES = {
+    "the usual": Policy(report_seconds=3 * 3600),
+    "with a grace time": Policy(report_seconds=3 * 3600, grace_seconds=2 * 3600),
+    "reviewed": Policy(report_seconds=3 * 3600, auto_accept=False),
+    "reviewed, with a grace time": Policy(report_seconds=2 * 3600, grace_seconds=3 * 3600, auto_accept=False),
+}
+ACTS = st.sampled_from(["wait", "wait", "cancel", "approve", "reject", "extend", "pause", "resume", "follow", "again"])
+BODIES: dict[str, Any] = {
+    "reject": {"ground": "legal_claims", "explanation": "a lawsuit"},
+    "extend": {"reason": "so many"},
+    "pause": {"reason": "identity"},
+}
+
+
+class Pair:
+    """Two people to whom the same happens: of one there are rows, of the other nothing."""
+
+    def __init__(self, gateway: TestClient, app: dict[str, str], held: str, unknown: str) -> None:
+        self.gateway, self.app = gateway, app
+        self.people = (held, unknown)
+        self.requests: list[list[str]] = [[], []]
+
+    def ask(self, **asked: Any) -> None:
+        answers = [
+            self.gateway.post(PLACE, json={"subject_id": who} | asked | self._reference(which), headers=self.app)
+            for which, who in enumerate(self.people)
+        ]
+        self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
+        for mine, answer in zip(self.requests, answers, strict=True):
+            mine += [answer.json()["id"]] if answer.status_code == 202 else []
+
+    def act(self, verb: str) -> None:
+        officer = None if verb != "cancel" else self.app
+        answers = [
+            self.gateway.post(f"{PLACE}/{mine[-1]}/{verb}", json=BODIES.get(verb), headers=officer)
+            for mine in self.requests
+        ]
+        if verb == "cancel":
+            self.same([self.seen(answer.json()) | {"code": answer.status_code} for answer in answers])
+
+    def look(self) -> None:
+        """Through the eyes of an app: the last request, its events, and the lists in which the person is."""
+        last = [mine[-1] for mine in self.requests]
+        self.same([self.seen(self.gateway.get(f"{PLACE}/{one}", headers=self.app).json()) for one in last])
+        self.same([self.events(one) for one in last])
+        for query in ("status=accepted", "status=completed", "due_before=2999-01-01T00:00:00Z"):
+            self.same([self.listed(f"subject_id={who}&{query}") for who in self.people])
+
+    def listed(self, query: str) -> list[Any]:
+        page = self.gateway.get(f"{PLACE}?{query}", headers=self.app).json()
+        return [self.seen(one) for one in page["items"]]
+
+    def events(self, request_id: str) -> list[Any]:
+        found = self.gateway.get(f"{PLACE}/{request_id}/events", headers=self.app).json()["items"]
+        began = moment(found[0]["at"])
+        return [one | {"at": rounded(moment(one["at"]) - began)} for one in found]
+
+    @staticmethod
+    def seen(body: dict[str, Any]) -> dict[str, Any]:
+        """Without ids, and with times as they lie from the beginning."""
+        flat = body | {f"clock.{name}": value for name, value in body.get("clock", {}).items()}
+        began = moment(body["created_at"]) if "created_at" in body else None
+        return {
+            name: rounded(moment(value) - began) if began and is_moment(value) else value
+            for name, value in flat.items()
+            if name not in ("id", "subject_ref", "refers_to", "clock")
+        }
+
+    @staticmethod
+    def same(views: list[Any]) -> None:
+        assert views[0] == views[1]
+
+    def _reference(self, which: int) -> dict[str, str]:
+        return {"refers_to": self.requests[which][-1]} if self.requests[which] and self.following else {}
+
+    following = False
+
+
+def is_moment(value: object) -> bool:
+    return isinstance(value, str) and value[:2] == "20" and value.endswith("Z")
+
+
+def moment(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
+
+
+def rounded(passed: datetime.timedelta) -> float:
+    """Calls take a while: hours are what a caller learns from."""
+    return round(passed / HOUR)
+
+
+@pytest.fixture(params=at_length(POLICIES, besides=["the usual"]))
+def law(installation: Installation, request: pytest.FixtureRequest) -> Policy:
+    with installation.database.writing() as session:
+        return people.obey(session, POLICIES[request.param])
+
+
+@pytest.fixture
+def pairs(
+    law: Policy, gateway: TestClient, new_dataset: Make, key_with: Callable[..., dict[str, str]]
+) -> Iterator[Pair]:
+    """Ever new ones, of a dataset of made-up people."""
+    new_dataset(rows=400)
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    return (Pair(gateway, app, f"p{number}", f"stranger {number}") for number in itertools.count())
+
+
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@given(acts=st.lists(ACTS, min_size=2, max_size=6), verified=st.booleans(), works=st.sampled_from([1, 2, 9]))
+def test_whether_anything_is_held_is_not_seen(
+    installation: Installation,
+    pairs: Iterator[Pair],
+    work: Callable[[], int],
+    acts: list[str],
+    verified: bool,
+    works: int,
+) -> None:
+    """Whatever happens to a request, and whenever somebody looks, it looks the same for a person of whom there are rows
+    and for one of whom there are none, however late the workers are."""
+    pair = next(pairs)
+    pair.ask(identity_verified=verified)
+    for turn, act in enumerate(["wait", *acts, "wait", "wait", "wait"], start=1):
+        match act:
+            case "wait":
+                with installation.database.writing() as session:
+                    people.later(session, HOUR)
+            case "follow" | "again":
+                pair.following = act == "follow"
+                pair.ask()
+            case _:
+                pair.act(act)
+        with installation.database.writing() as session:
+            completion.settle(session)
+        if turn % works == 0:
+            work()
+        pair.look()
+
+
+def test_a_certificate_tells_that_a_model_held_somebody(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
+) -> None:
+    """Certificates, and lists of what a model was asked, need accounting:read."""
+    app, auditor = key_with(Scope.REQUESTS_READ), key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    for path in (f"{PLACE}/dr_0/certificate", "/v1/certificates/crt_0", f"{PLACE}?model_id=mdl_0"):
+        refused(gateway.get(path, headers=app), 403, "scope_missing")
+        assert gateway.get(path, headers=auditor).status_code in (200, 404)
+
+
+def test_pages_of_what_looks_accepted(
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    work: Callable[[], int],
+    key_with: Callable[..., Any],
+) -> None:
+    """Requests are among the accepted ones until their report time, page by page, each once, and then among the
+    completed ones, with those that still wait for a worker."""
+    with installation.database.writing() as session:
+        people.obey(session, Policy(report_seconds=3600))
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    made = []
+    for number in range(7):
+        who = f"p{number}" if number % 2 else f"stranger {number}"
+        made.append(gateway.post(PLACE, json={"subject_id": who}, headers=app).json()["id"])
+        if number == 3:
+            work()
+
+    def listed(query: str) -> list[str]:
+        found, cursor = [], ""
+        while cursor is not None:
+            page = gateway.get(f"{PLACE}?{query}&limit=2{cursor and f'&cursor={cursor}'}", headers=app).json()
+            found += [request["id"] for request in page["items"]]
+            cursor = page["next_cursor"]
+        return found
+
+    assert listed("status=accepted") == made[::-1]
+    assert listed("status=completed") == []
+    with installation.database.writing() as session:
+        people.later(session, HOUR)
+    assert listed("status=accepted") == []
+    assert listed("status=completed") == made[::-1]
+
+
+def test_a_busy_service_tells_nothing(
+    installation: Installation, gateway: TestClient, new_dataset: Make, key_with: Callable[..., Any]
+) -> None:
+    """While no worker does anything, an app sees people who are held and strangers end at the same age, in every answer
+    of it, and nobody before; officers see who still waits."""
+    with installation.database.writing() as session:
+        people.obey(session, Policy(report_seconds=3 * 3600))
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    pair = Pair(gateway, app, "p1", "nobody")
+    pair.ask(callback_url="https://receiver.example/hook", external_id="case")
+    seen = []
+    for _ in range(5):
+        pair.look()
+        told = gateway.get("/v1/webhook-deliveries", headers=app).json()["items"]
+        counted = Counter(one["request_id"] for one in told)
+        assert len(set(counted.values())) == 1
+        mine = [gateway.get(f"{PLACE}/{one[-1]}", headers=app).json() for one in pair.requests]
+        seen.append((mine[0]["status"], mine[1]["status"], counted[mine[0]["id"]]))
+        with installation.database.writing() as session:
+            people.later(session, HOUR)
+            for delivery in session.scalars(sa.select(WebhookDelivery)):
+                delivery.created_at -= HOUR
+    assert seen == [("accepted", "accepted", 1)] * 3 + [("completed", "completed", 2)] * 2
+    known = [gateway.get(f"{PLACE}/{one[-1]}").json()["status"] for one in pair.requests]
+    assert known == ["accepted", "completed"]
+
+
+def test_what_officers_may_end_of_an_app(
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    key_with: Callable[..., Any],
+    refused: Callable[..., Any],
+) -> None:
+    """After the grace time nobody rejects or cancels a request of an app, whether anything is held, whatever was done;
+    if it is rejected before, the app's receiver never hears that it is completed. An officer's own request may be
+    rejected until a worker has claimed it."""
+    with installation.database.writing() as session:
+        people.obey(session, Policy(report_seconds=7200, grace_seconds=3600))
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    asked = {"callback_url": "https://receiver.example/hook"}
+    early, late, stranger = (
+        gateway.post(PLACE, json={"subject_id": who} | asked, headers=app).json()["id"]
+        for who in ("p1", "p2", "nobody")
+    )
+    own = gateway.post(PLACE, json={"subject_id": "p3"}).json()["id"]
+    assert gateway.post(f"{PLACE}/{early}/reject", json=BODIES["reject"]).status_code == 200
+    with installation.database.writing() as session:
+        people.later(session, HOUR)
+    for one in (late, stranger):
+        refused(gateway.post(f"{PLACE}/{one}/reject", json=BODIES["reject"]), 409, "transition_forbidden")
+        refused(gateway.post(f"{PLACE}/{one}/cancel"), 409, "transition_forbidden")
+    assert gateway.post(f"{PLACE}/{own}/reject", json=BODIES["reject"]).status_code == 200
+    told = gateway.get("/v1/webhook-deliveries").json()["items"]
+    assert Counter(one["event"].partition(".")[2] for one in told if one["request_id"] == early) == {
+        "accepted": 1,
+        "rejected": 1,
+    }
+    assert gateway.get(f"{PLACE}/{early}", headers=app).json()["status"] == "rejected"
+
+
+def test_decisions_of_an_old_key_tell_nothing(
+    installation: Installation,
+    by: Actor,
+    gateway: TestClient,
+    new_dataset: Make,
+    key_with: Callable[..., Any],
+    refused: Callable[..., Any],
+) -> None:
+    """A key of an earlier release that decides, and may not know what is held, hears the same of a decision about
+    somebody held as about a stranger, alone and in bulk; it cannot be rotated, nor another one made, without
+    accounting:read."""
+    new_dataset()
+    officer = key_with(Scope.REQUESTS_REVIEW, Scope.ACCOUNTING_READ)
+    held, stranger = (gateway.post(PLACE, json={"subject_id": who}).json()["id"] for who in ("p1", "nobody"))
+    with installation.database.writing(by=by) as session:
+        old = access.find(session, officer["Authorization"].removeprefix("Bearer "))
+        old.scopes, key_id = [Scope.REQUESTS_REVIEW.value], old.id
+        access.will_change(session)
+    for verb in ("approve", "reject", "extend", "pause", "resume"):
+        told = [
+            gateway.post(f"{PLACE}/{one}/{verb}", json=BODIES.get(verb), headers=officer) for one in (held, stranger)
+        ]
+        assert told[0].content == told[1].content
+        assert "accounting:read" in refused(told[0], 403, "scope_missing")["detail"]
+    everything = {"decision": "reject", "status": "accepted", "rejection": BODIES["reject"]}
+    everything |= {"made_before": "2999-01-01T00:00:00Z"}
+    refused(gateway.post(f"{PLACE}:decide", json=everything, headers=officer), 403, "scope_missing")
+    for path, body in (("", {"name": "new", "scopes": ["requests:review"]}), (f"/{key_id}/rotate", {})):
+        problem = refused(gateway.post(f"/v1/api-keys{path}", json=body), 422, "input_invalid")
+        assert [fault["path"] for fault in problem["errors"]] == ["scopes"]

@@ -1,0 +1,362 @@
+"""A person's whole life with an installation, and what is left of them when it is over: nothing that can be found."""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load
+
+from lethe import verification
+from tests import servers as receivers
+from tests.faults.processes import wait_until
+from tests.features.networks import nets
+from tests.features.protocols import protocols
+from tests.forensics import captured, deployments, forms, person, search
+from tests.forensics.deployments import Installation
+from tests.forensics.finder import Finder
+from tests.forensics.person import Person
+from tests.forensics.probe.sitecustomize import STOP
+from tests.forensics.search import Residue
+
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(sys.platform != "linux", reason="processes are watched by /proc"),
+]
+
+MAY_READ_MEMORY = os.geteuid() == 0
+"""Of processes that let nobody else."""
+LEARNED = {"l2": 1e-3, "noise_scale": 0.002}
+"""So that a run takes long enough to be hit."""
+POLICY = protocols.POLICY | {"retain_details_days": 0, "auto_accept": False}
+UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
+    "csv": person.Table.csv,
+    "parquet": person.Table.parquet,
+    "npz": person.Table.npz,
+}
+
+
+class Life:
+    """What callers do, one after the other."""
+
+    def __init__(
+        self, installation: Installation, client: httpx.Client, somebody: Person, receiver: receivers.Server
+    ) -> None:
+        self.installation = installation
+        self.somebody = somebody
+        self.receiver = receiver
+        self.datasets: dict[str, str] = {}  # by kind
+        self.models: dict[str, str] = {}
+        self.weights: dict[str, bytes] = {}
+        self.request: str = ""
+        self.controller = protocols.Controller(client, somebody)
+        self.agent = protocols.Agent(client, somebody)
+        self.by_protocols: set[str] = set()
+
+    def call(self, method: str, path: str, *, expect: int = 200, **given: Any) -> Any:
+        """The JSON of an answer that must have this status."""
+        with self.installation.client() as client:
+            answer = client.request(method, f"/v1{path}", **given)
+        assert answer.status_code == expect, answer.text
+        return answer.json()
+
+    def learn(self) -> None:
+        """The person is uploaded in three files, and once more by way of a network; a model learns from each."""
+        self.call("PATCH", "/tenant", json={"policy": POLICY})
+        table = person.among_others(self.somebody)
+        uploaded = {
+            kind: self._upload("/datasets", kind, written(table), name=kind) for kind, written in UPLOADS.items()
+        }
+        uploaded["network"] = self._upload("/datasets", "npz", table.npz(), name="network", network_id=self._network())
+        for kind, dataset in uploaded.items():
+            self.datasets[kind] = dataset["id"]
+            asked = {"name": kind, "dataset_id": self.datasets[kind]} | LEARNED
+            self.models[kind] = self.call("POST", "/models", json=asked, expect=202)["id"]
+        self.all_live()
+        officer = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
+        self.call("POST", "/users", json=officer, expect=201)
+        self._rehearse()
+
+    def add(self) -> None:
+        """Somebody else is forgotten, in whose slot a row of the person comes; a worker and a gateway are killed."""
+        request = self.ask("p1", approve=True, callback_url=f"http://127.0.0.1:{self.receiver.port}/p1")
+        self.installation.kill_worker()
+        self.completed(request)
+        path = f"/datasets/{self.datasets['csv']}/records"
+        self._upload(path, "csv", person.alone(self.somebody).csv(), expect=202)
+        self.installation.kill_gateway()
+        wait_until(lambda: self._additions() == ["applied"])
+        self.all_live()
+
+    def use(self) -> None:
+        """Their records are predicted, they are looked up, and the weights that know them are handed out."""
+        record = dict(zip(person.COLUMNS, map(float, self.somebody.rows[0]), strict=True))
+        self.call("POST", f"/models/{self.models['csv']}/predictions", json={"records": [record]})
+        vectors = {"records": self.somebody.rows.tolist()}
+        for kind in ("npz", "network"):
+            self.call("POST", f"/models/{self.models[kind]}/predictions", json=vectors)
+        with self.installation.client() as client:
+            found = client.get(
+                f"/v1/datasets/{self.datasets['npz']}/subjects/{urllib.parse.quote(self.somebody.subject_id)}"
+            )
+            assert found.json() == {"num_records": 8}
+            for kind, model in self.models.items():
+                self.weights[kind] = self._weights(model)
+
+    def ask_for_it(self) -> None:
+        """They ask twice to be forgotten: one request is rejected, one extended; both are looked for."""
+        refused = self.ask(self.somebody.subject_id, **self._particulars())
+        explained = {"ground": "legal_claims", "explanation": self.somebody.explanation}
+        self.call("POST", f"/deletion-requests/{refused}/reject", json=explained)
+        once = {"Idempotency-Key": self.somebody.idempotency_key}
+        self.request, again = (
+            self.ask(self.somebody.subject_id, headers=once, **self._particulars()) for _ in range(2)
+        )
+        assert self.request == again
+        self.call("POST", f"/deletion-requests/{self.request}/extend", json={"reason": self.somebody.extension_reason})
+        for one in (refused, self.request):
+            path = f"/deletion-requests/{one}/notes"
+            self.call("POST", path, json={"text": self.somebody.remark}, expect=409 if one == refused else 201)
+            if one != refused:
+                assert [one["text"] for one in self.call("GET", path)["items"]] == [self.somebody.remark]
+            path = f"/deletion-requests/{one}/attachments"
+            file = {"file": (self.somebody.letter_name, self.somebody.letter.encode())}
+            self.call("POST", path, files=file, expect=409 if one == refused else 201)
+        [attached] = self.call("GET", path)["items"]
+        assert attached["name"] == self.somebody.letter_name
+        with self.installation.client() as client:
+            assert client.get(f"/v1{path}/{attached['id']}").text == self.somebody.letter
+        for name in ("subject_id", "external_id"):
+            query = {name: getattr(self.somebody, name)}
+            found = {one["id"] for one in self.call("GET", "/deletion-requests", params=query)["items"]}
+            assert {self.request} <= found <= {self.request, refused}  # whose details are not kept for long
+
+    def ask_by_protocols(self) -> None:
+        """They ask by a controller and by an agent too, by two ids; one of the agent's requests is taken back."""
+        before = self._requests()
+        self.agent.set_up()
+        if MAY_READ_MEMORY:
+            self.control_of_messages()
+        self.controller.ask(callback_url=self._callback_url("opendsr"))
+        request, revoked = self.agent.ask(status_callback=self._callback_url("drp")), self.agent.ask_and_revoke()
+        assert (self.controller.status(), self.agent.status(request)) == ("pending", "in_progress")
+        self.by_protocols = self._requests() - before - {revoked}
+        assert len(self.by_protocols) == 3  # two of the controller's, which named one person twice
+
+    def control_of_messages(self) -> None:
+        """What their messages say is found in the memory of a gateway to which the last byte has not come."""
+        settings, texts = self.installation.settings, self.somebody.texts()
+        admin_key = settings.resolved_admin_key_file().read_text().strip()
+        messages = [
+            (self.controller.PATH, admin_key, self.controller.message(callback_url=self._callback_url("opendsr"))),
+            (self.agent.PATH, self.agent.token, self.agent.message(status_callback=self._callback_url("drp"))),
+        ]
+        names = {"subject request id", "other id", "key of an extension", "extension", "agent request id", "callback"}
+        names |= {name for name in texts if name.startswith("claim")}
+        finder = Finder({key: one for name in names for key, one in forms.of_text(name, texts[name]).items()})
+        gateway = self.installation.gateway.processes()[0].pid
+        with contextlib.ExitStack() as stack:
+            for path, key, content in messages:
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", settings.port)))
+                head = f"POST {path} HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {key}\r\n"
+                connection.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content[:-1])
+            wait_until(lambda: {name.split(",")[0] for name in _names(search.memory_of(gateway, finder))} == names)
+
+    def forget(self) -> None:
+        """The requests are approved and done, while a worker and a broker are killed; the certificate verifies."""
+        (self.installation.noted() / STOP).touch()
+        for request in (self.request, *self.by_protocols):
+            self.call("POST", f"/deletion-requests/{request}/approve")
+        self.control_of_run()
+        self.installation.kill_worker()
+        if self.installation.redis:
+            self.installation.redis.kill()
+            self.installation.redis.start()
+        for request in (self.request, *self.by_protocols):
+            self.completed(request)
+        keys = httpx.get(
+            f"http://127.0.0.1:{self.installation.settings.port}/.well-known/jwks.json", timeout=120
+        ).json()
+        found = self.call("GET", f"/deletion-requests/{self.request}/certificate")["certificates"]
+        assert len(found) == len(self.models)
+        assert all(verification.verify(one["jws"], keys).guarantees for one in found)
+        for kind, model in self.models.items():
+            number = self.call("GET", f"/models/{model}")["live_version"] - 1
+            gone = self.call("GET", f"/models/{model}/versions/{number}/weights", expect=410)
+            assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
+
+    def end(self) -> None:
+        """Everything was told to whoever asked to be told, and nothing more is to be kept."""
+        wait_until(lambda: {"accepted", "completed", "opendsr completed", "drp fulfilled"} <= self.told())
+        wait_until(lambda: not self._requests(kept="details"), seconds=270)
+
+    def told(self) -> set[str]:
+        """What the receivers have heard: kinds of events, and how requests by protocols stand."""
+        bodies = [json.loads(call.body) for call in self.receiver.calls]
+        ours = {body["type"].removeprefix("deletion_request.") for body in bodies if "type" in body}
+        opendsr = {f"opendsr {body['request_status']}" for body in bodies if "request_status" in body}
+        return ours | opendsr | {f"drp {body['status']}" for body in bodies if "status" in body}
+
+    def ask(self, subject_id: str, *, approve: bool = False, headers: Any = None, **particulars: Any) -> str:
+        body = {"subject_id": subject_id} | particulars
+        made: str = self.call("POST", "/deletion-requests", json=body, headers=headers, expect=202)["id"]
+        if approve:
+            self.call("POST", f"/deletion-requests/{made}/approve")
+        return made
+
+    def completed(self, request: str) -> None:
+        wait_until(lambda: self.call("GET", f"/deletion-requests/{request}")["status"] == "completed", seconds=360)
+
+    def all_live(self) -> None:
+        for model in self.models.values():
+            wait_until(lambda model=model: self.call("GET", f"/models/{model}")["status"] == "live", seconds=360)
+
+    def _particulars(self) -> dict[str, Any]:
+        return {
+            "external_id": self.somebody.external_id,
+            "metadata": self.somebody.metadata,
+            "callback_url": self._callback_url("ours"),
+        }
+
+    def _callback_url(self, of: str) -> str:
+        return f"http://127.0.0.1:{self.receiver.port}{self.somebody.callback_path}&of={of}"
+
+    def _requests(self, **having: str) -> set[str]:
+        """The ids of all requests of which this is told."""
+        found = self.call("GET", "/deletion-requests", params={"limit": 100})["items"]
+        return {one["id"] for one in found if having.items() <= one.items()}
+
+    def _upload(self, path: str, kind: str, content: bytes, *, expect: int = 201, **form: str) -> Any:
+        files = {"file": (f"{self.somebody.file_name}.{kind}", content)}
+        described = {"schema": person.schema()} if kind != "npz" else {"classes": person.CLASSES}
+        once = {"Idempotency-Key": f"{self.somebody.idempotency_key} {form.get('name', kind)} {path}"}
+        return self.call(
+            "POST", path, data=form | (described if form else {}), files=files, headers=once, expect=expect
+        )
+
+    def _rehearse(self) -> None:
+        """A hundred and fifty of three hundred are forgotten on a copy, at even odds the person too."""
+        path = f"/models/{self.models['npz']}/rehearsals"
+        asked = self.call("POST", path, json={"people": 150}, expect=202)["id"]
+        wait_until(lambda: self.call("GET", f"{path}/{asked}")["status"] == "completed", seconds=360)
+
+    def _network(self) -> str:
+        """The id of a public network whose features are the numbers themselves."""
+        same = nets.onnx_file(
+            [nets.node("MatMul")],
+            shape=(person.NUM_FEATURES,),
+            out=("batch", person.NUM_FEATURES),
+            weights=np.eye(person.NUM_FEATURES, dtype=np.float32),
+        )
+        made = self.call("POST", "/networks", data=nets.FORM, files={"file": ("same.onnx", same)}, expect=201)
+        return str(made["id"])
+
+    def _additions(self) -> list[str]:
+        found = self.call("GET", f"/datasets/{self.datasets['csv']}/additions")["items"]
+        return [one["status"] for one in found]
+
+    def control_of_run(self) -> None:
+        """What a run must not leave behind is found in its memory as long as it lives."""
+        run = wait_until(self._stopped_run)
+        if MAY_READ_MEMORY:
+            noted = self.installation.noted().glob(f"{run.pid}.*")
+            assert search.memory_of(run.pid, Finder(captured.patterns(noted)))
+
+    def _stopped_run(self) -> psutil.Process | None:
+        """The one that the probe stopped after its sixth step."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return next((one for one in self.installation.runs() if one.status() == psutil.STATUS_STOPPED), None)
+        return None
+
+    def live_weights(self) -> list[bytes]:
+        """As they are in memory, of all models."""
+        return [_parameters(self._weights(model)).tobytes() for model in self.models.values()]
+
+    def _weights(self, model: str) -> bytes:
+        number = self.call("GET", f"/models/{model}")["live_version"]
+        with self.installation.client() as client:
+            return client.get(f"/v1/models/{model}/versions/{number}/weights").content
+
+
+def _parameters(content: bytes) -> NDArray[np.float64]:
+    return np.asarray(load(content)["parameters"])
+
+
+def _names(residue: Residue) -> set[str]:
+    return {name for found in residue.values() for name in found}
+
+
+def _listed(residue: Residue) -> list[str]:
+    """To be read when there is any."""
+    return [f"{place}: {', '.join(sorted(found)[:9])}" for place, found in residue.items()]
+
+
+def _assert_present(residue: Residue) -> None:
+    """The person's rows are in the sealed blocks of the datasets, encoded, and nothing of them is anywhere in the
+    clear. Their labels are among those of others, one by one."""
+    assert {place.split(" of ")[0] for place in residue} == {"rows"}
+    for way in ("of the schema", "of vectors"):
+        assert {f"encoded row {row} {way}[0], <f4" for row in range(8)} <= _names(residue)
+    assert "encoded row 8 of the schema[0], <f4" in _names(residue)  # which came later
+
+
+def _assert_told(residue: Residue) -> None:
+    """What callers wrote is answered to them again, and stored sealed; what they need not be told is nowhere."""
+    places = {"answered" if place.startswith("GET ") else place.split(" in ")[0] for place in residue}
+    assert places == {"answered", "opened"}
+    said = {name.split(",")[0] for name in _names(residue)}
+    said.discard("explanation of the rejection")  # of a request that has ended, which may have been purged already
+    ids = {"external id", "subject request id", "agent request id"}
+    written = {"callback", "reason of the extension", "internal note", "attachment", "name of an attachment"}
+    assert said == ids | written | {"key of metadata", "metadata 0", "metadata 1"}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("production", marks=[pytest.mark.postgres, pytest.mark.redis])])
+def life(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Life]:
+    deployed = {"sqlite": deployments.small, "production": deployments.production}[request.param]
+    with (
+        receivers.serving(receivers.status(200)) as receiver,
+        deployed(tmp_path / "examined") as installation,
+        installation.client() as client,
+    ):
+        yield Life(installation, client, person.new(), receiver)
+
+
+def test_nothing_is_left(life: Life) -> None:
+    """Of a person who was forgotten nothing is found in any file, store, answer, trace or memory, nor of the weights
+    that knew them, nor of what was computed on the way; before, all of it is found where it may be."""
+    installation, finder = life.installation, Finder(life.somebody.patterns())
+    life.learn()
+    life.add()
+    life.use()
+    present = installation.examine(finder)
+    _assert_present(present)
+    weights: forms.Patterns = {}
+    for name, content in life.weights.items():
+        weights |= captured.of_weights(f"old weights of {name}", _parameters(content))
+    known = _names(installation.examine_disks(Finder(weights)))
+    assert {f"old weights of {name}[0], <f8" for name in life.weights} <= known
+    life.ask_for_it()
+    life.ask_by_protocols()
+    asked = installation.examine(finder)
+    _assert_told({place: found for place, found in asked.items() if place not in present})
+    life.forget()
+    life.end()
+
+    computed = captured.patterns(installation.noted().iterdir(), but=life.live_weights())
+    everything = Finder(finder.patterns | weights | computed)
+    assert _listed(installation.examine(everything, live=MAY_READ_MEMORY)) == []
+    for service in installation.services.values():
+        service.stop()
+    assert _listed(installation.examine_disks(everything)) == []

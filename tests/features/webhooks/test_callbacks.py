@@ -1,0 +1,179 @@
+import datetime
+import json
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.access.service import DEFAULT_TENANT
+from app.db import Actor, now, sealed
+from app.db.tables import DeletionRequest, Tenant
+from app.deletion import completion, history
+from app.deletion import service as deletion
+from app.deletion.service import RequestDraft, Submitted
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from lethe.contract.sets import RejectionGround, RequestStatus
+from lethe.contract.tenants import Policy
+
+URLS = ("https://controller.example/one", "https://controller.example/two")
+REVIEWED = Policy(auto_accept=False)
+
+
+def submit(installation: Installation, by: Actor, *subjects: str, source: str, **changed: Any) -> list[str]:
+    usual = {"policy": Policy(), "discreet": False, "dataset_ids": None, "regulation": "gdpr", "ground": None}
+    usual |= {"submitted_at": None, "external_id": str(uuid.uuid4()), "metadata": {}, "callback_urls": URLS[:1]}
+    wanted = [
+        RequestDraft(
+            by=by, subject_ref=installation.keys.subject_ref(by.tenant_id, one), source=source, **(usual | changed)
+        )
+        for one in subjects
+    ]
+    with installation.database.writing(by=by) as session:
+        made = deletion.submit_all(session, wanted)
+    return [one.request.id for one in made if isinstance(one, Submitted)]
+
+
+def told(installation: Installation, url: str = URLS[0]) -> list[tuple[WebhookDelivery, dict[str, Any]]]:
+    """Each delivery to a receiver, in their order, and its body."""
+    with installation.database.reading() as session:
+        query = sa.select(WebhookDelivery).where(sealed.refers_to(session, WebhookDelivery.receiver_ref, url))
+        query = query.order_by(WebhookDelivery.created_at)
+        return [(row, json.loads(row.letter.body)) for row in session.scalars(query)]
+
+
+def statuses(installation: Installation, url: str = URLS[0]) -> list[str]:
+    return [body["request_status"] for _, body in told(installation, url)]
+
+
+def end(installation: Installation, by: Actor, request_id: str, *, completed: bool = True) -> None:
+    """Let a request in review end."""
+    with installation.database.writing(by=by) as session:
+        request = deletion.get(session, request_id)
+        if completed:
+            deletion.approve(session, request, policy=REVIEWED)
+        else:
+            deletion.cancel(session, request, discreet=False)
+    with installation.database.writing() as session:
+        completion.settle(session)
+
+
+def test_a_controller_is_told_once_of_each_status(installation: Installation, by: Actor) -> None:
+    """However many identities a subject request names, each receiver is told its status as a whole, when it changes."""
+    ids = submit(installation, by, "a", "b", "c", source="opendsr", policy=REVIEWED, callback_urls=URLS)
+    for url in URLS:
+        assert statuses(installation, url) == ["pending"]
+    for request_id in ids:
+        end(installation, by, request_id)
+    for url in URLS:
+        rows = told(installation, url)
+        assert [body["request_status"] for _, body in rows] == ["pending", "in_progress", "completed"]
+        assert {body["status_callback_url"] for _, body in rows} == {url}
+        assert {(row.event, row.request_id) for row, _ in rows} == {("opendsr.status", rows[0][0].request_id)}
+
+
+def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> None:
+    """A controller who may know hears that the work has begun; one who may not does not."""
+    for discreet, expected in ((False, ["pending", "in_progress"]), (True, ["pending"])):
+        url = URLS[discreet]
+        [request_id] = submit(
+            installation, by, "a", source="opendsr", policy=REVIEWED, discreet=discreet, callback_urls=[url]
+        )
+        with installation.database.writing(by=by) as session:
+            request = deletion.get(session, request_id)
+            history.move(session, request, RequestStatus.ACCEPTED)
+            history.move(session, request, RequestStatus.RUNNING)
+        assert statuses(installation, url) == expected
+
+
+def test_an_end_that_is_reported_later(installation: Installation, by: Actor) -> None:
+    """Whoever may not know hears of the end of the whole when the last part of it is reported, whatever happened to
+    the other parts meanwhile."""
+    policy = Policy(report_seconds=3600)
+    first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
+    with installation.database.writing(by=by) as session:
+        request = deletion.get(session, first)
+        history.move(session, request, RequestStatus.ACCEPTED)
+        done = completion.complete(request, policy=policy, at=now(session), outcome="nothing_held")
+        history.record(session, [done])
+        reported_at = request.reported_at
+    assert statuses(installation) == ["pending", "in_progress"]
+    end(installation, by, second, completed=False)
+    rows = told(installation)
+    assert [body["request_status"] for _, body in rows][-1] == "cancelled"
+    assert reported_at is not None
+    assert rows[-1][0].next_attempt_at >= reported_at
+    with installation.database.reading() as session:
+        at_once = [row for row, _ in rows if row.next_attempt_at <= now(session)]
+    assert len(at_once) == 1  # "pending"
+
+
+def test_the_same_name_in_another_tenant_is_another(installation: Installation, by: Actor) -> None:
+    """A controller may send the same subject request to two tenants: neither is told of the other's."""
+    with installation.database.writing() as session:
+        default = session.get_one(Tenant, DEFAULT_TENANT)
+        session.add(Tenant(id="ten_2", name="two", policy=default.policy, created_at=now(session)))
+    other = Actor(tenant_id="ten_2", name="test")
+    name = str(uuid.uuid4())
+    [mine] = submit(installation, by, "a", source="opendsr", policy=REVIEWED, external_id=name)
+    submit(installation, other, "a", source="opendsr", policy=REVIEWED, external_id=name)
+    with installation.database.writing() as session:  # the service, which sees all tenants
+        request = deletion.get(session, mine)
+        history.move(session, request, RequestStatus.ACCEPTED)
+        done = completion.complete(request, policy=Policy(), at=now(session), outcome="nothing_held")
+        history.record(session, [done])
+    of_tenants = {row.tenant_id: body["request_status"] for row, body in told(installation)}
+    assert of_tenants == {DEFAULT_TENANT: "completed", "ten_2": "pending"}
+
+
+def test_an_agent_is_told_why(installation: Installation, by: Actor) -> None:
+    """An agent is told each status of its request once, with the protocol's reason for a refusal."""
+    kept = {"agent_id": "AGENT", "identity": "unverified"}
+    how = {"policy": REVIEWED, "regulation": "ccpa", "discreet": True, "metadata": kept, "identity_verified": False}
+    ids = submit(installation, by, "a", "b", source="drp", **how)
+    with installation.database.writing(by=by) as session:
+        one = deletion.get(session, ids[0])
+        deletion.extend(session, one, policy=REVIEWED, reason="many requests")
+        deletion.reject(session, one, ground=RejectionGround.IDENTITY_NOT_ESTABLISHED, explanation="nobody answered")
+        assert deletion.alert(session, datetime.timedelta(days=365)) == 1  # which says nothing to agents
+    bodies = [body for row, body in told(installation) if row.request_id == ids[0]]
+    assert [body["status"] for body in bodies] == ["in_progress", "in_progress", "denied"]
+    assert bodies[0]["expected_by"] < bodies[1]["expected_by"]
+    assert (bodies[2]["reason"], bodies[2]["processing_details"]) == ("insuf_verification", "nobody answered")
+    assert len([row for row, _ in told(installation) if row.request_id == ids[1]]) == 1
+
+
+def test_whoever_is_held_or_not_is_told_alike(installation: Installation, by: Actor) -> None:
+    """Where nothing is held the request is complete at once; until it is reported nothing that is told says so."""
+    policy = Policy(report_seconds=3600)
+    for source, extra in (("opendsr", {}), ("drp", {"agent_id": "A", "identity": "verified"}), ("list", {})):
+        [request_id] = submit(installation, by, "nobody", source=source, policy=policy, discreet=True, metadata=extra)
+        with installation.database.reading() as session:
+            assert deletion.get(session, request_id).status == RequestStatus.COMPLETED
+            due = [
+                row for row, _ in told(installation) if row.request_id == request_id and row.created_at <= now(session)
+            ]
+            request = session.get_one(DeletionRequest, request_id)
+        assert len(due) == 1
+        assert "completed" not in due[0].letter.body.replace("completed_at", "")
+        assert "fulfilled" not in due[0].letter.body
+        later = [row for row, _ in told(installation) if row.request_id == request_id][1:]
+        assert [row.created_at for row in later] == [request.reported_at]
+
+
+def test_many_identities_take_no_longer_than_their_number(installation: Installation, by: Actor) -> None:
+    """Where a subject request stands is worked out once in the transaction that makes it, not for each identity: nobody
+    holds the turn to write with one call."""
+    statements: list[str] = []
+
+    def seen(*given: Any) -> None:
+        statements.append(given[2])
+
+    sa.event.listen(installation.database.engine, "before_cursor_execute", seen)
+    try:
+        submit(installation, by, "a", source="opendsr", callback_urls=URLS)
+        one = len(statements)
+        submit(installation, by, *(f"p{number}" for number in range(50)), source="opendsr", callback_urls=URLS)
+    finally:
+        sa.event.remove(installation.database.engine, "before_cursor_execute", seen)
+    assert len(statements) - one <= one

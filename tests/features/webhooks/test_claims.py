@@ -1,0 +1,244 @@
+"""Claims of deliveries, and the schedule of retries."""
+
+import datetime
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.db import Actor, now
+from app.features.webhooks import dispatcher, repository, service
+from app.features.webhooks.dispatcher import ClaimedDelivery
+from app.features.webhooks.sender import DeliveryVerdict, SendResult
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from lethe.contract.tenants import Policy
+from tests.features.webhooks.test_service import URL, asked, submit
+
+Deliveries = Callable[[], list[WebhookDelivery]]
+LEASE = datetime.timedelta(seconds=30)
+DELIVERED = SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
+GONE = SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
+BROKEN = SendResult(verdict=DeliveryVerdict.FAILED, error_code="timeout")
+
+
+def claim(
+    installation: Installation, *, limit: int = 100, max_per_host: int = 100, **under_way: int
+) -> list[ClaimedDelivery]:
+    hosts = {name.replace("_", "."): count for name, count in under_way.items()}
+    with installation.database.writing() as session:
+        return dispatcher.claim(session, limit=limit, lease_for=LEASE, under_way=hosts, max_per_host=max_per_host)
+
+
+def record(installation: Installation, claimed: ClaimedDelivery, outcome: SendResult) -> str | None:
+    with installation.database.writing() as session:
+        return dispatcher.record(session, claimed, outcome, Random(1))
+
+
+def pass_by(installation: Installation, time: datetime.timedelta) -> None:
+    """Let everything that is pending be due so much earlier."""
+    with installation.database.writing() as session:
+        for row in session.query(WebhookDelivery).where(WebhookDelivery.status == "pending"):
+            row.next_attempt_at -= time
+
+
+def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) -> None:
+    """A delivery is taken once while its lease lasts, and again when it is over, under the same id."""
+    submit(installation, by, asked(installation, by))
+    [first] = claim(installation)
+    assert (first.event, first.url, first.source) == ("deletion_request.accepted", URL, None)
+    assert claim(installation) == []
+    pass_by(installation, LEASE)
+    [again] = claim(installation)
+    assert again.id == first.id
+    assert record(installation, again, DELIVERED) == "delivered"
+
+
+def test_of_many_who_claim_one_gets_it(installation: Installation, by: Actor) -> None:
+    """Couriers that claim at the same moment share what is due: nothing is taken twice, and nothing is left."""
+    submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(30)))
+    start = threading.Barrier(6)
+
+    def race(_: int) -> list[ClaimedDelivery]:
+        start.wait()
+        return [one for _ in range(4) for one in claim(installation, limit=3)]
+
+    with ThreadPoolExecutor(6) as threads:
+        taken = [one.id for some in threads.map(race, range(6)) for one in some]
+    assert len(taken) == len(set(taken)) == 30
+
+
+def test_what_comes_first_is_told_first(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """What happened later waits for what happened before, however often that fails, and goes as soon as it has ended;
+    other requests and other receivers do not wait."""
+    submit(
+        installation,
+        by,
+        asked(installation, by, callback_urls=(URL, "https://other.example/")),
+        asked(installation, by, "somebody"),
+    )
+    taken = claim(installation)
+    assert {one.event for one in taken} == {"deletion_request.accepted"}
+    assert len(taken) == 3
+    assert claim(installation) == []
+    first = next(one for one in taken if one.url == URL)
+    rest = [one for one in taken if one is not first]
+    for one in rest:
+        assert record(installation, one, DELIVERED) == "delivered"
+    assert {(one.event, one.request_id, one.url) for one in claim(installation)} == {
+        ("deletion_request.completed", one.request_id, one.url) for one in rest
+    }
+    assert record(installation, first, BROKEN) == "failed"
+    failed, waiting = (row for row in deliveries() if (row.request_id, row.letter.url) == (first.request_id, first.url))
+    assert (failed.attempts, failed.error) == (1, "timeout")
+    assert failed.next_attempt_at == waiting.next_attempt_at
+    pass_by(installation, datetime.timedelta(days=1))
+    [again] = [one for one in claim(installation) if one.id == first.id]
+    assert record(installation, again, DELIVERED) == "delivered"
+    assert waiting.id in [one.id for one in claim(installation)]
+
+
+def test_an_end_that_is_reported_later_does_not_come_earlier(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
+    """When what was before it has arrived, a discreet end still waits until it is reported."""
+    submit(installation, by, asked(installation, by, discreet=True))
+    [accepted] = claim(installation)
+    assert record(installation, accepted, DELIVERED) == "delivered"
+    assert claim(installation) == []
+    assert deliveries()[1].next_attempt_at == deliveries()[1].created_at
+
+
+def test_an_attempt_that_was_taken_away_does_not_count(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
+    """Whoever was taken for dead changes nothing by failing; but what arrived has arrived."""
+    submit(installation, by, asked(installation, by))
+    [slow] = claim(installation)
+    pass_by(installation, LEASE)
+    [quick] = claim(installation)
+    assert record(installation, slow, BROKEN) is None
+    assert deliveries()[0].attempts == 0
+    assert record(installation, slow, DELIVERED) == "delivered"
+    assert record(installation, quick, BROKEN) is None
+    assert (deliveries()[0].status, deliveries()[0].attempts) == ("delivered", 1)
+
+
+def test_the_tenth_failure_is_the_last(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """A delivery is tried ten times, with pauses; then it is dead, and what waited for it goes."""
+    submit(installation, by, asked(installation, by))
+    ends = []
+    for _ in range(10):
+        [one] = [one for one in claim(installation) if one.event.endswith("accepted")]
+        ends.append(record(installation, one, BROKEN))
+        with installation.database.reading() as session:
+            first, at_once = deliveries()[0], now(session)
+        assert first.ended_at is not None or first.next_attempt_at > at_once
+        pass_by(installation, datetime.timedelta(days=3))
+    assert ends == ["failed"] * 9 + ["dead"]
+    assert [one.event for one in claim(installation)] == ["deletion_request.completed"]
+
+
+def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, by: Actor) -> None:
+    """What is no URL of a receiver will be none tomorrow."""
+    submit(installation, by, asked(installation, by, callback_urls=("mailto:jane@example.org",)))
+    [one] = claim(installation)
+    assert record(installation, one, SendResult(verdict=DeliveryVerdict.FAILED, error_code="url_invalid")) == "dead"
+
+
+def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """One 410 ends whatever is still to be sent to that URL, of all requests, and to no other URL."""
+    submit(
+        installation,
+        by,
+        asked(installation, by),
+        asked(installation, by, "b"),
+        asked(installation, by, "c", callback_urls=("https://receiver.example/2",)),
+    )
+    taken = claim(installation)
+    assert record(installation, taken[0], GONE) == "gone"
+    assert {(row.letter.url, row.status) for row in deliveries()} == {
+        (URL, "gone"),
+        ("https://receiver.example/2", "pending"),
+    }
+    assert {row.error for row in deliveries() if row.status == "gone"} == {"http_410"}
+
+
+def test_a_host_gets_so_many_at_once(installation: Installation, by: Actor) -> None:
+    """However much waits for one host, it is sent no more at once than is allowed, and others are served besides."""
+    submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(20)))
+    submit(installation, by, asked(installation, by, "q", callback_urls=("https://other.example/",)))
+    assert len(claim(installation, limit=10, max_per_host=4)) == 4
+    busy = {"receiver_example": 4}
+    assert [one.host for one in claim(installation, limit=10, max_per_host=4, **busy)] == ["other.example"]
+    with installation.database.reading() as session:
+        assert not repository.is_any_due(session, at=now(session), besides=["receiver.example", "other.example"])
+    assert len(claim(installation, limit=10, max_per_host=4, receiver_example=1)) == 3
+
+
+def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installation, by: Actor) -> None:
+    """What is sent again comes before what is still to be sent about the request."""
+    submit(installation, by, asked(installation, by))
+    [accepted] = claim(installation)
+    record(installation, accepted, DELIVERED)
+    with installation.database.writing(by=by) as session:
+        service.replay(session, service.get(session, accepted.id))
+    assert [one.id for one in claim(installation)] == [accepted.id]
+
+
+def test_a_receiver_that_wants_no_more_learns_nothing(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
+    """What a receiver may not know of yet is not ended by its 410: else it would come only where it was made later,
+    which is for somebody of whom something is held."""
+    submit(installation, by, asked(installation, by, discreet=True, policy=Policy(report_seconds=3600)))
+    [taken] = claim(installation)
+    assert record(installation, taken, GONE) == "gone"
+    assert [(row.event.partition(".")[2], row.status) for row in deliveries()] == [
+        ("accepted", "gone"),
+        ("completed", "pending"),
+    ]
+
+
+SCHEDULED = [5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), list(enumerate(SCHEDULED, start=1)))
+def test_the_schedule_holds_on_average(attempts: int, seconds: int) -> None:
+    """After each failed attempt the pause is spread over twice what is scheduled, and that is its mean."""
+    random = Random(attempts)
+    drawn = [dispatcher.next_attempt(attempts, random) for _ in range(10_000)]
+    pauses = [pause.total_seconds() for pause in drawn if pause is not None]
+    assert len(pauses) == len(drawn)
+    assert 0 <= min(pauses) < 0.01 * seconds
+    assert 1.99 * seconds < max(pauses) <= 2 * seconds
+    assert sum(pauses) / len(pauses) == pytest.approx(seconds, rel=0.03)  # five standard deviations
+
+
+def test_the_tenth_attempt_is_the_last() -> None:
+    """A delivery that failed ten times, over about three days, is given up."""
+    assert [dispatcher.next_attempt(attempts, Random(0)) is None for attempts in (9, 10, 11, 1000)] == [False] + [
+        True
+    ] * 3
+
+
+@given(attempts=st.integers(1, 9), seed=st.integers(), asked=st.integers(0, 10**6))
+def test_the_receiver_may_ask_for_more(attempts: int, seed: int, asked: int) -> None:
+    """A receiver that says when to come back is not called before, unless it says more than two days."""
+    retry_after = datetime.timedelta(seconds=asked)
+    pause = dispatcher.next_attempt(attempts, Random(seed), retry_after=retry_after)
+    alone = dispatcher.next_attempt(attempts, Random(seed))
+    assert pause is not None
+    assert alone is not None
+    assert pause == min(max(alone, retry_after), datetime.timedelta(days=2))
+
+
+@pytest.mark.parametrize("attempts", [0, -1])
+def test_something_must_have_been_tried(attempts: int) -> None:
+    """There is no next attempt before the first."""
+    with pytest.raises(ValueError, match="attempts"):
+        dispatcher.next_attempt(attempts, Random(0))

@@ -1,0 +1,110 @@
+"""Deliveries on pages: found by what became of them, sent again; and the secret that they are signed with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.features.desk.advice import delivery_advice
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from tests.features.desk.browsing import Browser
+from tests.features.together.test_authorisation import delivered
+
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) -> str:
+    """One that its receiver has."""
+    return delivered(installation, forget("p1")["id"])
+
+
+def test_what_was_sent(officer: Browser, delivery: str) -> None:
+    """The list has it by what became of it; its page shows admins the address and the body."""
+    assert delivery in officer.get("/admin/deliveries?status=delivered").text
+    assert "No delivery is like that" in officer.get("/admin/deliveries?status=dead").text
+    page = officer.get(f"/admin/deliveries/{delivery}").text
+    assert "https://app.example/hook" in page
+    assert "{}" in page
+
+
+def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
+    """A delivery that is over is sent again under its id; while it waits that is not offered."""
+    assert "Send again" in officer.get(f"/admin/deliveries/{delivery}").text
+    answer = officer.post(f"/admin/deliveries/{delivery}/replay")
+    assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
+    page = officer.get(answer.headers["location"]).text
+    assert "with ten new attempts" in page
+
+
+def test_why_it_did_not_arrive_and_sending_all_again(
+    officer: Browser,
+    somebody_with: Callable[..., Browser],
+    installation: Installation,
+    delivery: str,
+    forget: Callable[..., dict[str, Any]],
+    get: Get,
+) -> None:
+    """Lists and pages say in words why a delivery failed; what a filter shows is sent again with one click, as far
+    as it is over, by admins alone."""
+    other = delivered(installation, forget("p2")["id"])
+    with installation.database.writing() as session:
+        failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
+        session.execute(failed.values(status="dead", error="http_503", attempts=10))
+    assert "Send all of these again" not in officer.get("/admin/deliveries").text
+    for path in ("/admin/deliveries?status=undelivered", f"/admin/deliveries/{delivery}"):
+        assert "The receiver failed (503)." in officer.get(path).text
+    assert "Send all of these again" in officer.get("/admin/deliveries?status=undelivered").text
+    reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    assert "Send all of these again" not in reader.get("/admin/deliveries?status=dead").text
+    assert reader.post("/admin/deliveries/send-again?status=dead").status_code == 403
+    answer = officer.post("/admin/deliveries/send-again?status=undelivered")
+    assert answer.status_code == 303
+    assert "2 deliveries are sent again, under their old ids." in officer.get(answer.headers["location"]).text
+    assert all(get(f"/webhook-deliveries/{one}")["ended_at"] is None for one in (delivery, other))
+    assert officer.post("/admin/deliveries/send-again?status=pending").status_code == 422
+
+
+@pytest.mark.parametrize(
+    "code", ["timeout", "tls_failed", "redirected", "http_404", "http_418", "http_503", "internal_error", "new_one"]
+)
+def test_every_failure_is_in_words(code: str) -> None:
+    """Whatever the code, there is a sentence that says what it means and one that says what to do."""
+    found = delivery_advice(code)
+    assert found.means.endswith(".")
+    assert found.todo.endswith(".")
+
+
+def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: str) -> None:
+    """Without the scope admin neither address, body, replay nor secret."""
+    reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    page = reader.get(f"/admin/deliveries/{delivery}").text
+    assert "app.example" in page
+    assert "/hook" not in page
+    assert "Only admins see what is sent" in page
+    assert "Send again" not in page
+    assert "signing secret" not in reader.get("/admin/deliveries").text
+    assert reader.post(f"/admin/deliveries/{delivery}/replay").status_code == 403
+    assert reader.get("/admin/webhook-secret").status_code == 403
+
+
+def test_a_delivery_that_is_not_there(officer: Browser) -> None:
+    """An unknown id is a page with 404, also when it is to be sent again."""
+    assert officer.get("/admin/deliveries/whd_none").status_code == 404
+    assert officer.post("/admin/deliveries/whd_none/replay").status_code == 404
+
+
+def test_the_secret_is_replaced_once(officer: Browser, get: Get) -> None:
+    """The form names the secret that it replaces: sent twice, it replaces one."""
+    first = get("/webhook-secret")
+    assert first["secret"] in officer.get("/admin/webhook-secret").text
+    generation = str(first["generation"])
+    answer = officer.post("/admin/webhook-secret/rotate", generation=generation)
+    assert answer.headers["location"] == "/admin/webhook-secret?done=rotated"
+    officer.post("/admin/webhook-secret/rotate", generation=generation)
+    assert get("/webhook-secret")["generation"] == first["generation"] + 1
+    assert officer.post("/admin/webhook-secret/rotate", generation="99").status_code == 409
+    assert officer.post("/admin/webhook-secret/rotate", generation="first").status_code == 422

@@ -1,0 +1,286 @@
+import datetime
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import telemetry
+from app.access import service as access
+from app.config import Settings
+from app.db import Actor
+from app.db.tables import DeletionRequest
+from app.features.webhooks import dispatcher
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from app.main import create_app
+from lethe import webhooks
+from lethe.contract.sets import Scope
+from tests import servers
+from tests.faults.processes import wait_until
+
+Make = Callable[..., dict[str, Any]]
+Receiving = Callable[..., Any]
+Deliveries = Callable[[], list[WebhookDelivery]]
+
+
+@pytest.fixture(autouse=True)
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed is tried again when a test lets time pass, and not before."""
+    monkeypatch.setattr(dispatcher, "_PAUSES", (datetime.timedelta(days=1),) * len(dispatcher._PAUSES))
+
+
+@pytest.fixture
+def ended(deliveries: Deliveries) -> Callable[[], list[WebhookDelivery]]:
+    """All deliveries, once none is pending."""
+
+    def wait() -> list[WebhookDelivery]:
+        found = wait_until(lambda: (rows := deliveries()) and all(row.ended_at for row in rows) and rows, seconds=90)
+        assert isinstance(found, list)
+        return found
+
+    return wait
+
+
+def test_from_the_request_to_the_receiver(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    get: Callable[[str], Any],
+    receiving: Receiving,
+    ended: Deliveries,
+) -> None:
+    """A receiver is told that a request was accepted and that it is completed, signed so that it can verify both."""
+    new_model(new_dataset()["id"])
+    work()
+    with receiving() as receiver:
+        request = forget("p1", callback_url=receiver.url, external_id="ticket 7")
+        [accepted] = receiver.got(1)
+        assert work() == 1
+        _, completed = receiver.got(2)
+        rows = ended()
+    known = {"api_version": "1", "id": request["id"], "external_id": "ticket 7", "refers_to": None}
+    assert (accepted["type"], completed["type"]) == ("deletion_request.accepted", "deletion_request.completed")
+    assert accepted["data"].items() >= (known | {"status": "accepted", "completed_at": None, "outcome": None}).items()
+    assert completed["data"].items() >= (known | {"status": "completed", "outcome": "forgotten"}).items()
+    shown = get(f"/deletion-requests/{request['id']}")
+    for name, value in (("completed_at", shown["completed_at"]), ("due_at", shown["due_at"])):
+        sent, seen = (datetime.datetime.fromisoformat(text) for text in (completed["data"][name], value))
+        assert abs(sent - seen) < datetime.timedelta(milliseconds=1)
+    assert "p1" not in receiver.server.calls[0].body.decode()
+    assert request["subject_ref"] not in receiver.server.calls[1].body.decode()
+
+    secret = get("/webhook-secret")["secret"]
+    receiver.verify(secret)
+    for call, row in zip(receiver.server.calls, rows, strict=True):
+        message_id = webhooks.verify(secret, call.headers, call.body, now=datetime.datetime.now(datetime.UTC))
+        assert (message_id, row.status, row.attempts, row.error) == (row.id, "delivered", 1, None)
+        assert call.body.decode() == row.letter.body
+
+
+@pytest.fixture
+def looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "_POLL_SECONDS", 600.0)
+
+
+@pytest.mark.usefixtures("looks_rarely")
+def test_the_first_attempt_follows_the_commit(forget: Make, receiving: Receiving) -> None:
+    """The courier is woken by each commit: it need not look by itself."""
+    with receiving() as receiver:
+        for number in range(7):
+            forget(f"p{number}", callback_url=receiver.url)
+            receiver.got(2 * number + 2)
+
+
+def test_a_receiver_that_recovers_gets_all_in_order(
+    new_dataset: Make,
+    forget: Make,
+    work: Callable[[], int],
+    receiving: Receiving,
+    deliveries: Deliveries,
+    ended: Deliveries,
+    let_time_pass: Callable[[], None],
+) -> None:
+    """After failures the same delivery comes again with the same id, and what happened later waits for its turn."""
+    new_dataset()
+    with receiving(servers.status(500), servers.status(503), servers.status(200)) as receiver:
+        forget("p1", callback_url=receiver.url)
+        wait_until(lambda: deliveries()[0].attempts == 1)
+        assert deliveries()[0].error == "http_500"
+        assert work() == 1
+        assert [row.event.rpartition(".")[2] for row in deliveries()] == ["accepted", "completed"]
+        let_time_pass()
+        wait_until(lambda: deliveries()[0].attempts == 2)
+        let_time_pass()
+        accepted, completed = ended()
+    assert receiver.types() == ["accepted", "accepted", "accepted", "completed"]
+    assert receiver.ids() == [accepted.id] * 3 + [completed.id]
+    assert (accepted.status, accepted.attempts, completed.attempts) == ("delivered", 3, 1)
+
+
+@pytest.mark.soak
+def test_what_never_arrives_is_given_up(
+    forget: Make, receiving: Receiving, deliveries: Deliveries, let_time_pass: Callable[[], None]
+) -> None:
+    """After the tenth failure a delivery is dead, and the next one about the request is tried instead of it."""
+    with receiving(servers.status(500)) as receiver:
+        forget("nobody", callback_url=receiver.url)
+        for attempt in range(1, 11):
+            wait_until(lambda attempt=attempt: deliveries()[0].attempts == attempt)
+            assert deliveries()[0].status == ("dead" if attempt == 10 else "pending")
+            assert deliveries()[1].attempts == 0 or attempt == 10
+            let_time_pass()
+        wait_until(lambda: deliveries()[1].attempts == 1)
+    dead = deliveries()[0]
+    assert dead.ended_at is not None
+    assert dead.error == "http_500"
+    assert receiver.types()[:11] == ["accepted"] * 10 + ["completed"]
+
+
+def test_who_is_gone_is_left_alone(
+    forget: Make, receiving: Receiving, deliveries: Deliveries, ended: Deliveries
+) -> None:
+    """After 410 nothing more is sent to that URL by the tenant; other URLs of the host go on."""
+    with receiving(servers.status(410), servers.status(200)) as receiver:
+        forget("nobody", callback_url=receiver.url)
+        rows = ended()
+        assert [(row.status, row.attempts, row.error) for row in rows] == [
+            ("gone", 1, "http_410"),
+            ("gone", 0, "http_410"),
+        ]
+        assert len(receiver.server.calls) == 1
+        forget("nobody else", callback_url=receiver.url + "2")
+        receiver.got(3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (servers.status(302, "Location: http://127.0.0.1:1/"), "redirected"),
+        (servers.saying(b"hello"), "answer_malformed"),
+    ],
+)
+def test_a_receiver_that_answers_otherwise(
+    forget: Make, receiving: Receiving, deliveries: Deliveries, answer: servers.Answer, error: str
+) -> None:
+    """A redirect is not followed and nonsense is no answer: both are failures, and tried again."""
+    with receiving(answer) as receiver:
+        forget("nobody", callback_url=receiver.url)
+        wait_until(lambda: deliveries()[0].attempts == 1)
+        assert (deliveries()[0].status, deliveries()[0].error) == ("pending", error)
+        assert len(receiver.server.calls) == 1
+
+
+def test_private_addresses_are_refused(
+    settings: Settings, admin_key: str, receiving: Receiving, deliveries: Deliveries
+) -> None:
+    """Where the operator allows no network, a private address is refused at the door, and on the way."""
+    closed = settings.model_copy(update={"webhook_allowed_networks": ""})
+    headers = {"Authorization": f"Bearer {admin_key}"}
+    with receiving() as receiver:
+        with TestClient(create_app(settings), headers=headers) as gateway:
+            asked = {"subject_id": "nobody", "callback_url": receiver.url}
+            assert gateway.post("/v1/deletion-requests", json=asked).status_code == 202
+            receiver.got(2)
+            wait_until(lambda: all(row.ended_at for row in deliveries()))
+            before = deliveries()[0].id
+        with TestClient(create_app(closed), headers=headers) as gateway:
+            refused = gateway.post("/v1/deletion-requests", json=asked)
+            assert (refused.status_code, refused.json()["errors"][0]["path"]) == (422, "callback_url")
+            assert gateway.post(f"/v1/webhook-deliveries/{before}/replay").status_code == 202
+            wait_until(lambda: deliveries()[0].attempts == 1)
+            assert (deliveries()[0].status, deliveries()[0].error) == ("pending", "refused_address")
+            assert len(receiver.server.calls) == 2
+
+
+def test_a_slow_receiver_keeps_nobody_waiting(forget: Make, receiving: Receiving) -> None:
+    """While receivers of one host take their time, those of another are called."""
+    stop = threading.Event()
+    with receiving(servers.silent(stop)) as slow, receiving(host="127.0.0.2") as quick:
+        try:
+            for number in range(30):
+                forget(f"p{number}", callback_url=slow.url)
+            forget("nobody", callback_url=quick.url)
+            quick.got(1, seconds=40)  # sooner than a slow one is given up
+            wait_until(lambda: len(slow.server.connections) >= 4)
+            assert len(slow.server.connections) == 4
+        finally:
+            stop.set()
+
+
+def test_the_log_names_no_receiver(
+    forget: Make, receiving: Receiving, deliveries: Deliveries, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A failure is logged and counted by delivery, event and code; URLs, hosts and bodies are not."""
+    before = telemetry.exposition().decode()
+    with receiving(servers.status(500)) as receiver:
+        forget("nobody", callback_url=receiver.url, external_id="ticket7")
+        wait_until(lambda: deliveries()[0].attempts == 1)
+        wait_until(lambda: telemetry.exposition().decode() != before)
+    logged = capfd.readouterr().err
+    assert deliveries()[0].id in logged
+    assert "http_500" in logged
+    assert not any(text in logged for text in ("127.0.0.1", "t0ken", "/hook", "ticket7", "nobody"))
+    assert 'lethe_webhook_deliveries_total{outcome="failed"}' in telemetry.exposition().decode()
+
+
+def test_callers_who_may_not_know_are_told_when_everybody_is(
+    gateway: TestClient,
+    new_dataset: Make,
+    forget: Make,
+    work: Callable[[], int],
+    installation: Installation,
+    by: Actor,
+    receiving: Receiving,
+    deliveries: Deliveries,
+    let_time_pass: Callable[[], None],
+) -> None:
+    """A receiver of an app's request hears of the end at the reporting time, in the same words whether anything was
+    held or not; the app sees no delivery before."""
+    new_dataset()
+    assert gateway.patch("/v1/tenant", json={"policy": {"report_seconds": 3600}}).status_code == 200
+    key = access.new_key()
+    with installation.database.writing(by=by) as session:
+        access.add_key(session, name="app", key=key, scopes=[Scope.REQUESTS_WRITE, Scope.REQUESTS_READ])
+    app = {"Authorization": f"Bearer {key}"}
+    with receiving() as receiver, receiving() as of_an_officer:
+        for subject in ("p1", "nobody"):
+            asked = {"subject_id": subject, "callback_url": receiver.url}
+            assert gateway.post("/v1/deletion-requests", json=asked, headers=app).status_code == 202
+        receiver.got(2)
+        assert work() == 1
+        assert len(deliveries()) == 4
+        forget("nobody", callback_url=of_an_officer.url)
+        of_an_officer.got(2)  # the courier has looked since
+        assert receiver.types() == ["accepted", "accepted"]
+        seen = gateway.get("/v1/webhook-deliveries", headers=app).json()["items"]
+        assert [row["event"] for row in seen] == ["deletion_request.accepted"] * 2
+        ends = [row for row in deliveries() if row.event.endswith("completed") and row.letter.url == receiver.url]
+        for end in ends:
+            assert gateway.get(f"/v1/webhook-deliveries/{end.id}", headers=app).status_code == 404
+        let_time_pass()
+        told = receiver.got(4)[2:]
+    with installation.database.reading() as session:
+        requests = {one.id: one for one in session.scalars(sa.select(DeletionRequest))}
+    for body in told:
+        request = requests[body["data"]["id"]]
+        assert body["data"].keys() == {
+            "api_version",
+            "id",
+            "status",
+            "external_id",
+            "due_at",
+            "deadline",
+            "completed_at",
+            "refers_to",
+        }
+        assert request.reported_at is not None
+        assert body["timestamp"] == body["data"]["completed_at"]
+        assert datetime.datetime.fromisoformat(body["timestamp"]) == request.reported_at.replace(
+            microsecond=request.reported_at.microsecond // 1000 * 1000
+        )
+    reported = [requests[row.request_id].reported_at for row in ends]
+    assert [row.created_at for row in ends] == [row.next_attempt_at for row in ends] == reported

@@ -1,0 +1,331 @@
+import ipaddress
+import threading
+import time
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_network
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.features.webhooks import receiver
+from app.features.webhooks.receiver import ReceiverRefused
+from lethe.contract.problems import FieldError, InputInvalid
+from tests.tables import each
+
+LOOPBACK = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
+
+NOT_PUBLIC = [
+    "0.0.0.0",
+    "10.1.2.3",
+    "100.64.0.1",
+    "100.100.100.200",
+    "127.0.0.1",
+    "127.255.255.254",
+    "168.63.129.16",
+    "169.254.169.254",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.168.1.1",
+    "198.18.0.1",
+    "203.0.113.9",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::7f00:1",
+    "::ffff:127.0.0.1",
+    "::ffff:8.8.8.8",
+    "64:ff9b::7f00:1",
+    "64:ff9b:1::1",
+    "100::1",
+    "2001::1",
+    "2001:db8::1",
+    "2002:7f00:1::",
+    "3fff::1",
+    "5f00::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "fe80::1",
+    "fec0::1",
+    "ff02::1",
+]
+PUBLIC = ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "192.0.1.1", "2606:4700::1111", "2a00:1450::1", "2400::1"]
+
+
+def brackets(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def reason(url: str, *allowed: str) -> str:
+    """Why a submitted URL is refused."""
+    with pytest.raises(InputInvalid) as refused:
+        receiver.check_url(url, [ip_network(network) for network in allowed])
+    (error,) = refused.value.errors
+    assert error.path == "callback_url"
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+    return error.message
+
+
+@each("address", NOT_PUBLIC)
+def test_inner_addresses_are_refused(address: str) -> None:
+    """Private, local, reserved and disguised addresses are neither accepted in a URL nor found by a name."""
+    assert not receiver.is_public(ipaddress.ip_address(address))
+    assert "public" in reason(f"https://{brackets(address)}/hook")
+    with pytest.raises(ReceiverRefused, match=r"^refused_address$"):
+        found("https://hooks.test", address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_may_be_called(address: str) -> None:
+    """Addresses of the public internet are accepted, in a URL and behind a name."""
+    assert receiver.is_public(ipaddress.ip_address(address))
+    receiver.check_url(f"https://{brackets(address)}/hook", [])
+    assert found("https://hooks.test", address) == [ipaddress.ip_address(address)]
+
+
+@given(address=st.ip_addresses())
+@example(address=IPv4Address("192.88.99.1"))
+@example(address=IPv6Address("2001:1::1"))
+def test_python_knows_no_inner_address_more(address: IPv4Address | IPv6Address) -> None:
+    """Whatever Python's registry calls private, reserved, local or multicast is not public here either."""
+    inner = address.is_private or address.is_reserved or address.is_link_local or address.is_loopback
+    if inner or address.is_multicast or address.is_unspecified or not address.is_global:
+        assert not receiver.is_public(address)
+
+
+@given(number=st.integers(0, 2**32 - 1))
+def test_an_ipv4_address_in_ipv6_is_never_public(number: int) -> None:
+    """Mapped, translated and tunnelled forms are refused whatever address is in them."""
+    for prefix, shift in (("::ffff:0:0", 0), ("::", 0), ("64:ff9b::", 0), ("2002::", 80), ("2001::", 0)):
+        assert not receiver.is_public(IPv6Address(int(IPv6Address(prefix)) | number << shift))
+
+
+@each(
+    "host",
+    [
+        "2130706433",
+        "0x7f000001",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "127.1",
+        "127.0.1",
+        "0",
+        "0x",
+        "017700000001",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[0:0:0:0:0:FFFF:7F00:0001]",
+        "127\u30020\u30020\u30021",
+        "\uff11\uff12\uff17.0.0.1",
+        "127.0.0.1.",
+        "[::1%25lo]",
+        "[2606:4700::1111%25eth0]",
+        "hooks.example.1",
+        "127.0.0.1%00.example.com",
+    ],
+)
+def test_addresses_in_disguise_are_refused(host: str) -> None:
+    """An address written as a number, in octal, in hexadecimal, shortened, mapped or in other digits is no host."""
+    reason(f"https://{host}/hook")
+    reason(f"http://{host}/hook", "10.0.0.0/8")
+
+
+@each(
+    ("url", "expected"),
+    [
+        ("", "https"),
+        ("hooks.example.com", "https"),
+        ("//hooks.example.com/", "https"),
+        ("ftp://hooks.example.com/", "https"),
+        ("file:///etc/passwd", "https"),
+        ("gopher://hooks.example.com/", "https"),
+        ("http://hooks.example.com/", "Expected https;"),
+        ("http://8.8.8.8/", "https to a public address"),
+        ("https://", "host"),
+        ("https:///hook", "host"),
+        ("https:hooks.example.com", "host"),
+        ("https://jane@hooks.example.com/", "user name"),
+        ("https://jane:secret@hooks.example.com/", "user name"),
+        ("https://hooks.example.com\\@127.0.0.1/", "user name"),
+        ("https://hooks.example.com:0/", "port"),
+        ("https://hooks.example.com:22/", "port"),
+        ("https://hooks.example.com:25/", "port"),
+        ("https://hooks.example.com:65536/", "port"),
+        ("https://hooks.example.com:-1/", "port"),
+        ("https://hooks.example.com:port/", "URL"),
+        ("https://hooks.example.com:" + "9" * 1000 + "/", "port"),
+        ("https://hooks example.com/", "host"),
+        ("https://hooks\\example.com/", "host"),
+        ("https://-hooks.example.com/", "host"),
+        ("https://hooks..example.com/", "host"),
+        ("https://" + "a" * 64 + ".example.com/", "host"),
+        ("https://" + "a." * 127 + "com/", "host"),
+        ("https://hooks.example.com/\r\nHost: inner", "URL"),
+        ("https://hooks.example.com/\ud800", "URL"),
+        ("https://[::1/", "URL"),
+        ("https://[zz]/", "URL"),
+        ("https://hooks.example.com/" + "a" * 2048, "2048"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_at_once(url: str, expected: str) -> None:
+    """A URL that no delivery could use is refused when it is submitted, in words that say what would be accepted."""
+    assert expected in reason(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "target", "authority"),
+    [
+        ("https://hooks.example.com", "hooks.example.com", 443, "/", "hooks.example.com"),
+        ("https://Hooks.Example.COM:443/a?b=c#d", "hooks.example.com", 443, "/a?b=c", "hooks.example.com"),
+        ("https://hooks.example.com:8443/ä b", "hooks.example.com", 8443, "/%C3%A4%20b", "hooks.example.com:8443"),
+        ("https://bücher.example/", "xn--bcher-kva.example", 443, "/", "xn--bcher-kva.example"),
+        ("https://hooks_1.example.com:80/", "hooks_1.example.com", 80, "/", "hooks_1.example.com:80"),
+        ("https://[2606:4700::1111]:8443/", "2606:4700::1111", 8443, "/", "[2606:4700::1111]:8443"),
+        ("https://1e100.net/", "1e100.net", 443, "/", "1e100.net"),
+        ("https://intranet/", "intranet", 443, "/", "intranet"),
+    ],
+)
+def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, authority: str) -> None:
+    """The host, port, path and query that are called are those of the URL, in their usual form."""
+    found = receiver.parse(url, [])
+    assert (found.host, found.port, found.target.decode(), found.authority.decode()) == (host, port, target, authority)
+    assert found.encrypted
+
+
+def test_the_operator_allows_networks() -> None:
+    """Addresses within an allowed network may be called, also without TLS; those beside it may not."""
+    allowed = [ip_network("10.1.0.0/16"), ip_network("fd00::/64")]
+    for host in ("10.1.0.1", "[fd00::1]"):
+        receiver.check_url(f"http://{host}:8080/hook", allowed)
+        receiver.check_url(f"https://{host}/hook", allowed)
+    for host in ("10.2.0.1", "[fd00:1::1]", "127.0.0.1", "[::ffff:10.1.0.1]"):
+        assert "operator" in reason(f"https://{host}/hook", "10.1.0.0/16", "fd00::/64")
+    receiver.check_url("http://hooks.example.com/", allowed)
+    assert found("http://hooks.example.com/", "10.1.0.1", "fd00::2", allow=["10.1.0.0/16", "fd00::/64"])
+    for beside in ("10.2.0.1", "8.8.8.8"):
+        with pytest.raises(ReceiverRefused, match=r"^refused_address$"):
+            found("http://hooks.example.com/", "10.1.0.1", beside, allow=["10.1.0.0/16"])
+
+
+def found(url: str, *answers: str, allow: Sequence[str] = ()) -> list[IPv4Address | IPv6Address]:
+    """The addresses of a receiver whose name has these `answers` in DNS."""
+    allowed = [ip_network(network) for network in allow]
+    asked: list[str] = []
+
+    def resolve(host: str) -> Sequence[str]:
+        asked.append(host)
+        return answers
+
+    try:
+        return receiver.addresses(receiver.parse(url, allowed), allowed, resolve=resolve, seconds=5)
+    finally:
+        assert len(asked) == 1
+
+
+def test_one_inner_address_spoils_a_name() -> None:
+    """A name that has public addresses and an inner one, wherever it stands, is not called at all."""
+    assert [str(address) for address in found("https://hooks.test", "8.8.8.8", "1.1.1.1", "8.8.8.8")] == [
+        "8.8.8.8",
+        "1.1.1.1",
+    ]
+    for answers in (("8.8.8.8", "10.0.0.1"), ("10.0.0.1", "8.8.8.8"), ("8.8.8.8", "fe80::1%eth0"), ("8.8.8.8", "?")):
+        with pytest.raises(ReceiverRefused, match=r"^refused_address$"):
+            found("https://hooks.test", *answers)
+
+
+def test_a_name_without_addresses_is_not_resolved() -> None:
+    """No answer and an error of the resolver are the same to the receiver's owner."""
+    with pytest.raises(ReceiverRefused, match=r"^not_resolved$"):
+        found("https://hooks.test")
+
+    def fail(host: str) -> Sequence[str]:
+        raise OSError(f"{host} is unknown")
+
+    with pytest.raises(ReceiverRefused, match=r"^not_resolved$") as refused:
+        receiver.addresses(receiver.parse("https://hooks.test", []), [], resolve=fail, seconds=5)
+    assert "hooks.test" not in str(refused.value) + refused.value.expected
+
+
+def test_a_literal_is_not_looked_up() -> None:
+    """An address in the URL is the address that is called; nobody is asked about it."""
+
+    def fail(_host: str) -> Sequence[str]:
+        raise AssertionError
+
+    parsed = receiver.parse("https://[2606:4700:0:0::1111]/", [])
+    assert receiver.addresses(parsed, [], resolve=fail, seconds=5) == [IPv6Address("2606:4700::1111")]
+
+
+def test_a_slow_resolver_is_not_waited_for() -> None:
+    """A name server that does not answer costs no more than the time that was given."""
+    answered = threading.Event()
+
+    def slow(_host: str) -> Sequence[str]:
+        answered.wait(30)
+        return ["8.8.8.8"]
+
+    begun = time.monotonic()
+    try:
+        with pytest.raises(TimeoutError):
+            receiver.addresses(receiver.parse("https://hooks.test", []), [], resolve=slow, seconds=0.2)
+        assert time.monotonic() - begun < 20
+    finally:
+        answered.set()
+
+
+def test_a_defect_of_the_resolver_is_not_hidden() -> None:
+    """What a resolver raises besides errors of the system reaches the caller."""
+
+    def broken(_host: str) -> Sequence[str]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        receiver.addresses(receiver.parse("https://hooks.test", []), [], resolve=broken, seconds=5)
+
+
+def test_this_machine_knows_itself() -> None:
+    """The resolver of the machine finds localhost on the loopback interface only."""
+    assert {ipaddress.ip_address(answer).is_loopback for answer in receiver.look_up("localhost")} == {True}
+
+
+def test_the_field_is_named() -> None:
+    """The error names the field of the call that held the URL."""
+    with pytest.raises(InputInvalid) as refused:
+        receiver.check_url("https://127.0.0.1/", [], path="webhook.url")
+    assert [error.path for error in refused.value.errors] == ["webhook.url"]
+
+
+@given(secret=st.text("abcdefghijklmnop", min_size=12, max_size=12))
+def test_no_error_quotes_the_url(secret: str) -> None:
+    """What is said about a URL holds no part of it: its path may be a password."""
+    for url in (
+        f"https://10.0.0.1/{secret}",
+        f"https://user:{secret}@hooks.example.com/",
+        f"https://{secret}..com/",
+        f"https://[{secret}]/",
+        f"https://hooks.example.com:{secret}/",
+        f"{secret}://hooks.example.com/",
+        f"https://hooks.example.com/\n{secret}",
+    ):
+        with pytest.raises(InputInvalid) as refused:
+            receiver.check_url(url, [])
+        said = [str(refused.value), refused.value.detail, *(str(error) for error in refused.value.errors)]
+        assert not any(secret in text for text in said)
+        assert isinstance(refused.value.errors[0], FieldError)
+
+
+@given(url=st.text() | st.from_regex(r"https?://[!-~]{0,30}(:[0-9]{0,5})?/?.{0,9}", fullmatch=True))
+def test_every_text_is_accepted_or_refused_by_name(url: str) -> None:
+    """No text makes the check fail in any other way, and what it accepts would not be refused at delivery."""
+    try:
+        receiver.check_url(url, LOOPBACK)
+    except InputInvalid:
+        return
+    parsed = receiver.parse(url, LOOPBACK)
+    assert parsed.encrypted or parsed.address is None or parsed.address.is_loopback

@@ -1,0 +1,502 @@
+"""Sending of deliveries: addresses, statuses, slow or malformed answers, and TLS."""
+
+import contextlib
+import datetime
+import inspect
+import logging
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+import trustme
+
+from app.features.webhooks import receiver, sender
+from app.features.webhooks.sender import DeliveryVerdict, SendResult
+from lethe.features.webhooks import signatures as signature
+from tests import servers
+from tests.features.webhooks.deliveries import ALLOWED, BODY, NAME, failed, post, send
+from tests.servers import Server, serving
+
+
+def test_a_delivery_arrives_as_it_was_signed() -> None:
+    """The receiver gets one POST with the very body and headers, which it can verify."""
+    secret = signature.secret_from(bytes(32))
+    now = datetime.datetime.now(datetime.UTC)
+    headers = signature.sign(BODY, message_id="whd_1", sent_at=now, secrets=[secret])
+    with serving(servers.status(200)) as server:
+        url = f"http://127.0.0.1:{server.port}/hook?key=%20a"
+        outcome = sender.send(url, BODY, headers, allowed=ALLOWED, timeout_seconds=10)
+    assert outcome == SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
+    (call,) = server.calls
+    assert (call.line, call.body) == ("POST /hook?key=%20a HTTP/1.1", BODY)
+    assert signature.verify(secret, call.headers, call.body, now=now) == "whd_1"
+    assert {name: value for name, value in call.headers.items() if not name.startswith("webhook-")} == {
+        "host": f"127.0.0.1:{server.port}",
+        "user-agent": "lethe-webhooks",
+        "content-type": "application/json",
+        "content-length": str(len(BODY)),
+        "connection": "close",
+    }
+
+
+@pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
+def test_any_success_is_a_delivery(code: int) -> None:
+    """Whatever 2xx a receiver answers, the delivery has arrived."""
+    with serving(servers.status(code)) as server:
+        assert post(server) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=code)
+
+
+@pytest.mark.parametrize("code", [400, 404, 429, 500, 502, 504, 599])
+def test_everything_else_is_a_failure(code: int) -> None:
+    """Any other status is a failure that is named after it."""
+    with serving(servers.status(code)) as server:
+        assert post(server) == failed(f"http_{code}", code)
+
+
+def test_a_receiver_can_say_that_it_wants_no_more() -> None:
+    """410 is an outcome of its own."""
+    with serving(servers.status(410)) as server:
+        assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
+
+
+@pytest.mark.parametrize("code", [300, 301, 302, 303, 304, 307, 308])
+def test_redirects_are_not_followed(code: int) -> None:
+    """A receiver that points elsewhere has failed, and elsewhere nobody is called."""
+    with serving(servers.status(200)) as inner:
+        location = f"Location: http://127.0.0.1:{inner.port}/admin"
+        with serving(servers.status(code, location)) as server:
+            assert post(server) == failed("redirected", code)
+        assert len(server.calls) == 1
+    assert not inner.connections
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("120", 120), ("0", 0), ("999999999", 86_400), ("soon", None), ("-1", None), ("1.5", None)]
+)
+def test_a_receiver_can_ask_for_a_pause(value: str, seconds: int | None) -> None:
+    """Retry-After in seconds is part of a failure, up to a day; in any other form it is not understood."""
+    with serving(servers.status(503, f"Retry-After: {value}")) as server:
+        outcome = post(server)
+    assert outcome.error_code == "http_503"
+    assert outcome.retry_after == (None if seconds is None else datetime.timedelta(seconds=seconds))
+
+
+def test_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies that the environment names are not asked: they would connect to what was not checked."""
+    with serving(servers.status(500)) as proxy, serving(servers.status(200)) as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert post(server).verdict == DeliveryVerdict.DELIVERED
+    assert not proxy.connections
+
+
+def test_no_cookies_are_kept() -> None:
+    """A cookie that a receiver sets is not sent back to it."""
+    with serving(servers.status(200, "Set-Cookie: session=1; Path=/")) as server:
+        assert [post(server).status, post(server).status] == [200, 200]
+    assert [call.headers.get("cookie") for call in server.calls] == [None, None]
+    assert len(server.connections) == 2
+
+
+def test_a_name_is_resolved_once_and_called_where_it_was_checked() -> None:
+    """A name that changes its address after the check (DNS rebinding) leads nowhere else."""
+    answers = iter([["127.0.0.1"], ["127.0.0.2"]])
+    asked = []
+
+    def rebinding(host: str) -> Sequence[str]:
+        asked.append(host)
+        return next(answers)
+
+    with (
+        serving(servers.status(200)) as server,
+        serving(servers.status(200), host="127.0.0.2", port=server.port) as inner,
+    ):
+        url = f"http://{NAME}:{server.port}/"
+        outcome = sender.send(url, BODY, {}, allowed=ALLOWED[:1], timeout_seconds=10, resolve=rebinding)
+        assert outcome.verdict == DeliveryVerdict.DELIVERED
+    assert asked == [NAME]
+    assert server.connections == ["127.0.0.1 None"]
+    assert server.calls[0].headers["host"] == f"{NAME}:{server.port}"
+    assert not inner.connections
+
+
+def test_a_name_for_this_machine_is_refused() -> None:
+    """A name that resolves to 127.0.0.1, as this machine's own resolver has it, is not called."""
+    with serving(servers.status(200)) as server:
+        for url in (f"https://localhost:{server.port}/", f"https://127.0.0.1:{server.port}/"):
+            assert send(url, allowed=[]) == failed("refused_address")
+            assert send(url, allowed=["10.0.0.0/8"]) == failed("refused_address")
+    assert not server.connections
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("2130706433", "url_invalid"),
+        ("0x7f000001", "url_invalid"),
+        ("0177.0.0.1", "url_invalid"),
+        ("127.1", "url_invalid"),
+        ("[::ffff:127.0.0.1]", "refused_address"),
+        ("[::ffff:7f00:1]", "refused_address"),
+    ],
+)
+def test_an_address_in_disguise_is_not_called(host: str, code: str) -> None:
+    """Other spellings of an address are refused even where the address itself is allowed."""
+    with serving(servers.status(200)) as server:
+        for scheme in ("http", "https"):
+            assert send(f"{scheme}://{host}:{server.port}/") == failed(code)
+        assert post(server).verdict == DeliveryVerdict.DELIVERED
+    assert len(server.connections) == 1
+
+
+def test_a_url_that_was_never_valid_is_not_called() -> None:
+    """The rules for URLs hold at delivery as at submission, without TLS to anywhere but allowed networks."""
+    for url in ("ftp://127.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1:22/", "not a url", ""):
+        assert send(url) == failed("url_invalid")
+    assert send("http://hooks.example.com/", allowed=[]) == failed("url_invalid")
+    assert send("http://8.8.8.8/") == failed("refused_address")
+
+
+def test_an_unknown_name_is_an_outcome() -> None:
+    """A name that nobody has ends the attempt with a name of its own."""
+
+    def unknown(host: str) -> Sequence[str]:
+        raise socket.gaierror(socket.EAI_NONAME, f"{host} is unknown")
+
+    outcome = sender.send("https://receiver.test/", BODY, {}, allowed=[], timeout_seconds=5, resolve=unknown)
+    assert outcome == failed("not_resolved")
+
+
+def test_the_next_address_is_tried() -> None:
+    """Where one address of a name does not answer the next one may; where none does, nothing was delivered."""
+    answers = iter([["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.3"]])
+    with serving(servers.status(200), host="127.0.0.2") as server:
+        url = f"http://{NAME}:{server.port}/"
+        outcomes = [
+            sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda _: next(answers))
+            for _ in range(2)
+        ]
+    assert outcomes == [SendResult(verdict=DeliveryVerdict.DELIVERED, status=200), failed("not_connected")]
+
+
+def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
+    """Each address of a name has its share of the time, so that one that never answers leaves some to the next."""
+    with (
+        serving(servers.status(200), host="127.0.0.2") as server,
+        socket.create_server(("127.0.0.3", server.port), backlog=0),
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(4):  # the queue of those who wait is full
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(("127.0.0.3", server.port))
+        answers = iter([["127.0.0.3", "127.0.0.2"], ["127.0.0.3"]])
+        url = f"http://{NAME}:{server.port}/"
+        outcomes = [
+            sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: next(answers))
+            for seconds in (8, 0.3)
+        ]
+    assert outcomes == [SendResult(verdict=DeliveryVerdict.DELIVERED, status=200), failed("timeout")]
+
+
+def test_a_receiver_on_ipv6_is_called() -> None:
+    """An IPv6 literal is connected to, and named in brackets in the header Host."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with serving(servers.status(200), host="::1") as server:
+        assert send(f"http://[::1]:{server.port}/").verdict == DeliveryVerdict.DELIVERED
+    assert server.calls[0].headers["host"] == f"[::1]:{server.port}"
+
+
+def test_no_outcome_or_log_line_holds_the_url(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither what is returned nor what is logged, by libraries too, says who was called."""
+    secret = "s3cr3t-of-the-receiver"
+    caplog.set_level(logging.INFO)
+    outcomes = []
+    with serving(servers.status(302, f"Location: /{secret}")) as server:
+        outcomes.append(send(f"http://127.0.0.1:{server.port}/{secret}"))
+    for url in (
+        f"http://127.0.0.1:{server.port}/{secret}",
+        f"https://{secret}.test/",
+        f"https://10.0.0.1/{secret}",
+        f"https://u:{secret}@a.test/",
+    ):
+        outcomes.append(
+            sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda host: [f"{host}?"])
+        )
+    assert [outcome.error_code for outcome in outcomes] == [
+        "redirected",
+        "not_connected",
+        "refused_address",
+        "refused_address",
+        "url_invalid",
+    ]
+    assert secret not in repr(outcomes) + caplog.text
+
+
+def test_every_code_is_documented() -> None:
+    """The codes that an attempt can end with are those that the outcome lists."""
+    source = inspect.getsource(sender) + inspect.getsource(receiver)
+    used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
+    documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
+    assert documented == used
+    assert len(used) == 11
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"HTTP/1.1 ", b"HTTP/1.1 200 OK\r\nX-Slow: "],
+    ids=["nothing", "status", "headers"],
+)
+def test_dripping_bytes_do_not_stretch_the_time(start: bytes, stop: threading.Event) -> None:
+    """A receiver that answers a byte at a time is cut off when the whole time is over."""
+    with serving(servers.dripping(start, stop=stop)) as server:
+        begun = time.monotonic()
+        outcome = post(server, seconds=0.3)
+        took = time.monotonic() - begun
+        stop.set()
+    assert outcome == failed("timeout")
+    assert took < 20
+
+
+def test_a_silent_receiver_is_not_waited_for(stop: threading.Event) -> None:
+    """A receiver that takes the call and answers nothing costs no more than the time that was given."""
+    with serving(servers.silent(stop)) as server:
+        begun = time.monotonic()
+        assert post(server, seconds=2) == failed("timeout")
+        assert 2 <= time.monotonic() - begun < 20
+        stop.set()
+    assert server.calls[0].body == BODY
+
+
+def test_a_receiver_that_does_not_read_is_not_waited_for() -> None:
+    """A large body to a receiver that takes none of it ends when the time is over."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        begun = time.monotonic()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        assert send(url, seconds=0.3, body=bytes(64 << 20)) == failed("timeout")
+        assert time.monotonic() - begun < 20
+
+
+def test_a_slow_resolver_counts(stop: threading.Event) -> None:
+    """The time for the name is part of the time for the delivery."""
+
+    def slow(_host: str) -> Sequence[str]:
+        stop.wait(30)
+        return ["127.0.0.1"]
+
+    begun = time.monotonic()
+    outcome = sender.send("https://receiver.test/", BODY, {}, allowed=ALLOWED, timeout_seconds=0.3, resolve=slow)
+    assert outcome == failed("timeout")
+    assert time.monotonic() - begun < 20
+
+
+def test_the_status_decides_whatever_follows(stop: threading.Event) -> None:
+    """Once a receiver has said 2xx it has the delivery, even if the rest of its answer drips or breaks."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+    with serving(servers.dripping(head, stop=stop)) as dripping:
+        begun = time.monotonic()
+        assert post(dripping, seconds=3) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
+        assert time.monotonic() - begun < 20
+        stop.set()
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    for rest in (head, head + b"x", chunked):
+        with serving(servers.saying(rest)) as broken:
+            assert post(broken) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
+
+
+def test_large_answers_are_not_read() -> None:
+    """Of an answer without end some 64 KiB are taken, and the receiver is hung up on."""
+    sent = []
+
+    def endless(connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        connection.sendall(b"HTTP/1.1 500 X\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while True:
+            connection.sendall(b"1000\r\n" + bytes(4096) + b"\r\n")
+            sent.append(4096)
+
+    with serving(endless) as server:
+        begun = time.monotonic()
+        assert post(server, seconds=60) == failed("http_500", 500)
+        assert time.monotonic() - begun < 30
+    assert sum(sent) < 16 << 20  # what buffers of the system hold besides
+
+
+def test_endless_headers_are_not_read() -> None:
+    """An answer whose headers do not end within 64 KiB is none; nor are interim answers without end."""
+    for line in (b"X-Filler: " + b"x" * 1000 + b"\r\n", b"\r\nHTTP/1.1 102 Processing\r\n"):
+        with serving(servers.saying(b"HTTP/1.1 103 Early Hints\r\n" + line * 3000)) as server:
+            assert post(server, seconds=30) == failed("answer_too_large")
+
+    def in_two_parts(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Filler: " + b"x" * 40_000)
+        time.sleep(0.1)
+        connection.sendall(b"x" * 30_000 + b"\r\n\r\n")
+
+    with serving(in_two_parts) as server:
+        assert post(server, seconds=30) == failed("answer_too_large")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+        b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    ],
+)
+def test_what_is_no_answer_is_a_failure(answer: bytes) -> None:
+    """A receiver that hangs up, or does not speak HTTP, has not taken the delivery."""
+    with serving(servers.saying(answer)) as server:
+        assert post(server) == failed("answer_malformed")
+
+
+def test_a_broken_connection_is_a_failure() -> None:
+    """A receiver that resets the connection has not taken the delivery."""
+
+    def reset(connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+    with serving(reset) as server:
+        assert post(server) == failed("connection_lost")
+
+
+def test_an_early_answer_is_heard() -> None:
+    """A receiver may refuse a large body, and close, before it has read it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1024)
+                connection.sendall(b"HTTP/1.1 413 X\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        outcome = send(f"http://127.0.0.1:{listener.getsockname()[1]}/", body=bytes(64 << 20))
+        thread.join()
+    assert outcome == failed("http_413", 413)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    """What checks certificates, for somebody who trusts the throw-away authority and no other."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    return context
+
+
+def certified(authority: trustme.CA, *names: str, until: datetime.datetime | None = None) -> ssl.SSLContext:
+    """What a receiver shows: a certificate of `authority` for `names`."""
+    since = until and until - datetime.timedelta(days=1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*names, not_before=since, not_after=until).configure_cert(context)
+    return context
+
+
+def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, seconds: float = 10) -> SendResult:
+    url = f"https://{name}:{server.port}/hook"
+    return sender.send(
+        url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: ["127.0.0.1"], tls=trusting
+    )
+
+
+def test_tls_is_to_the_name_and_the_connection_to_the_address(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
+    """The receiver is asked for by its name, shows a certificate for it, and is called at the checked address."""
+    with serving(servers.status(202), tls=certified(authority, NAME)) as server:
+        assert secure(server, trusting) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=202)
+    assert server.connections == [f"127.0.0.1 {NAME}"]
+    assert server.calls[0].headers["host"] == f"{NAME}:{server.port}"
+    assert server.calls[0].body == BODY
+
+
+def test_an_address_can_have_a_certificate(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
+    """An address literal is checked against the addresses in the certificate."""
+    for names, expected in ((["127.0.0.1"], None), (["127.0.0.2", NAME], "tls_failed")):
+        with serving(servers.status(200), tls=certified(authority, *names)) as server:
+            assert secure(server, trusting, name="127.0.0.1").error_code == expected
+
+
+def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
+    """Nothing is sent to a receiver whose certificate is for another name, by another authority, or over."""
+    over = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
+    for context in (
+        certified(authority, "other.test"),
+        certified(trustme.CA(), NAME),
+        certified(authority, NAME, until=over),
+    ):
+        with serving(servers.status(200), tls=context) as server:
+            assert secure(server, trusting) == failed("tls_failed")
+        assert not server.calls
+
+
+def test_throw_away_authorities_are_not_trusted_by_default(authority: trustme.CA) -> None:
+    """Unless it is told otherwise, the sender trusts the public authorities only."""
+    with serving(servers.status(200), tls=certified(authority, "127.0.0.1")) as server:
+        assert send(f"https://127.0.0.1:{server.port}/") == failed("tls_failed")
+    assert not server.calls
+
+
+def test_missing_authorities_are_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that cannot read its authorities fails loudly, instead of blaming every receiver."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
+    with serving(servers.status(200)) as server, pytest.raises(OSError, match="No such file"):
+        post(server)
+    assert not server.connections
+
+
+def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
+    """A receiver that answers https with plain text is not spoken to in plain text."""
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                with contextlib.suppress(ConnectionResetError):  # an answer was left unread
+                    while data := connection.recv(4096):
+                        received.append(data)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert secure(Server(port=listener.getsockname()[1]), trusting) == failed("tls_failed")
+        thread.join()
+    assert received
+    assert b"deletion_request" not in b"".join(received)
+
+
+def test_a_slow_handshake_does_not_stretch_the_time(trusting: ssl.SSLContext) -> None:
+    """A receiver that accepts and never greets is cut off when the time is over."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        begun = time.monotonic()
+        assert secure(Server(port=listener.getsockname()[1]), trusting, seconds=0.3) == failed("timeout")
+        assert time.monotonic() - begun < 20
+
+
+def test_dripping_over_tls_does_not_stretch_the_time(
+    authority: trustme.CA, trusting: ssl.SSLContext, stop: threading.Event
+) -> None:
+    """The whole time is limited under TLS too, where one read takes several of the connection below."""
+    answer = servers.dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", stop=stop)
+    with serving(answer, tls=certified(authority, NAME)) as server:
+        begun = time.monotonic()
+        assert secure(server, trusting, seconds=0.3) == failed("timeout")
+        assert time.monotonic() - begun < 20
+        stop.set()

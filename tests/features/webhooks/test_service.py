@@ -1,0 +1,280 @@
+import contextlib
+import datetime
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.access.service import DEFAULT_TENANT
+from app.db import Actor, now
+from app.db.tables import AuditEntry, DeletionRequest
+from app.deletion import completion
+from app.deletion import service as deletion
+from app.deletion.service import RequestDraft, Submitted
+from app.features.webhooks import jobs, repository, service
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from lethe.contract.problems import DeliveryUnknown
+from lethe.contract.sets import RejectionGround
+from lethe.contract.tenants import Policy
+
+URL = "https://receiver.example/hook?token=t0ken"
+Deliveries = Callable[[], list[WebhookDelivery]]
+
+
+def asked(installation: Installation, by: Actor, subject_id: str = "nobody", **changed: Any) -> RequestDraft:
+    usual = {"policy": Policy(), "discreet": False, "dataset_ids": None, "regulation": "gdpr", "ground": None}
+    usual |= {"submitted_at": None, "external_id": None, "metadata": {}, "callback_urls": (URL,)}
+    return RequestDraft(
+        by=by, subject_ref=installation.keys.subject_ref(DEFAULT_TENANT, subject_id), **(usual | changed)
+    )
+
+
+def submit(installation: Installation, by: Actor, *wanted: RequestDraft) -> list[DeletionRequest]:
+    with installation.database.writing(by=by) as session:
+        made = deletion.submit_all(session, wanted)
+    return [one.request for one in made if isinstance(one, Submitted)]
+
+
+def told(deliveries: Deliveries) -> list[tuple[str, str]]:
+    """Event and status in the body."""
+    return [(row.event.partition(".")[2], json.loads(row.letter.body)["data"]["status"]) for row in deliveries()]
+
+
+def test_each_receiver_is_told_of_each_event(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """What happened to a request makes one delivery per URL and event, in order, in the transaction that did it."""
+    [request] = submit(installation, by, asked(installation, by, callback_urls=(URL, "https://b.example:8443/", URL)))
+    rows = deliveries()
+    assert [(row.event, row.host) for row in rows] == [
+        ("deletion_request.accepted", "receiver.example"),
+        ("deletion_request.accepted", "b.example"),
+        ("deletion_request.completed", "receiver.example"),
+        ("deletion_request.completed", "b.example"),
+    ]
+    assert {(row.request_id, row.tenant_id, row.status, row.attempts) for row in rows} == {
+        (request.id, DEFAULT_TENANT, "pending", 0)
+    }
+    assert rows[0].created_at < rows[2].created_at
+    assert told(deliveries)[::2] == [("accepted", "accepted"), ("completed", "completed")]
+
+
+def test_nothing_is_told_of_what_was_rolled_back(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """A change that is not committed leaves no delivery, and wakes no courier."""
+    heard: list[bool] = []
+    ear = functools.partial(heard.append, True)
+    service.listen(ear)
+    try:
+        with contextlib.suppress(ZeroDivisionError), installation.database.writing(by=by) as session:
+            deletion.submit_all(session, [asked(installation, by)])
+            _ = 1 // 0
+        assert (deliveries(), heard) == ([], [])
+        submit(installation, by, asked(installation, by), asked(installation, by, "somebody"))
+        assert (len(deliveries()), heard) == (4, [True])
+    finally:
+        service.stop_listening(ear)
+
+
+def test_without_receivers_there_is_no_statement(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """Requests that name no receiver cost nothing: no statement is about deliveries."""
+    statements: list[str] = []
+
+    def seen(*given: Any) -> None:
+        statements.append(given[2])
+
+    sa.event.listen(installation.database.engine, "before_cursor_execute", seen)
+    try:
+        submit(installation, by, *(asked(installation, by, f"p{number}", callback_urls=()) for number in range(20)))
+        assert len(statements) > 3
+        assert not any("webhook_deliveries" in statement for statement in statements)
+        submit(installation, by, *(asked(installation, by, f"q{number}") for number in range(20)))
+        assert sum("webhook_deliveries" in statement for statement in statements) == 1
+    finally:
+        sa.event.remove(installation.database.engine, "before_cursor_execute", seen)
+    assert len(deliveries()) == 40
+
+
+def test_what_an_officer_decides_is_told(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """Review, extension, rejection and cancellation are events; pauses of the clock are not."""
+    policy = Policy(auto_accept=False)
+    one, other = submit(
+        installation, by, asked(installation, by, policy=policy), asked(installation, by, "somebody", policy=policy)
+    )
+    with installation.database.writing(by=by) as session:
+        rejected, cancelled = (deletion.get(session, found.id) for found in (one, other))
+        deletion.pause(session, rejected, policy=policy)
+        deletion.resume(session, rejected)
+        deletion.extend(session, rejected, policy=policy, reason="many requests about jane@example.org")
+        deletion.reject(session, rejected, ground=RejectionGround.LEGAL_CLAIMS, explanation="a lawsuit of Jane")
+        deletion.cancel(session, cancelled, discreet=False)
+    of_first = [row for row in deliveries() if row.request_id == one.id]
+    assert told(lambda: of_first) == [("in_review", "in_review"), ("extended", "in_review"), ("rejected", "rejected")]
+    of_second = [row for row in deliveries() if row.request_id == other.id]
+    assert told(lambda: of_second) == [("in_review", "in_review"), ("cancelled", "cancelled")]
+    data = json.loads(of_first[1].letter.body)["data"]
+    assert data["deadline"] > data["due_at"]
+    assert not any("Jane" in row.letter.body or "jane" in row.letter.body for row in deliveries())
+
+
+@pytest.mark.parametrize("discreet", [False, True])
+def test_deadlines_are_told_to_those_who_may_know(
+    installation: Installation, by: Actor, deliveries: Deliveries, discreet: bool
+) -> None:
+    """That a deadline is near or has passed is told, but not where it would say how long the work takes."""
+    policy = Policy(auto_accept=False)
+    submit(installation, by, asked(installation, by, policy=policy, discreet=discreet))
+    for days, moved in ((60, datetime.timedelta(0)), (60, datetime.timedelta(days=100))):
+        with installation.database.writing() as session:
+            for request in session.scalars(sa.select(DeletionRequest)):
+                request.deadline -= moved
+            session.flush()
+            assert deletion.alert(session, datetime.timedelta(days=days)) == 1
+    events = [event for event, _ in told(deliveries)]
+    assert events == (["in_review"] if discreet else ["in_review", "at_risk", "overdue"])
+
+
+def test_a_discreet_end_is_due_when_it_is_reported(
+    installation: Installation, by: Actor, deliveries: Deliveries
+) -> None:
+    """Of a discreet request neither row nor body says when it really ended, and nothing is in them that others lack."""
+    policy = Policy(report_seconds=3600)
+    [request] = submit(installation, by, asked(installation, by, policy=policy, discreet=True))
+    accepted, completed = deliveries()
+    assert request.reported_at is not None
+    assert request.completed_at is not None
+    assert completed.created_at == completed.next_attempt_at == request.reported_at > request.completed_at
+    data = json.loads(completed.letter.body)["data"]
+    assert data["completed_at"] == json.loads(completed.letter.body)["timestamp"]
+    assert data.keys() == json.loads(accepted.letter.body)["data"].keys()
+    assert "outcome" not in data
+    assert "held" not in completed.letter.body
+
+
+def test_a_worker_that_died_is_nobody_elses_business(
+    installation: Installation, by: Actor, deliveries: Deliveries, new_dataset: Callable[..., dict[str, Any]]
+) -> None:
+    """A request that falls back in the queue, and then is taken again, is accepted once for its receivers."""
+    new_dataset()
+    submit(installation, by, asked(installation, by, "p1"))
+    for _ in range(2):
+        with installation.database.writing() as session:
+            assert queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
+        with installation.database.writing() as session:
+            assert unlearning.take_back(session, worker="test") == 1
+    assert told(deliveries) == [("accepted", "accepted")]
+
+
+def test_a_replay_is_sent_again_and_recorded(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """Whatever has ended is pending once more, with the same id; repeated, it changes nothing."""
+    submit(installation, by, asked(installation, by))
+    row = deliveries()[0]
+    with installation.database.writing() as session:
+        dead = service.get(session, row.id)
+        dead.status, dead.attempts, dead.error, dead.ended_at = "dead", 10, "timeout", now(session)
+    for _ in range(2):
+        with installation.database.writing(by=by) as session:
+            service.replay(session, service.get(session, row.id))
+    again = deliveries()[0]
+    assert (again.id, again.status, again.attempts, again.error, again.ended_at) == (row.id, "pending", 0, None, None)
+    with installation.database.reading() as session:
+        entries = session.scalars(sa.select(AuditEntry).where(AuditEntry.action == "webhook_delivery.replayed")).all()
+        assert [(entry.object_id, entry.actor) for entry in entries] == [(row.id, "test")]
+        with pytest.raises(DeliveryUnknown):
+            service.get(session, "whd_0")
+
+
+def test_another_tenants_deliveries_are_unknown(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """A session that acts for a tenant neither gets nor lists what another is told."""
+    submit(installation, by, asked(installation, by))
+    other = Actor(tenant_id="ten_other", name="test")
+    with installation.database.reading(by=other) as session:
+        with pytest.raises(DeliveryUnknown):
+            service.get(session, deliveries()[0].id)
+        for until in (None, now(session)):
+            page = repository.deliveries(
+                session, status=None, undelivered=False, request_id=None, of_discreet_until=until, limit=10, cursor=None
+            )
+            assert page.items == []
+
+
+def test_old_deliveries_are_purged(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """What ended longer ago than deliveries are kept is dropped, the oldest first; what is pending never is."""
+    submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(3)))
+    keep = datetime.timedelta(days=30)
+    with installation.database.writing() as session:
+        for days, row in zip((40, 35, 29), deliveries(), strict=False):
+            one = service.get(session, row.id)
+            one.status, one.ended_at = "delivered", now(session) - datetime.timedelta(days=days)
+    kept = [row.id for row in deliveries()[2:]]
+    with installation.database.writing() as session:
+        for expected in (1, 1, 0):
+            old = [row.id for row in service.old(session, keep=keep, limit=1)]
+            assert len(old) == expected
+            repository.drop(session, delivery_ids=[*old, *kept[1:]])  # those are pending
+    assert [row.id for row in deliveries()] == kept
+
+
+def test_purging_is_a_chore(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """The service drops old deliveries by itself, after LETHE_WEBHOOK_KEEP_DAYS."""
+    submit(installation, by, asked(installation, by))
+    for days, left in ((29, 2), (31, 0)):
+        with installation.database.writing() as session:
+            for row in session.scalars(sa.select(WebhookDelivery)):
+                row.status, row.ended_at = "delivered", now(session) - datetime.timedelta(days=days)
+        jobs.purge_deliveries(installation)
+        assert len(deliveries()) == left
+
+
+def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """Of an end that was planned and did not come, nobody finds anything, and soon nothing can be opened: its key is
+    destroyed, not its row alone."""
+    [request] = submit(
+        installation, by, asked(installation, by, discreet=True, policy=Policy(grace_seconds=3600, report_seconds=3600))
+    )
+    planned = deliveries()[-1]
+    with installation.database.reading() as session:
+        letters = sa.text("SELECT letter FROM webhook_deliveries WHERE id = :id")
+        sealed = bytes(session.execute(letters, {"id": planned.id}).scalar_one())
+    assert installation.vault.open(sealed) is not None
+    with installation.database.writing() as session:
+        found = deletion.get(session, request.id)
+        deletion.reject(session, found, ground=RejectionGround.LEGAL_CLAIMS, explanation="a lawsuit")
+    assert planned.id not in {row.id for row in deliveries()}
+    with installation.database.reading() as session, pytest.raises(DeliveryUnknown):
+        service.get(session, planned.id)
+    jobs.purge_deliveries(installation)
+    assert installation.vault.open(sealed) is None
+    with installation.database.reading() as session:
+        assert session.get(WebhookDelivery, planned.id) is None
+    assert [row.event.partition(".")[2] for row in deliveries()] == ["accepted", "rejected"]
+
+
+def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Installation) -> None:
+    """Every second each gateway looks: the databases do it with the index of pending deliveries."""
+    query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [])))
+    compiled = query.compile(installation.database.engine, compile_kwargs={"literal_binds": True})
+    with installation.database.reading() as session:
+        if session.get_bind().dialect.name == "sqlite":
+            plan = session.execute(sa.text(f"EXPLAIN QUERY PLAN {compiled}")).all()
+        else:
+            session.execute(sa.text("SET LOCAL enable_seqscan = off"))
+            plan = session.execute(sa.text(f"EXPLAIN {compiled}")).all()
+    assert "ix_webhook_deliveries_pending" in str(plan)
+
+
+def test_settling_tells_when_it_is_reported(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """A request that waited for the end of its grace time is told of like any other."""
+    policy = Policy(grace_seconds=1000)
+    [request] = submit(installation, by, asked(installation, by, policy=policy))
+    assert told(deliveries) == [("accepted", "accepted")]
+    with installation.database.writing() as session:
+        found = deletion.get(session, request.id)
+        assert found.held_until is not None
+        found.held_until -= datetime.timedelta(seconds=1001)
+        session.flush()
+        assert completion.settle(session) == 1
+    assert told(deliveries) == [("accepted", "accepted"), ("completed", "completed")]

@@ -1,0 +1,230 @@
+import base64
+import datetime
+import subprocess
+import sys
+
+import pytest
+import standardwebhooks
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lethe.features.webhooks import signatures as signature
+from lethe.features.webhooks.signatures import (
+    HeadersMalformed,
+    SecretMalformed,
+    SignatureWrong,
+    TimestampOutsideTolerance,
+    WebhookUnverified,
+)
+from tests.tables import each
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+SENT_AT = datetime.datetime(2021, 2, 25, 15, 2, 10, 250_000, tzinfo=datetime.UTC)
+BODY = b'{"type":"deletion_request.completed"}'
+
+keys = st.binary(min_size=32, max_size=32)
+ids = st.text("abcXYZ019_-", min_size=1, max_size=20)
+moments = st.integers(0, 2**35).map(lambda tenths: datetime.datetime.fromtimestamp(tenths / 10, datetime.UTC))
+
+
+def signed(**changes: str) -> dict[str, str]:
+    headers = signature.sign(BODY, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
+    return headers | {name.replace("_", "-"): value for name, value in changes.items()}
+
+
+def test_the_published_vector_is_met() -> None:
+    """The signature that the tests of the specification's own libraries expect is the one made here."""
+    at = datetime.datetime.fromtimestamp(1614265330, datetime.UTC)
+    headers = signature.sign(
+        b'{"test": 2432232314}', message_id="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_at=at, secrets=[SECRET]
+    )
+    assert headers == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+@given(key=keys, message_id=ids, sent_at=moments, body=st.text())
+def test_the_reference_library_signs_alike(key: bytes, message_id: str, sent_at: datetime.datetime, body: str) -> None:
+    """Whatever is signed, the specification's Python library makes the same signature."""
+    secret = signature.secret_from(key)
+    headers = signature.sign(body.encode(errors="replace"), message_id=message_id, sent_at=sent_at, secrets=[secret])
+    oracle = standardwebhooks.Webhook(secret).sign(message_id, sent_at, body.encode(errors="replace").decode())
+    assert headers["webhook-signature"] == oracle
+
+
+@given(keys=st.lists(keys, min_size=1, max_size=3, unique=True), data=st.data(), message_id=ids, body=st.text())
+def test_the_reference_library_believes_it(keys: list[bytes], data: st.DataObject, message_id: str, body: str) -> None:
+    """A receiver that uses the specification's Python library and holds any of the secrets believes the call."""
+    secrets = [signature.secret_from(key) for key in keys]
+    now = datetime.datetime.now(datetime.UTC)
+    sent = body.encode(errors="replace")
+    headers = signature.sign(sent, message_id=message_id, sent_at=now, secrets=secrets)
+    held = data.draw(st.sampled_from(secrets))
+    standardwebhooks.Webhook(held).verify(sent, headers, json_parse=False)
+    assert signature.verify(held, headers, sent, now=now) == message_id
+
+
+@given(key=keys, other=keys, message_id=ids, sent_at=moments, body=st.binary(), late=st.integers(-300, 300))
+def test_only_the_secret_that_signed_verifies(
+    key: bytes, other: bytes, message_id: str, sent_at: datetime.datetime, body: bytes, late: int
+) -> None:
+    """A call is believed with its own secret, up to five minutes early or late, and with no other secret."""
+    assume(key != other)
+    sent_at = sent_at.replace(microsecond=0)
+    headers = signature.sign(body, message_id=message_id, sent_at=sent_at, secrets=[signature.secret_from(key)])
+    now = sent_at + datetime.timedelta(seconds=late)
+    assert signature.verify(signature.secret_from(key), headers, body, now=now) == message_id
+    with pytest.raises(SignatureWrong):
+        signature.verify(signature.secret_from(other), headers, body, now=now)
+
+
+@given(body=st.binary(), other=st.binary())
+def test_another_body_is_not_believed(body: bytes, other: bytes) -> None:
+    """Headers that were made for one body verify no other."""
+    assume(body != other)
+    headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
+    with pytest.raises(SignatureWrong):
+        signature.verify(SECRET, headers, other, now=SENT_AT)
+
+
+@given(split=st.data())
+def test_bytes_cannot_be_split_anew(split: st.DataObject) -> None:
+    """The bytes that were signed verify only as the id, timestamp and body that they were signed as."""
+    body = b"1614265331.{}"
+    headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
+    content = b".".join([b"whd_1", headers["webhook-timestamp"].encode(), body]).decode()
+    dots = [index for index, character in enumerate(content) if character == "."]
+    first, second = sorted(split.draw(st.lists(st.sampled_from(dots), min_size=2, max_size=2, unique=True)))
+    moved = headers | {"webhook-id": content[:first], "webhook-timestamp": content[first + 1 : second]}
+    if (first, second) == tuple(dots[:2]):
+        assert signature.verify(SECRET, moved, content[second + 1 :].encode(), now=SENT_AT) == "whd_1"
+    else:
+        with pytest.raises(HeadersMalformed):
+            signature.verify(SECRET, moved, content[second + 1 :].encode(), now=SENT_AT)
+
+
+@pytest.mark.parametrize("late", [-301, 301, 10**8])
+def test_a_late_call_is_not_believed(late: int) -> None:
+    """A call that was rightly signed more than five minutes ago, or ahead, is refused by a name of its own."""
+    now = datetime.datetime.fromtimestamp(1614265330 + late, datetime.UTC)
+    with pytest.raises(TimestampOutsideTolerance):
+        signature.verify(SECRET, signed(), BODY, now=now)
+    assert signature.verify(SECRET, signed(), BODY, now=now, tolerance=datetime.timedelta(days=10**4)) == "whd_1"
+
+
+@each(
+    "headers",
+    [
+        {},
+        {name: value for name, value in signed().items() if name != "webhook-id"},
+        {name: value for name, value in signed().items() if name != "webhook-timestamp"},
+        {name: value for name, value in signed().items() if name != "webhook-signature"},
+        signed(webhook_timestamp="hello"),
+        signed(webhook_timestamp="1614265330.0"),
+        signed(webhook_timestamp="01614265330"),
+        signed(webhook_timestamp="-1614265330"),
+        signed(webhook_timestamp="١٦١٤٢٦٥٣٣٠"),
+        signed(webhook_id="whd.1"),
+        signed(webhook_id=""),
+        signed(webhook_signature=""),
+    ],
+)
+def test_headers_must_be_whole(headers: dict[str, str]) -> None:
+    """A header that is missing or has another form is refused before anything is compared."""
+    with pytest.raises(HeadersMalformed):
+        signature.verify(SECRET, headers, BODY, now=SENT_AT)
+
+
+GOOD = signed()["webhook-signature"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "v1,",
+        GOOD[:8],
+        GOOD[3:],
+        GOOD.replace("v1,", "v2,"),
+        GOOD.replace("v1,", "v1a,"),
+        GOOD + "=",
+        "ü",
+        "\udcff",
+        ",",
+    ],
+)
+def test_what_is_not_the_signature_is_refused(given: str) -> None:
+    """Parts of the signature, other versions of it, and what is no signature at all are wrong signatures."""
+    assert signature.verify(SECRET, signed(), BODY, now=SENT_AT) == "whd_1"
+    with pytest.raises(SignatureWrong):
+        signature.verify(SECRET, signed(webhook_signature=given), BODY, now=SENT_AT)
+
+
+def test_one_right_signature_is_enough() -> None:
+    """Among signatures of other versions and by other secrets, the right one is found."""
+    other = "Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
+    headers = signed(webhook_signature=f"v1,{other} v2,{other} v1a,{other} {GOOD} v1,{other}")
+    assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
+
+
+def test_names_of_headers_have_no_case() -> None:
+    """Frameworks write the names of headers in their own ways."""
+    headers = {name.title(): value for name, value in signed().items()}
+    assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
+
+
+@given(key=st.binary(max_size=80))
+def test_secrets_have_a_form(key: bytes) -> None:
+    """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused, in words that do not hold it."""
+    secret = "whsec_" + base64.b64encode(key).decode()
+    if 24 <= len(key) <= 64:
+        assert signature.sign(BODY, message_id="a", sent_at=SENT_AT, secrets=[secret])
+    else:
+        with pytest.raises(SecretMalformed) as refused:
+            signature.sign(BODY, message_id="a", sent_at=SENT_AT, secrets=[secret])
+        assert not key or secret not in str(refused.value)
+    for broken in (secret.removeprefix("whsec_"), secret + "!", "whsec_" + secret):
+        with pytest.raises(SecretMalformed):
+            signature.verify(broken, signed(), BODY, now=SENT_AT)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_new_secrets_are_of_32_bytes(size: int) -> None:
+    """A secret is not made from fewer or more bytes than were meant for it."""
+    with pytest.raises(SecretMalformed):
+        signature.secret_from(bytes(size))
+
+
+@pytest.mark.parametrize(
+    ("message_id", "sent_at", "secrets"),
+    [
+        ("a.b", SENT_AT, [SECRET]),
+        ("a b", SENT_AT, [SECRET]),
+        ("a\r\nb: c", SENT_AT, [SECRET]),
+        ("", SENT_AT, [SECRET]),
+        ("a", SENT_AT.replace(tzinfo=None), [SECRET]),
+        ("a", SENT_AT, []),
+    ],
+)
+def test_what_could_not_be_verified_is_not_signed(
+    message_id: str, sent_at: datetime.datetime, secrets: list[str]
+) -> None:
+    """An id with a full stop or a space, a time without a zone, and no secret at all are refused."""
+    with pytest.raises(ValueError):
+        signature.sign(BODY, message_id=message_id, sent_at=sent_at, secrets=secrets)
+
+
+def test_receivers_can_catch_one_name() -> None:
+    """Everything that makes a call unbelievable is one kind of error; a wrong configuration is another."""
+    for error in (HeadersMalformed, SignatureWrong, TimestampOutsideTolerance):
+        assert issubclass(error, WebhookUnverified)
+    assert not issubclass(SecretMalformed, WebhookUnverified)
+
+
+def test_importing_it_is_light() -> None:
+    """Importing `lethe.webhooks` brings neither the service nor numpy."""
+    heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
+    script = f"import sys, lethe.webhooks; print(*({heavy!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

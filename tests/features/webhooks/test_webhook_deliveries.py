@@ -1,0 +1,223 @@
+"""Endpoints of webhook deliveries and of the secret, the overview of deliveries, and the client."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db.tables import AuditEntry
+from app.features.webhooks.tables import WebhookDelivery
+from app.installations import Installation
+from lethe import webhooks
+from lethe.contract.sets import Scope
+from lethe.features.webhooks import signatures as signature
+from tests import servers
+from tests.faults.processes import wait_until
+from tests.features.together.test_authorisation import delivered
+from tests.servers import serving
+
+Get = Callable[[str], Any]
+Make = Callable[..., dict[str, Any]]
+Refused = Callable[..., dict[str, Any]]
+KeyWith = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"webhook_allowed_networks": "127.0.0.0/8, ::1/128"})
+
+
+def ended(get: Get, *, count: int) -> list[dict[str, Any]]:
+    """All deliveries, newest first, once so many are there and none is pending."""
+
+    def found() -> list[dict[str, Any]] | None:
+        items: list[dict[str, Any]] = get("/webhook-deliveries")["items"]
+        return items if len(items) == count and all(item["ended_at"] for item in items) else None
+
+    items = wait_until(found, seconds=60)
+    assert isinstance(items, list)
+    return items
+
+
+def test_what_is_dead_is_listed_and_sent_again(
+    gateway: TestClient, forget: Make, get: Get, installation: Installation, refused: Refused
+) -> None:
+    """An admin finds what was given up, sends it again with one call, and the log says who did."""
+    with serving(servers.status(200)) as server:
+        url = f"http://127.0.0.1:{server.port}/hook"
+        request = forget("nobody", callback_url=url)
+        completed, accepted = ended(get, count=2)
+        with installation.database.writing() as session:
+            session.execute(
+                sa.update(WebhookDelivery)
+                .where(WebhookDelivery.id == accepted["id"])
+                .values(status="dead", attempts=10, error="timeout")
+            )
+        [dead] = get("/webhook-deliveries?status=dead")["items"]
+        assert (dead["id"], dead["attempts"], dead["error"]) == (accepted["id"], 10, "timeout")
+        answer = gateway.post(f"/v1/webhook-deliveries/{dead['id']}/replay")
+        assert (answer.status_code, answer.json()["id"]) == (202, dead["id"])
+        assert answer.headers["Location"] == f"/v1/webhook-deliveries/{dead['id']}"
+        wait_until(lambda: len(server.calls) == 3)
+        assert {item["status"] for item in ended(get, count=2)} == {"delivered"}
+        assert [call.headers["webhook-id"] for call in server.calls] == [
+            accepted["id"],
+            completed["id"],
+            accepted["id"],
+        ]
+    shown = get(f"/webhook-deliveries/{accepted['id']}")
+    assert shown["body"].encode() == server.calls[0].body
+    assert (shown["url"], shown["host"], shown["request_id"]) == (url, "127.0.0.1", request["id"])
+    assert [item["id"] for item in get(f"/webhook-deliveries?request_id={request['id']}&limit=1")["items"]] == [
+        completed["id"]
+    ]
+    assert get("/webhook-deliveries?request_id=dr_0")["items"] == []
+    with installation.database.reading() as session:
+        actions = session.scalars(sa.select(AuditEntry.action)).all()
+    assert actions.count("webhook_delivery.replayed") == 1
+    refused(gateway.get("/v1/webhook-deliveries/whd_0"), 404, "delivery_unknown")
+    refused(gateway.post("/v1/webhook-deliveries/whd_0/replay"), 404, "delivery_unknown")
+    refused(gateway.get("/v1/webhook-deliveries?status=lost"), 422, "input_invalid")
+
+
+def test_what_is_over_is_sent_again_together(
+    gateway: TestClient, forget: Make, installation: Installation, refused: Refused
+) -> None:
+    """One call sends again what ended in one way, the oldest first, as many as it says, and tells that others are left;
+    what is pending, ended otherwise or later, or is another request's stays."""
+    requests = [forget(f"nobody{number}")["id"] for number in range(3)]
+    sent = [delivered(installation, request_id) for request_id in requests]
+    before = datetime.datetime.now(datetime.UTC).isoformat()
+
+    def replay(**body: Any) -> Any:
+        answer = gateway.post("/v1/webhook-deliveries:replay", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def over() -> list[str]:
+        items = gateway.get("/v1/webhook-deliveries").json()["items"]
+        return [item["id"] for item in items if item["ended_at"]][::-1]
+
+    assert replay(status="dead") == {"replayed": 0, "more": False}
+    assert replay(status="delivered", request_id="dr_0") == {"replayed": 0, "more": False}
+    assert replay(status="delivered", ended_before="2026-01-01T00:00:00Z") == {"replayed": 0, "more": False}
+    assert replay(status="delivered", request_id=requests[2]) == {"replayed": 1, "more": False}
+    assert over() == sent[:2]
+    assert replay(status="delivered", ended_before=before, limit=1) == {"replayed": 1, "more": True}
+    assert over() == sent[1:2]
+    assert replay(status="delivered", ended_before=before, limit=1) == {"replayed": 1, "more": False}
+    refused(gateway.post("/v1/webhook-deliveries:replay", json={"status": "pending"}), 422, "input_invalid")
+    refused(gateway.post("/v1/webhook-deliveries:replay", json={}), 422, "input_invalid")
+
+
+def test_urls_are_for_admins(gateway: TestClient, forget: Make, get: Get, key_with: KeyWith, refused: Refused) -> None:
+    """Whoever may not administer sees hosts, not URLs nor bodies; whoever may not know what is held, nothing of the
+    requests of those who may."""
+    with serving(servers.status(200)) as server:
+        forget("nobody", callback_url=f"http://127.0.0.1:{server.port}/hook?token=t0ken")
+        one = ended(get, count=2)[0]
+    knows, app = key_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ), key_with(Scope.REQUESTS_READ)
+    [first, _] = gateway.get("/v1/webhook-deliveries", headers=knows).json()["items"]
+    assert (first["id"], first["host"], first["url"]) == (one["id"], "127.0.0.1", None)
+    shown = gateway.get(f"/v1/webhook-deliveries/{one['id']}", headers=knows)
+    assert (shown.status_code, shown.json()["body"]) == (200, None)
+    assert "t0ken" not in shown.text
+    assert gateway.get("/v1/webhook-deliveries", headers=app).json()["items"] == []
+    refused(gateway.get(f"/v1/webhook-deliveries/{one['id']}", headers=app), 404, "delivery_unknown")
+
+
+def test_a_secret_is_rotated(
+    gateway: TestClient, forget: Make, get: Get, refused: Refused, installation: Installation
+) -> None:
+    """After a rotation a call is signed with both secrets, so receivers may change theirs within a day."""
+    before = get("/webhook-secret")
+    assert (before["generation"], before["rotated_at"], before["previous_until"]) == (1, None, None)
+    for _ in range(2):
+        answer = gateway.post("/v1/webhook-secret/rotate", json={"generation": 1})
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "no-store"
+    after = get("/webhook-secret")
+    assert answer.json() == after
+    assert after["secret"] != before["secret"]
+    assert datetime.datetime.fromisoformat(after["previous_until"]) - datetime.datetime.fromisoformat(
+        after["rotated_at"]
+    ) == datetime.timedelta(hours=24)
+    refused(gateway.post("/v1/webhook-secret/rotate", json={"generation": 3}), 409, "secret_not_present")
+    refused(gateway.post("/v1/webhook-secret/rotate", json={}), 422, "input_invalid")
+    with serving(servers.status(200)) as server:
+        forget("nobody", callback_url=f"http://127.0.0.1:{server.port}/hook")
+        ended(get, count=2)
+    for call in server.calls:
+        assert len(call.headers["webhook-signature"].split()) == 2
+        for known in (before, after):
+            now = datetime.datetime.now(datetime.UTC)
+            assert signature.verify(known["secret"], call.headers, call.body, now=now) == call.headers["webhook-id"]
+    folder = installation.settings.data_dir
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert not any(known["secret"].encode() in path.read_bytes() for known in (before, after) for path in files)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.1/",
+        "https://[fd00::1]/",
+        "https://169.254.169.254/latest",
+        "ftp://receiver.example/",
+        "https://user:pw@receiver.example/",
+        "not a url",
+    ],
+)
+def test_a_url_that_nothing_may_be_sent_to(gateway: TestClient, refused: Refused, url: str) -> None:
+    """A private address, another scheme and a password are refused when the request is made, and not quoted."""
+    answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1", "callback_url": url})
+    problem = refused(answer, 422, "input_invalid")
+    assert [fault["path"] for fault in problem["errors"]] == ["callback_url"]
+    assert url not in answer.text
+
+
+def test_an_allowed_network_is_one() -> None:
+    """What is no list of networks stops the service before it starts."""
+    for wrong in ("127.0.0.1/8", "localhost", "10.0.0.0/33"):
+        with pytest.raises(ValueError, match="webhook_allowed_networks"):
+            Settings(webhook_allowed_networks=wrong)
+    assert [
+        str(network) for network in Settings(webhook_allowed_networks="10.0.0.0/8, ::1/128").webhook_networks()
+    ] == [
+        "10.0.0.0/8",
+        "::1/128",
+    ]
+
+
+Forget = Callable[..., dict[str, Any]]
+
+
+def test_deliveries_that_did_not_arrive(
+    installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
+) -> None:
+    """Deliveries count that were given up, or that are tried again after an attempt that failed; one that is only on
+    its way does not."""
+    of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(4)]
+    states = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
+    with installation.database.writing() as session:
+        for delivery_id, (status, error) in zip(of_each, states, strict=True):
+            these = sa.update(WebhookDelivery).where(WebhookDelivery.id == delivery_id)
+            session.execute(these.values(status=status, error=error))
+    assert get("/overview")["undelivered"] == {"dead": 1, "pending": 1}
+    assert {one["id"] for one in get("/webhook-deliveries?undelivered=true")["items"]} == set(of_each[:2])
+
+
+def test_a_receiver_believes_what_was_signed_and_nothing_else() -> None:
+    """What Lethe signs is verified by what receivers import; another body, secret or time is not."""
+    secret, other = signature.secret_from(bytes(32)), signature.secret_from(bytes([1] * 32))
+    sent_at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    headers = signature.sign(b"{}", message_id="whd_1", sent_at=sent_at, secrets=[secret])
+    assert webhooks.verify(secret, headers, b"{}", now=sent_at) == "whd_1"
+    late = sent_at + datetime.timedelta(hours=1)
+    for key, body, now in ((secret, b"[]", sent_at), (other, b"{}", sent_at), (secret, b"{}", late)):
+        with pytest.raises(webhooks.WebhookUnverified):
+            webhooks.verify(key, headers, body, now=now)

@@ -1,0 +1,147 @@
+"""Arguments are what the gateway takes, or nothing is sent; and `help` says what they are."""
+
+import datetime
+import inspect
+import json
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lethe import AsyncClient, Client
+from lethe.client.files import Frame
+from lethe.contract.models import ModelOut, TargetIn
+from lethe.contract.runs import RunOut
+from lethe.contract.sets import RunStatus
+from lethe.contract.tenants import Policy
+from lethe.errors import InputInvalid, Problem
+from tests.lethe.scripted import Reply, Script
+
+ANNA = "anna@example.org"
+Made = Callable[[Client], Any]
+
+
+@pytest.mark.parametrize(
+    ("made", "fields"),
+    [
+        (lambda client: client.models.create(dataset_id="ds_1"), ["name"]),
+        (lambda client: client.models.create(name=7, dataset_id=ANNA), ["name"]),
+        (lambda client: client.models.create(name=ANNA, dataset_id="d", l2="0.1"), ["l2"]),
+        (lambda client: client.models.create(name=ANNA, dataset_id="d", target={"epsilon": -1}), ["target.epsilon"]),
+        (lambda client: client.models.create(name="m", dataset_id="d", l2=math.inf), ["l2"]),
+        (lambda client: client.models.get(""), ["model_id"]),
+        (lambda client: client.models.get(".."), ["model_id"]),
+        (lambda client: client.models.get(None), ["model_id"]),
+        (lambda client: client.models.get(f"{ANNA}\udcff"), ["model_id"]),
+        (lambda client: client.models.predictions("m", records=[[1.0], ANNA]), ["records.1", "records.1"]),
+        (lambda client: client.models.predictions("m", records=object()), ["records"]),
+        (lambda client: client.runs.list(status=ANNA), ["status"]),
+        (lambda client: client.deletion_requests.create(), ["body"]),
+        (lambda client: client.deletion_requests.create(subject_id=f"{ANNA}\udcff"), ["subject_id"]),
+        (lambda client: client.deletion_requests.create(subject_id=ANNA, metadata={ANNA: 7}), ["metadata"]),
+        (lambda client: client.deletion_requests.create(subject_id=ANNA, submitted_at=ANNA), ["submitted_at"]),
+        (lambda client: client.deletion_requests.export("/none", subject_id=[ANNA]), ["subject_id"]),
+        (lambda client: list(client.deletion_requests.create_many([{"subject_id": ANNA}], source="")), ["source"]),
+        (lambda client: client.deletion_requests.create_from_csv(b"", source=""), ["source"]),
+        (lambda client: client.deletion_requests.reject("dr_1", ground=ANNA, explanation="x"), ["ground"]),
+        (lambda client: client.certificates.verify("a.b.c", max_delta=2.0), ["max_delta"]),
+        (lambda client: client.datasets.upload("/none", suppressed=ANNA), ["suppressed"]),
+        (lambda client: client.datasets.upload("/none", adaptive_epsilon=-1.0), ["adaptive_epsilon"]),
+        (lambda client: client.tenants.set_policy(policy={"regulations": {ANNA: {}}}), ["policy.regulations"]),
+    ],
+)
+def test_wrong_arguments(script: Script, scripted_client: Client, made: Made, fields: list[str]) -> None:
+    """A wrong argument is named and not quoted, and nothing is sent."""
+    with pytest.raises(InputInvalid) as refused:
+        made(scripted_client)
+    assert [fault.path for fault in refused.value.errors] == fields
+    assert "anna" not in str(refused.value)
+    assert refused.value.__context__ is None
+    assert script.calls == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda client: client.models.create(name="m", dataset_id="ds_1", epsilon=1.0),
+        lambda client: client.models.get(),
+        lambda client: client.models.get("mdl_1", "mdl_2"),
+        lambda client: client.runs.list("mdl_1"),
+        lambda client: client.datasets.upload(),
+        lambda client: client.datasets.upload("/none", kind="csv"),
+        lambda client: client.deletion_requests.export("/none", colour="red"),
+    ],
+)
+def test_arguments_that_there_are_not(script: Script, scripted_client: Client, made: Made) -> None:
+    """Too many arguments, too few, and those of other names are a `TypeError`, as of any function."""
+    with pytest.raises(TypeError):
+        made(scripted_client)
+    assert script.calls == []
+
+
+@pytest.mark.parametrize(
+    ("made", "sent"),
+    [
+        (
+            lambda client: client.models.create(name="m", dataset_id="d", target=TargetIn(epsilon=2.0), l2=None),
+            {"name": "m", "dataset_id": "d", "target": {"epsilon": 2.0}},
+        ),
+        (
+            lambda client: client.tenants.set_policy(policy=Policy(auto_accept=False)),
+            {"policy": {"auto_accept": False}},
+        ),
+        (
+            lambda client: client.models.predictions("m", records=({"age": 39}, (1, 2.5))),
+            {"records": [{"age": 39}, [1.0, 2.5]]},
+        ),
+        (
+            lambda client: client.deletion_requests.create(
+                subject_id="p", submitted_at=datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)
+            ),
+            {"subject_id": "p", "submitted_at": "2026-01-31T00:00:00Z"},
+        ),
+        (lambda client: client.deletion_requests.pause("dr_1"), {"reason": "identity"}),
+        (lambda client: client.suppressions.lift(subject_id="p"), {"subject_id": "p", "reason": "consent_given"}),
+    ],
+)
+def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:
+    """The body has what was said and no more, however it was given: the gateway chooses the rest."""
+    script.says(Reply(status=404, body={}))
+    with pytest.raises(Problem):
+        made(scripted_client)
+    [call] = script.calls
+    assert json.loads(call.body) == sent
+
+
+def test_filters_are_sent(script: Script, scripted_client: Client) -> None:
+    """Members of closed sets, and their texts, are the same filter; what was not said is not sent."""
+    script.says(Reply(body={"items": [], "next_cursor": None}))
+    for status in (RunStatus.RUNNING, "running"):
+        assert list(scripted_client.runs.list(status=status, model_id=None, limit=7)) == []  # type: ignore[arg-type]
+        assert script.calls[-1].path == "/v1/runs?limit=7&status=running"
+
+
+def test_help() -> None:
+    """Methods have the names, the arguments, the answers and the documentation that `help` and editors show."""
+    blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
+    create = blocking.models.create
+    signature = inspect.signature(create)
+    assert (create.__name__, signature.return_annotation) == ("create", ModelOut)
+    assert {one.kind for one in signature.parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert next(iter(signature.parameters)) == "name"
+    assert list(signature.parameters)[-1] == "idempotency_key"
+    assert signature.parameters["target"].annotation is TargetIn
+    assert signature.parameters["l2"].annotation == float | None
+    documentation = inspect.getdoc(create) or ""
+    assert documentation.startswith("Freeze the model's mechanism")
+    assert "`batch_size`: Rows that a step reads, at least." in documentation
+    assert "Raises `DatasetUnknown`," in documentation
+    assert str(inspect.signature(blocking.models.weights)) == "(model_id: str, number: str | int, /) -> bytes"
+    assert inspect.signature(blocking.runs.list).return_annotation == Iterator[RunOut]
+    assert inspect.signature(awaited.runs.list).return_annotation == AsyncIterator[RunOut]
+    assert inspect.signature(awaited.models.create).return_annotation == Awaitable[ModelOut]
+    upload = inspect.signature(blocking.datasets.upload)
+    assert upload.parameters["path"].annotation == str | Path | Frame
+    assert "`classes`: Names of the classes" in (inspect.getdoc(blocking.datasets.upload) or "")

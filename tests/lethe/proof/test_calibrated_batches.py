@@ -1,0 +1,102 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, calibration, conversion
+from lethe.proof.accountant import Exposure, Run
+from lethe.proof.errors import InfeasibleError
+from lethe.proof.mechanism import Adjacency
+from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
+
+# --- most records ----------------------------------------------------------------------------------------------------
+
+
+@given(
+    steps=st.integers(1, 200),
+    epsilon=st.floats(0.01, 5),
+    log_noise=st.floats(-3, 1),
+    before=st.integers(0, 20),
+)
+def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise, before):
+    """The batch reaches the target in the steps it was asked for, one record more does not, and none has no answer."""
+    chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
+    chain = accountant.advance(chain, Run(steps=1, records=before))
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
+
+    def mu(records: int) -> float:
+        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
+
+    try:
+        most = calibration.most_records(chain, steps=steps, epsilon=epsilon, delta=1e-5)
+    except InfeasibleError:
+        assert mu(0) > target
+        return
+    assert mu(most) <= target
+    assert most == MNIST or mu(most + 1) > target
+    assert calibration.most_records(chain, steps=steps + 1, epsilon=epsilon, delta=1e-5) >= most
+    if most:
+        least = calibration.least_steps(chain, records=most, epsilon=epsilon, delta=1e-5, at_most=10**6)
+        assert least <= steps
+
+
+@pytest.mark.parametrize("steps", [1, 10, 40, 61])
+def test_the_largest_batch_by_brute_force(steps):
+    """Counting up from nothing finds the same batch."""
+    chain = converged(l2=0.0119, noise_scale=0.03)
+    fits = [
+        calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
+    ]
+    assert calibration.most_records(chain, steps=steps, **TARGET) == fits.index(False) - 1
+
+
+def test_all_slots_may_be_the_largest_batch():
+    """With noise enough a single step forgets everybody, and nobody asks for more than there are."""
+    assert calibration.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
+
+
+# --- releases left ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    records=st.integers(1, 5),
+    steps=st.integers(1, 100),
+    epsilon=st.floats(0.1, 50),
+    published=st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 10)), max_size=4, unique_by=lambda pair: pair[0]),
+)
+def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, published):
+    """What fits keeps the budget, one more version exceeds it, and the closed form agrees; nothing fits a spent one."""
+    mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
+    exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]
+    asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
+    spent = accountant.adaptive_mu(exposures)
+    if spent > target:
+        with pytest.raises(InfeasibleError):
+            calibration.releases_left(exposures, mechanism, **asked)
+        return
+    left = calibration.releases_left(exposures, mechanism, **asked)
+
+    def mu(more: int) -> float:
+        future = Exposure(mechanism=mechanism, records=records, releases=((steps, more),))
+        return accountant.adaptive_mu([*exposures, future] if more else exposures)
+
+    assert mu(left) <= target < mu(left + 1)
+    each = records * accountant.release_mu(mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
+    assert left == pytest.approx((target**2 - spent**2) / each**2, abs=1 + 1e-9 * left)
+    assert calibration.releases_left(exposures, mechanism, **asked | {"steps": steps + 1}) <= left
+    assert calibration.releases_left(exposures, mechanism, **asked | {"records": records + 1}) <= left
+
+
+def test_the_releases_left_by_brute_force():
+    """Publishing version after version until the budget is exceeded counts the same."""
+    mechanism = converged(l2=0.0119, noise_scale=0.3).mechanism
+    target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)
+    published = [5000]
+    while (
+        accountant.adaptive_mu([Exposure(mechanism=mechanism, records=1, releases=accountant.tally(published))])
+        <= target
+    ):
+        published.append(70)
+    learned = [Exposure(mechanism=mechanism, records=1, releases=((5000, 1),))]
+    left = calibration.releases_left(learned, mechanism, records=1, steps=70, epsilon=0.02, delta=1e-5)
+    assert left == len(published) - 2 > 0

@@ -1,0 +1,294 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe.proof import accountant, calibration, conversion
+from lethe.proof.accountant import Run
+from lethe.proof.errors import DomainError, InfeasibleError, PreconditionError
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Adjacency
+from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged, replaced
+
+# --- defaults --------------------------------------------------------------------------------------------------------
+
+
+def test_default_regulariser():
+    """The default regulariser is 2/n0 at epsilon 1, as much more as the target is stricter, 1/n0 for loose ones, and
+    2.5e-4 for large datasets."""
+    assert calibration.default_l2(1, 1.0) == 2.0
+    assert calibration.default_l2(1000, 1.0) == 2e-3
+    assert calibration.default_l2(1000, 0.25) == 8e-3
+    assert calibration.default_l2(1000, 2.0) == calibration.default_l2(1000, 9.0) == 1e-3
+    assert calibration.default_l2(10**9, 1.0) == 2.5e-4
+    assert calibration.default_l2(1000, 0.25, Objective.HUBER_REGRESSION) == 1e-3
+
+
+@given(
+    num_slots=st.integers(1, 10**8),
+    classes=st.integers(2, 20),
+    epsilon=st.floats(0.01, 20),
+    log_delta=st.floats(-20, -0.5),
+)
+def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_delta):
+    """Step 2/(L + m), radius M/m, some hundred batches, a cool-down of a pass at most, learning until the start is
+    forgotten; and noise for the target where accuracy does not feel it, and for twice the target where it does."""
+    delta = math.exp(log_delta)
+    made = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=epsilon, delta=delta), num_slots=num_slots, num_classes=classes
+    )
+    m, smoothness = made.strong_convexity, made.smoothness
+    assert m == calibration.default_l2(num_slots, epsilon)
+    assert made.contraction == pytest.approx((smoothness - m) / (smoothness + m), rel=1e-12)
+    assert made.radius == pytest.approx(made.gradient_bound / m)
+    batches = made.num_batches
+    assert made.batch_size == calibration.default_batch_size(num_slots)
+    assert batches == 1 or 100 <= made.batch_size <= max(100, num_slots / 100 + 1)
+    assert made.cool_down == min(batches, 256, made.learn_steps)
+    gap = 1 - made.contraction
+    spread = math.sqrt(made.step_variance / (gap * (2 - gap)))
+    stationary = made.sensitivity(Adjacency.ZERO_OUT) / (1 - (1 - gap) ** batches) / spread
+    headroom = stationary / conversion.gdp_mu(epsilon=epsilon, delta=delta)
+    assert spread > 0.1 * (1 - 1e-9)
+    if headroom > 1 + 1e-6:
+        assert headroom < 2 + 1e-6
+        assert spread == pytest.approx(0.35) or headroom == pytest.approx(2, rel=1e-6)
+    else:
+        assert spread < 0.35 * (1 + 1e-9)
+        assert spread == pytest.approx(0.1) or headroom == pytest.approx(1, rel=1e-6)
+    assert made.learn_steps >= batches
+    assert made.contraction**made.learn_steps <= 1e-6
+    assert made.learn_steps == batches or made.contraction ** (made.learn_steps - 1) > 1e-6
+
+
+def test_what_is_asked_for_is_what_is_made():
+    """A setting that is given is taken as it is."""
+    asked = {"l2": 0.1, "step_size": 1.5, "noise_scale": 0.7, "radius": 3.0, "learn_steps": 12}
+    made = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=1.0, delta=1e-3, **asked), num_slots=50, num_classes=3
+    )
+    assert {name: getattr(made, name) for name in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"num_slots": 0}, DomainError),
+        ({"num_classes": 1}, DomainError),
+        ({"l2": 0.0}, DomainError),
+        ({"l2": math.nan}, DomainError),
+        ({"epsilon": -1.0}, DomainError),
+        ({"delta": 0.0}, DomainError),
+        ({"delta": 1.0}, DomainError),
+        ({"noise_scale": 0.0}, DomainError),
+        ({"learn_steps": 0}, DomainError),
+        ({"step_size": 100.0}, PreconditionError),
+    ],
+)
+def test_what_cannot_be_is_refused(asked: dict[str, Any], error):
+    """A number out of range, or a step that does not contract, is refused."""
+    data = {name: asked.pop(name, value) for name, value in {"num_slots": 100, "num_classes": 2}.items()}
+    settings = calibration.ModelSettings(**{"epsilon": 1.0, "delta": 1e-3} | asked)
+    with pytest.raises(error):
+        calibration.mechanism_for(settings, **data)
+
+
+# --- least steps -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    records=st.integers(1, 500),
+    epsilon=st.floats(0.01, 5),
+    log_noise=st.floats(-3, 0),
+    before=st.lists(st.builds(Run, steps=st.integers(1, 50), records=st.integers(0, 20)), max_size=4),
+)
+def test_the_least_steps_are_enough_and_one_fewer_is_not(records, epsilon, log_noise, before):
+    """The steps that are planned reach the target when replayed, for everybody at once, and one fewer does not."""
+    chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
+    for run in before:
+        chain = accountant.advance(chain, run)
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
+    steps = calibration.least_steps(chain, records=records, epsilon=epsilon, delta=1e-5, at_most=10**6)
+    after = accountant.advance(chain, Run(steps=steps, records=records))
+    assert accountant.unlearning_mu(after) <= target
+    assert accountant.deletion_mu(after, records=records, steps_present=chain.steps) <= target
+    if steps > 1:
+        short = accountant.advance(chain, Run(steps=steps - 1, records=records))
+        assert accountant.unlearning_mu(short) > target
+
+
+def test_it_takes_no_more_steps_than_it_may():
+    """The least number of steps may be the largest allowed; one fewer allowed is infeasible."""
+    chain = converged(l2=0.0119, noise_scale=0.03)
+    steps = calibration.least_steps(chain, records=20, **TARGET, at_most=10**6)
+    for at_most in (steps, steps + 1):
+        assert calibration.least_steps(chain, records=20, **TARGET, at_most=at_most) == steps
+    for at_most in (1, steps - 1):
+        with pytest.raises(InfeasibleError, match="at most"):
+            calibration.least_steps(chain, records=20, **TARGET, at_most=at_most)
+
+
+@pytest.mark.parametrize(
+    ("noise_scale", "replaced", "removed"), [(0.05, 49, 18), (0.1, 34, 10), (0.2, 20, 3), (0.5, 1, 1), (1.0, 1, 1)]
+)
+def test_a_hundred_records_at_once(noise_scale, replaced, removed):
+    """Forgetting 100 records at once takes the known number of steps, where Chien et al. (Fig. 3c) take 1738 to 1."""
+    l2 = 1e-6 * MNIST
+    chain = converged(l2=l2, noise_scale=noise_scale)
+    assert calibration.least_steps(chain, records=200, **TARGET, at_most=100) == replaced
+    chain = converged(l2=l2, noise_scale=noise_scale, step_size=2 / (0.25 + 2 * l2))
+    assert calibration.least_steps(chain, records=100, **TARGET, at_most=100) == removed
+
+
+@pytest.mark.parametrize(
+    ("batch", "epsilon", "first", "total"),
+    [
+        (1, 1.0, [1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 4, 3, 3, 4, 3, 3, 4, 3, 3, 4], 316),
+        (10, 1.0, [11, 21, 21, 21, 21, 21, 21, 21, 21, 21], 200),
+        (20, 0.1, [70, 71, 71, 71, 71], 354),
+    ],
+)
+def test_a_hundred_deletions_in_a_row(batch, epsilon, first, total):
+    """100 deletions in batches, each brought to the target against relearning, take the known steps."""
+    steps = replaced(converged(l2=0.0119, noise_scale=0.03), batch=batch, epsilon=epsilon)
+    assert steps[: len(first)] == first
+    assert sum(steps) == total
+
+
+@pytest.mark.parametrize(("batch", "total"), [(5, 245), (10, 200), (20, 150)])
+def test_the_figure_of_the_paper(batch, total):
+    """The sequence of Chien et al. (Fig. 3b) takes the known steps, where their bound takes 26530, 11756 and 6806."""
+    assert sum(replaced(converged(l2=1e-6 * MNIST, noise_scale=0.03), batch=batch, epsilon=1.0)) == total
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 50.0])
+def test_least_steps_after_the_noise_fell(epsilon):
+    """Where the noise fell, the steps reach the target and one less does not, like anywhere else."""
+    chain = converged(l2=0.0119, noise_scale=0.3)
+    chain = accountant.advance(chain, Run(steps=1, records=1))
+    quieter = replace(chain.mechanism, noise_scale=0.03)
+    chain = accountant.advance(chain, Run(steps=1, mechanism=quieter))
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
+    steps = calibration.least_steps(chain, records=1, epsilon=epsilon, delta=1e-5, at_most=10**6)
+    reached = [
+        accountant.unlearning_mu(accountant.advance(chain, Run(steps=k, records=1))) for k in (steps, steps - 1) if k
+    ]
+    assert reached[0] <= target
+    assert all(mu > target for mu in reached[1:])
+
+
+# --- a sequence of batches -------------------------------------------------------------------------------------------
+
+
+@given(
+    batches=st.lists(st.integers(0, 50), max_size=12),
+    epsilon=st.floats(0.05, 5),
+    log_noise=st.floats(-2.5, -0.5),
+)
+def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_noise):
+    """Replayed, each run of a schedule reaches the target, and none has a step to spare."""
+    chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
+    schedule = calibration.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6)
+    for steps, records in zip(schedule, batches, strict=True):
+        if steps > 1:
+            short = accountant.advance(chain, Run(steps=steps - 1, records=records))
+            assert accountant.unlearning_mu(short) > target
+        chain = accountant.advance(chain, Run(steps=steps, records=records))
+        assert accountant.unlearning_mu(chain) <= target
+
+
+@given(requests=st.integers(1, 24), epsilon=st.floats(0.05, 5), log_noise=st.floats(-2.5, -0.5))
+def test_waiting_never_costs_more(requests, epsilon, log_noise):
+    """All at once takes no more steps than in batches, and batches no more than one by one."""
+    chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
+
+    def cost(batches: list[int]) -> int:
+        return sum(calibration.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6))
+
+    batches, rest = divmod(requests, 4)
+    assert cost([requests]) <= cost([4] * batches + [rest] * bool(rest)) <= cost([1] * requests)
+
+
+def test_a_schedule_of_nothing_and_one_that_is_too_long():
+    """No batches take no steps; a batch that would take more than it may is refused."""
+    chain = converged(l2=0.0119, noise_scale=0.03)
+    assert calibration.schedule(chain, batches=[], **TARGET, at_most=1) == []
+    with pytest.raises(InfeasibleError, match="at most 5 steps"):
+        calibration.schedule(chain, batches=[1, 100], **TARGET, at_most=5)
+
+
+# --- least epsilon ---------------------------------------------------------------------------------------------------
+
+
+@given(records=st.integers(1, 100), steps=st.integers(0, 200), log_delta=st.floats(-20, -1))
+def test_epsilon_after_some_steps(records, steps, log_delta):
+    """Epsilon is that of the closed form, falls with every step and rises with every record."""
+    chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
+    c = chain.mechanism.contraction
+    variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run
+    mu = records * chain.presence * c**steps / math.sqrt(variance)
+    epsilon = calibration.least_epsilon(chain, records=records, steps=steps, delta=delta)
+    assert epsilon == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=delta), rel=1e-6, abs=1e-9)
+    assert calibration.least_epsilon(chain, records=records, steps=steps + 1, delta=delta) <= epsilon
+    assert calibration.least_epsilon(chain, records=records + 1, steps=steps, delta=delta) >= epsilon
+
+
+def test_epsilon_of_nothing_is_zero():
+    """Nothing deleted leaves nothing, with and without steps."""
+    chain = converged(l2=0.0119, noise_scale=0.03)
+    assert [calibration.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]
+    for wrong in ({"records": -1, "steps": 1}, {"records": 1, "steps": -1}):
+        with pytest.raises(DomainError):
+            calibration.least_epsilon(chain, **wrong, delta=1e-5)
+
+
+# --- least noise -----------------------------------------------------------------------------------------------------
+
+
+@given(records=st.integers(1, 500), steps=st.integers(1, 300), epsilon=st.floats(0.01, 10), log_noise=st.floats(-3, 3))
+def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_noise):
+    """Whatever noise one starts from, the answer reaches the target and a part in 10^12 less does not."""
+    mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
+    target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
+    asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
+    noise = calibration.least_noise(mechanism, **asked)
+
+    def mu(noise_scale: float) -> float:
+        chain = accountant.replay(replace(mechanism, noise_scale=noise_scale), [Run(steps=mechanism.learn_steps)])
+        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
+
+    assert mu(noise) <= target < mu(noise * (1 - 1e-12))
+    assert calibration.least_noise(mechanism, **asked | {"steps": steps + 1}) < noise
+    assert calibration.least_noise(mechanism, **asked | {"records": records + 1}) > noise
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "replaced", "removed"),
+    [
+        (0.05, 0.06598, 0.03299),
+        (0.1, 0.03600, 0.01800),
+        (0.5, 0.00861, 0.00431),
+        (1.0, 0.00465, 0.00232),
+        (2.0, 0.00253, 0.00126),
+        (5.0, 0.00116, 0.00058),
+    ],
+)
+def test_least_noise_for_one_deletion(epsilon, replaced, removed):
+    """One deletion in one step takes the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
+    mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
+    for records, noise in ((2, replaced), (1, removed)):
+        found = calibration.least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
+        assert found == pytest.approx(noise, abs=6e-6)
+
+
+def test_noise_that_floats_cannot_carry_is_refused():
+    """Where the answer is too small beside the radius it is refused; so is the question for nobody."""
+    mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
+    with pytest.raises(PreconditionError, match="noise_resolvable"):
+        calibration.least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)
+    with pytest.raises(DomainError):
+        calibration.least_noise(mechanism, records=0, steps=1, epsilon=1.0, delta=1e-5)

@@ -1,0 +1,174 @@
+"""Proof files: whole files verify with their joint guarantee, and files that are not whole are refused by name."""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe import verification
+from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
+
+Make = Callable[..., dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proofs:
+    """Answers of a gateway about two people whom two models have forgotten, and about one whom nothing held."""
+
+    keys: Any
+    first: dict[str, Any]
+    second: dict[str, Any]
+    absence: dict[str, Any]
+
+    def verify(self, document: Any, **limits: float) -> verification.VerifiedFile:
+        return verification.verify_file(json.dumps(document), self.keys, **limits)
+
+    def refusal(self, **changed: Any) -> str:
+        """Return why the first proof is refused with some of its parts replaced."""
+        with pytest.raises(CertificateInvalid) as refused:
+            self.verify(self.first | changed)
+        return refused.value.detail
+
+
+@pytest.fixture(scope="module")
+def kept() -> list[Proofs]:
+    return []
+
+
+@pytest.fixture
+def proofs(kept: list[Proofs], request: pytest.FixtureRequest) -> Proofs:
+    if not kept:
+        new_dataset, new_model, forget, work, get = map(
+            request.getfixturevalue, ("new_dataset", "new_model", "forget", "work", "get")
+        )
+        gateway: TestClient = request.getfixturevalue("gateway")
+        dataset = new_dataset()
+        for _ in range(2):
+            new_model(dataset["id"])
+        work()
+        made = [forget(person)["id"] for person in ("p3", "p5", "nobody")]
+        work()
+        answers = [get(f"/deletion-requests/{request_id}/certificate") for request_id in made]
+        keys = gateway.get("/.well-known/jwks.json").json()
+        kept.append(Proofs(keys=keys, first=answers[0], second=answers[1], absence=answers[2]))
+    return copy.deepcopy(kept[0])
+
+
+def test_a_whole_file_verifies_with_its_joint_guarantee(proofs: Proofs) -> None:
+    """Both certificates verify, and the joint guarantee is recomputed from them, also where the file states none."""
+    verified = proofs.verify(proofs.first)
+    assert [verdict.statement for verdict in verified.verdicts] == [
+        part["statement"] for part in proofs.first["certificates"]
+    ]
+    assert verified.joint is not None
+    assert verified.joint.to_json() == proofs.first["joint"]
+    assert proofs.verify(proofs.first | {"joint": None}).joint == verified.joint
+
+
+def test_other_files(proofs: Proofs) -> None:
+    """A bare JWS, a single certificate and a statement of absence verify."""
+    (certificate, _) = proofs.first["certificates"]
+    for text in (certificate["jws"], f"{certificate['jws']}\n", json.dumps(certificate)):
+        verified = verification.verify_file(text, proofs.keys)
+        assert verified.joint is not None
+        assert verified.joint.models == (certificate["model_id"],)
+    assert proofs.absence["nothing_held"] is not None
+    assert proofs.verify(proofs.absence).joint is None
+
+
+def test_json_that_another_program_rewrote(proofs: Proofs) -> None:
+    """A program that writes 0.0 as 0 changes no number of the joint guarantee."""
+    joint = proofs.first["joint"]
+    rewritten = [
+        {name: int(value) if value == 0 and type(value) is float else value for name, value in guarantee.items()}
+        for guarantee in joint["guarantees"]
+    ]
+    assert proofs.verify(proofs.first | {"joint": joint | {"guarantees": rewritten}}).joint is not None
+
+
+def test_a_certificate_left_out_is_missed(proofs: Proofs) -> None:
+    """A joint guarantee of more models than the file has certificates of is not believed, however large it is."""
+    kept, left_out = proofs.first["certificates"]
+    detail = proofs.refusal(certificates=[kept])
+    assert left_out["model_id"] in detail
+    larger = proofs.first["joint"] | {"mu": 9.0, "epsilon": 99.0}
+    assert left_out["model_id"] in proofs.refusal(certificates=[kept], joint=larger)
+
+
+@pytest.mark.parametrize("name", ["mu", "epsilon", "delta", "best_attacker_accuracy"])
+def test_a_forged_joint_number_is_refused(proofs: Proofs, name: str) -> None:
+    """Each number of the joint guarantee is recomputed, at its top and in its list."""
+    joint = proofs.first["joint"]
+    assert f"joint.{name}=" in proofs.refusal(joint=joint | {name: joint[name] / 2})
+    forged = [guarantee | {name: guarantee[name] / 2 + 1e-9} for guarantee in joint["guarantees"]]
+    assert f"joint.{name}=" in proofs.refusal(joint=joint | {"guarantees": forged})
+
+
+def test_a_joint_guarantee_of_fewer_models_is_refused(proofs: Proofs) -> None:
+    """A joint guarantee must cover each model whose certificate is in the file, once."""
+    joint = proofs.first["joint"]
+    one, two = joint["models"]
+    for models in ([one], [one, one, two], [two, one], []):
+        assert "leaves out" in proofs.refusal(joint=joint | {"models": models})
+    for malformed in (
+        {},
+        [],
+        1,
+        joint | {"guarantees": joint["guarantees"][:2]},
+        joint | {"models": None},
+        joint | {"mu": 10**400},
+    ):
+        assert "malformed" in proofs.refusal(joint=malformed)
+    assert "no certificate" in proofs.refusal(certificates=[], nothing_held=None)
+
+
+def test_a_statement_of_another_request_is_refused(proofs: Proofs) -> None:
+    """A certificate or a statement of absence about another request does not count for the one that the file names."""
+    foreign = proofs.second["certificates"][1]
+    mixed = [proofs.first["certificates"][0], foreign]
+    assert proofs.second["request_id"] in proofs.refusal(certificates=mixed)
+    disguised = foreign | {"request_id": proofs.first["request_id"]}
+    assert "request_id beside the JWS" in proofs.refusal(certificates=[mixed[0], disguised])
+    assert proofs.absence["request_id"] in proofs.refusal(nothing_held=proofs.absence["nothing_held"])
+    assert proofs.second["request_id"] in proofs.refusal(request_id=proofs.second["request_id"])
+    assert proofs.second["request_id"] in proofs.refusal(certificates=mixed, request_id=None)
+    assert proofs.first["request_id"] in proofs.refusal(request_id="")
+    assert proofs.verify({"certificates": proofs.first["certificates"]}).joint is not None
+
+
+def test_a_part_that_stands_twice_is_refused(proofs: Proofs) -> None:
+    """Each model has one certificate in a file, and a statement of absence stands alone."""
+    one, two = proofs.first["certificates"]
+    assert one["model_id"] in proofs.refusal(certificates=[one, two, one])
+    absence = proofs.absence["nothing_held"]
+    with pytest.raises(CertificateInvalid, match="nothing was held"):
+        proofs.verify(proofs.absence | {"certificates": [absence]})
+    with pytest.raises(CertificateInvalid, match="no certificate that it follows from"):
+        proofs.verify(proofs.absence | {"joint": proofs.first["joint"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("id", "crt_1"), ("model_id", "mdl_1"), ("version", 99), ("statement", {}), ("request_id", "")]
+)
+def test_what_stands_beside_a_jws_is_compared_with_it(proofs: Proofs, name: str, value: Any) -> None:
+    """A field that a reader sees beside a JWS is refused if it is not the signed one."""
+    one, two = proofs.first["certificates"]
+    assert "beside the JWS is not" in proofs.refusal(certificates=[one | {name: value}, two])
+
+
+@pytest.mark.parametrize("text", ["{}", '{"certificates": []}', '{"certificates": 1, "request_id": "dr_1"}', "{", ""])
+def test_files_without_a_certificate_are_refused(proofs: Proofs, text: str) -> None:
+    """A file that holds no JWS is refused."""
+    with pytest.raises(CertificateInvalid):
+        verification.verify_file(text, proofs.keys)
+
+
+def test_limits_hold_for_each_certificate_of_a_file(proofs: Proofs) -> None:
+    """A verifier's limits apply to every certificate."""
+    proofs.verify(proofs.first, max_epsilon=1.01, max_delta=0.02)
+    with pytest.raises(CertificateBeyondLimits):
+        proofs.verify(proofs.first, max_epsilon=1e-6)

@@ -1,0 +1,7 @@
+"""Features: folders that join the core by sockets (`lethe.sockets`) and can be deleted with their line here."""
+
+FEATURES = (
+    "gpu",
+    "networks",
+    "rehearsals",
+)

@@ -1,0 +1,88 @@
+"""Handlers of runs by kind: each does the rest of a run whose rows have been edited, and ends it in the database."""
+
+import functools
+import importlib
+from typing import Protocol, TypeAlias
+
+from app import telemetry, tracing
+from app.catalogue import datasets
+from app.errors import AuditFailed, RunKindUnsupported
+from app.installations import Installation
+from app.unlearning import service as unlearning
+from app.unlearning.queue import ClaimedRun
+from lethe import sockets
+from lethe.contract.sets import RunKind
+from lethe.proof.audit import Observed
+from lethe.proof.mechanism import Mechanism
+
+_MODULES = ("worker.learning", "worker.canaries")
+"""Modules of the core that register a handler when they are imported."""
+
+
+class Holder(Protocol):
+    """The holder of a run's lease. Both methods raise `LeaseLost` once the run was taken away."""
+
+    def progressed(self, steps_done: int) -> None:
+        """Report the count of steps. The run stands still until this returns."""
+
+    def opened(self) -> None:
+        """Report that a block of rows was opened."""
+
+
+class Handler(Protocol):
+    """Do the rest of a claimed run on the edited rows under `root`, and end it in the database. A handler that raises
+    has its run handed back under the code of what it raised."""
+
+    def __call__(self, installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None: ...
+
+
+HandledKind: TypeAlias = tuple[RunKind, Handler]
+"""A kind of run and its handler. `HANDLERS` of the module `runs` of a feature are such pairs."""
+
+_HANDLERS: dict[RunKind, Handler] = {}
+
+
+def register(handler: Handler, *kinds: RunKind) -> None:
+    """Make `handler` do the runs of these kinds."""
+    for kind in kinds:
+        assert _HANDLERS.setdefault(kind, handler) is handler, f"{kind} has two handlers"
+
+
+def handler_of(kind: str) -> Handler:
+    """Return the handler of a kind of run. Raises `RunKindUnsupported` if neither the core nor a feature has one."""
+    _register_all()
+    try:
+        return _HANDLERS[RunKind(kind)]
+    except (KeyError, ValueError):
+        raise RunKindUnsupported(f"This worker has no handler for runs of kind {kind}.") from None
+
+
+@functools.cache
+def _register_all() -> None:
+    for module in _MODULES:
+        importlib.import_module(module)
+    for kind, handler in sockets.plugs("worker.features", "runs", "HANDLERS"):
+        register(handler, kind)
+
+
+def examine(installation: Installation, claimed: ClaimedRun, *, records: int, observed: Observed | None) -> None:
+    """Check a run against its plan and its lanes. Raises `AuditFailed` if it is not what is to be certified."""
+    with tracing.span("examine"), installation.database.reading() as session:
+        findings = unlearning.examine(session, run_id=claimed.run_id, records=records, observed=observed)
+    if findings:
+        raise AuditFailed(f"The lanes of run {claimed.run_id} refuted it.", observed=observed)
+
+
+def alarm(claimed: ClaimedRun, observed: Observed | None) -> None:
+    """Log the findings of an audit that failed."""
+    findings = observed.findings(claimed.mechanism) if observed and claimed.mechanism else ()
+    telemetry.logger().error("audit.failed", run_id=claimed.run_id, findings=findings)
+
+
+def network_of(installation: Installation, mechanism: Mechanism) -> bytes | None:
+    """Return the file of the network whose weights a tangent model moves; None for any other model. Raises
+    `DatabaseDamaged`."""
+    if mechanism.network is None or not mechanism.is_tangent:
+        return None
+    with installation.database.reading() as session:
+        return datasets.network_keeper().content(session, mechanism.network.sha256)

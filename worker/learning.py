@@ -1,0 +1,131 @@
+"""Runs that produce a version: learn, unlearn or relearn, then audit, evaluate and publish the result."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from app import tracing
+from app.accounting.certificates import sha256
+from app.catalogue import datasets
+from app.installations import Installation
+from app.journal import tombstones
+from app.journal.journal import Release
+from app.rows import records as damage
+from app.rows import repository as rows_repository
+from app.unlearning import service as unlearning
+from app.unlearning.queue import ClaimedRun
+from app.vault import sealing
+from lethe.contract.problems import DatasetDamaged
+from lethe.contract.sets import RunKind
+from lethe.encoding.rows import labels_in
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.mechanism import Mechanism
+from worker import handlers, isolated
+from worker.handlers import Holder, network_of
+from worker.isolated import IsolatedResult
+from worker.langevin import engines, evaluate, init
+from worker.langevin.evaluate import LabelledRows
+
+
+def make_version(installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None:
+    """Take the steps of a run and publish the resulting version."""
+    assert claimed.mechanism is not None
+    with tracing.span("steps"):
+        result = run_chain(installation, claimed, claimed.mechanism, root, holder)
+    records = installation.rows.count(claimed.dataset_id, root)
+    handlers.examine(installation, claimed, records=records, observed=result.observed)
+    with tracing.span("evaluate"):
+        metrics = _evaluate(installation, claimed, result)
+    with tracing.span("publish"):
+        _publish(installation, claimed, result, metrics)
+
+
+handlers.register(make_version, RunKind.LEARN, RunKind.UNLEARN, RunKind.RELEARN)
+
+
+def run_chain(
+    installation: Installation, claimed: ClaimedRun, mechanism: Mechanism, root: str, holder: Holder
+) -> IsolatedResult:
+    """Take the steps of a run in its own process, so that this process only holds the last iterate."""
+    network = network_of(installation, mechanism)
+    with installation.rows.open(claimed.dataset_id, root) as rows:
+        if claimed.parent_version_id is not None:
+            initial = sealing.from_safetensors(installation.weights.get(claimed.parent_version_id))
+        else:
+            initial = init.origin_of(mechanism, rows.shape.num_columns)
+        return isolated.run(
+            mechanism,
+            rows=rows,
+            initial=initial,
+            first_step=claimed.first_step,
+            steps=claimed.steps,
+            device=installation.settings.device,
+            threads=installation.settings.threads,
+            audit=claimed.audit,
+            on_progress=holder.progressed,
+            on_opened=holder.opened,
+            network=network,
+        )
+
+
+def _evaluate(installation: Installation, claimed: ClaimedRun, result: IsolatedResult) -> dict[str, Any]:
+    """Return metrics on the evaluation dataset, which post-process the version and never use the data it learned.
+
+    The result is empty if that dataset is damaged: a deletion must not wait for another dataset.
+    """
+    dataset_id = claimed.evaluation_dataset_id
+    if dataset_id is None:
+        return {}
+    # Runs of the evaluation dataset edit its rows.
+    with installation.rows.alone(dataset_id):
+        with installation.database.reading() as session:
+            root = rows_repository.root(session, dataset_id)
+            target = datasets.target_of(datasets.get(session, dataset_id)) if root else None
+        if root is None:
+            return {}
+        rows: Iterable[LabelledRows] = (
+            (block.features, labels_in(block.labels)) for block in installation.rows.read(dataset_id, root)
+        )
+        parameters = result.parameters
+        if network := network_of(installation, result.mechanism):
+            rows = engines.scorer()(result.mechanism, network, parameters, rows)
+            parameters = np.eye(num_weight_rows(result.mechanism.num_classes, result.mechanism.objective))
+        try:
+            if target:
+                return evaluate.of_target(parameters, rows, target, result.mechanism)
+            if result.mechanism.objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+                return evaluate.of_labels(parameters, rows)
+            is_probable = result.mechanism.objective is Objective.LOGISTIC_REGRESSION
+            return evaluate.of_classes(parameters, rows, result.mechanism.num_classes, is_probable=is_probable)
+        except DatasetDamaged as error:
+            with installation.database.writing() as session:
+                damage.record(session, error)
+            return {}
+
+
+def _publish(installation: Installation, claimed: ClaimedRun, result: IsolatedResult, metrics: dict[str, Any]) -> None:
+    sealed = sealing.to_safetensors(result.parameters)
+    installation.weights.put(claimed.version_id, sealed)
+    if claimed.model_id is not None:
+        release = Release(
+            version_id=claimed.version_id,
+            model_id=claimed.model_id,
+            dataset_id=claimed.dataset_id,
+            mechanism=result.mechanism.to_json(),
+            steps=result.steps,
+        )
+        # A backup restored from an earlier time must count this release.
+        tombstones.record(installation, release)
+    with installation.database.writing() as session:
+        unlearning.publish(
+            session,
+            installation.keys,
+            run_id=claimed.run_id,
+            first_step_ran=result.first_step,
+            steps_ran=result.steps,
+            mechanism_ran=result.mechanism,
+            weights_sha256=sha256(sealed),
+            metrics=metrics,
+            observed=result.observed,
+        )
