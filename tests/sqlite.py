@@ -1,0 +1,29 @@
+"""The work that SQLite does, whatever machine does it."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+_EACH = 1_000
+
+
+@contextlib.contextmanager
+def instructions() -> Iterator[Callable[[], int]]:
+    """Count the instructions of SQLite's virtual machine in all statements of this process, in thousands rounded down
+    for each statement."""
+    counted = 0
+
+    def count() -> None:
+        nonlocal counted
+        counted += _EACH
+
+    def watch(connection: sa.Connection, *_: Any) -> None:
+        connection.connection.driver_connection.set_progress_handler(count, _EACH)  # type: ignore[union-attr]
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", watch)
+    try:
+        yield lambda: counted
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", watch)
