@@ -10,7 +10,7 @@ from app.errors import AuditFailed, LeaseLost
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
-from app.unlearning import queue
+from app.unlearning import queue, repository
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
@@ -71,7 +71,7 @@ def _do(installation: Installation, claimed: ClaimedRun, span: tracing.TraceSpan
                 installation, claimed, PreemptibleLease(lease, run_deletion=deletions) if claimed.gives_way else lease
             )
     except LeaseLost:
-        log("unlearning.run_lost")
+        _log_lost(installation, claimed)
     # Any failed run is handed back, whatever the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, Problem | ChainFailed) else type(error).__name__
@@ -86,9 +86,18 @@ def _do(installation: Installation, claimed: ClaimedRun, span: tracing.TraceSpan
         if held:
             telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
         else:
-            log("unlearning.run_lost")
+            _log_lost(installation, claimed)
     else:
         log("unlearning.run_ended", kind=claimed.kind, seconds=round(time.monotonic() - started, 3))
+
+
+def _log_lost(installation: Installation, claimed: ClaimedRun) -> None:
+    """Log that the run was taken from this worker, and how it ended."""
+    with installation.database.reading() as session:
+        run = repository.run(session, claimed.run_id)
+        status, error = (run.status, run.error_code) if run else ("missing", None)
+    log = telemetry.logger().info
+    log("unlearning.run_lost", run_id=claimed.run_id, model_id=claimed.model_id, status=status, error=error)
 
 
 def _name(span: tracing.TraceSpan, claimed: ClaimedRun) -> None:
