@@ -1,7 +1,7 @@
 """Errors inside the server; `lethe.contract.problems` has those that are returned to callers."""
 
 from lethe.contract.problems import Problem
-from lethe.proof.audit import Observed
+from lethe.proof.canary_test import Observed
 
 # --- refusals of the engine and the accountant -----------------------------------------------------------------------
 

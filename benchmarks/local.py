@@ -31,7 +31,7 @@ from lethe.features.leaving.local import RandomisedResponse, gaussian_error, one
 from lethe.features.leaving.randomised import REASONS, randomise
 from lethe.features.theorems import evaluate
 from lethe.proof import conversion
-from lethe.proof.audit import at_least
+from lethe.proof.canary_test import at_least
 
 Values = npt.NDArray[np.float64]
 Estimator = Callable[[np.random.Generator, Values, int], float]

@@ -16,11 +16,11 @@ from app.installations import Installation
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
-from lethe.proof import audit
-from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof import canary_test
+from lethe.proof.canary_test import AuditPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import handlers
-from worker.audit.lanes import Lanes
+from worker.evidence.lanes import Lanes
 from worker.handlers import Holder
 from worker.langevin import chain, engines, init
 from worker.langevin.noise import SystemNoise
@@ -52,10 +52,10 @@ def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], N
     `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the
     learning deviates from its law, wrongly with probability <= `FALSE_ALARM` as well.
     """
-    law, start = audit.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
+    law, start = canary_test.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
     if plan.steps_before:
         learning = replace(plan, steps_before=0, steps=plan.steps_before)
-        learns = Lanes(audit.law(mechanism, learning, records=law.records), learning, start=start)
+        learns = Lanes(canary_test.law(mechanism, learning, records=law.records), learning, start=start)
         learned = _run_lanes(mechanism, learns, learning.steps, on_progress)
         if deviations := learns.observed(start, learned).deviations():
             raise AuditFailed(f"The canaries were not learned as they were to be: {', '.join(deviations)}.")

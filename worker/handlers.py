@@ -12,7 +12,7 @@ from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe import sockets
 from lethe.contract.sets import RunKind
-from lethe.proof.audit import Observed
+from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
 
 _MODULES = ("worker.learning", "worker.canaries")

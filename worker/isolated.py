@@ -24,10 +24,10 @@ from app.errors import RunDiffersFromPlan
 from app.rows.blocks import BLOCK_ROWS, mapped
 from app.rows.row_store import OpenedRows
 from lethe.contract.problems import Problem
-from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.canary_test import AuditPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import windows
-from worker.audit import lanes
+from worker.evidence import lanes
 from worker.langevin import chain, engines
 from worker.langevin.chain import Checkpoints
 from worker.langevin.engines import Backend

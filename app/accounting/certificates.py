@@ -31,8 +31,8 @@ from lethe.contract.sets import Outcome
 from lethe.proof import absence, accountant
 from lethe.proof import certificate as statements
 from lethe.proof.accountant import Exposure
-from lethe.proof.audit import Observed
 from lethe.proof.budget import Budgeted
+from lethe.proof.canary_test import Observed
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
 from lethe.verification.certificates import TYPE

@@ -61,8 +61,8 @@ class AskedKind(Protocol):
 @functools.cache
 def asked_kinds() -> dict[str, AskedKind]:
     """Return the kinds of tests by name, in the order in which their runs on a dataset are claimed."""
-    # Imported late because app.unlearning.audits imports this module.
-    from app.unlearning.audits import CanaryTest
+    # Imported late because app.unlearning.canary_tests imports this module.
+    from app.unlearning.canary_tests import CanaryTest
 
     tests: tuple[AskedKind, ...] = (CanaryTest(), *sockets.plugs("app.features", "hooks", "ASKED_KINDS"))
     by_kind: dict[str, AskedKind] = {test.kind: test for test in tests}

@@ -33,8 +33,8 @@ from benchmarks.attacks import digits, figures, flawed, ours, ours_digits, shard
 from benchmarks.attacks.life import delta_of
 from benchmarks.attacks.measured import FAMILY_ERROR, Certified, advantage, allowed, summary
 from lethe.features.theorems import evaluate
-from lethe.proof import accountant, audit
-from lethe.proof.audit import Guesses
+from lethe.proof import accountant, canary_test
+from lethe.proof.canary_test import Guesses
 from lethe.proof.mechanism import Adjacency
 
 MEDIAN_STEP = 8
@@ -108,7 +108,7 @@ def measured(trials: Trials, *, seed: int) -> dict[str, Any]:
             "rounds": digits.ROUNDS,
             "leave_per_round": digits.LEAVE_PER_ROUND,
             "named": sharded.named / trials.shards,
-            "named_at_least": audit.at_least(sharded.named, trials.shards, error=each),
+            "named_at_least": canary_test.at_least(sharded.named, trials.shards, error=each),
             "leave": sharded.leave,
             "mates": sharded.mates,
         },

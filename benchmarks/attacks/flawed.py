@@ -12,7 +12,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from benchmarks.attacks.measured import Said, guesses
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 
 MEDIAN_PEOPLE = 15
 """Odd, so that the median is somebody's record."""

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof import accountant, audit, conversion
+from lethe.proof import accountant, canary_test, conversion
 from lethe.proof.accountant import Exposure, Run
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 from lethe.proof.mechanism import Mechanism
 
 Said = NDArray[np.bool_]
@@ -36,8 +36,8 @@ def interval(found: Guesses, *, error: float) -> tuple[float, float]:
     """The advantage lies between; wrong with probability <= `error`."""
     each = error / 4
     true, false = (found.true_positives, found.members), (found.false_positives, found.nonmembers)
-    low = audit.at_least(*true, error=each) - audit.at_most(*false, error=each)
-    return low, audit.at_most(*true, error=each) - audit.at_least(*false, error=each)
+    low = canary_test.at_least(*true, error=each) - canary_test.at_most(*false, error=each)
+    return low, canary_test.at_most(*true, error=each) - canary_test.at_least(*false, error=each)
 
 
 def summary(found: Guesses, *, error: float) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def summary(found: Guesses, *, error: float) -> dict[str, Any]:
         "advantage": advantage(found),
         "low": low,
         "high": high,
-        "mu_at_least": audit.mu_at_least(found, error=error / 2),
+        "mu_at_least": canary_test.mu_at_least(found, error=error / 2),
     }
 
 
@@ -88,7 +88,7 @@ class Certified:
         adaptive, deletion = self.adaptive_mu, self.deletion_mu
         epsilon = conversion.gdp_epsilon(mu=adaptive, delta=delta)
         proved = summary(found, error=error)
-        epsilon_at_least = audit.epsilon_at_least(found, delta=delta, error=error / 2)
+        epsilon_at_least = canary_test.epsilon_at_least(found, delta=delta, error=error / 2)
         return proved | {
             "epsilon_at_least": epsilon_at_least,
             "adaptive_mu": adaptive,

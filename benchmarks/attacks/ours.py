@@ -17,7 +17,7 @@ from benchmarks.attacks.measured import Certified, guesses
 from benchmarks.attacks.reading import Array, Group, by_discriminant, variance, without_noise
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 from lethe.proof.mechanism import Mechanism
 
 PEOPLE = 400

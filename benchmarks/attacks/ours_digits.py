@@ -17,7 +17,7 @@ from benchmarks.attacks.measured import Certified, guesses
 from benchmarks.attacks.reading import Array
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 from lethe.proof.mechanism import Mechanism
 
 L2 = 0.02

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.attacks.measured import guesses
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 from lethe.proof.mechanism import Mechanism
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from sklearn.tree import ExtraTreeClassifier
 
 from benchmarks.attacks.digits import People
 from benchmarks.attacks.measured import guesses
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 
 SHARDS = 4
 HOLLOW = 0.6

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.membership import likelihood
 from benchmarks.membership.likelihood import Scores
-from lethe.proof import audit
+from lethe.proof import canary_test
 
 DELTA = 1e-5
 CAP = 50.0
@@ -49,8 +49,8 @@ def score(epsilons: NDArray[np.float64], *, num_models: int) -> float:
 def epsilon_bound(unlearned: Scores, retrained: Scores, *, delta: float, error: float) -> float:
     """A lower bound on epsilon, wrong with probability `error` at most, from the same models as `epsilon_hat`."""
 
-    def proves(guesses: audit.Guesses) -> float:
-        return audit.epsilon_at_least(guesses, delta=delta, error=error)
+    def proves(guesses: canary_test.Guesses) -> float:
+        return canary_test.epsilon_at_least(guesses, delta=delta, error=error)
 
     (shadows, tests), (shadows_without, tests_without) = np.array_split(unlearned, 2), np.array_split(retrained, 2)
     rule = likelihood.fixed_on(members=shadows, nonmembers=shadows_without, proves=proves)

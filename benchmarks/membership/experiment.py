@@ -11,8 +11,8 @@ from benchmarks.membership.laws import Method, Models
 from benchmarks.membership.likelihood import Scores
 from benchmarks.membership.problems import Problem
 from benchmarks.membership.requests import Request
-from lethe.proof import audit, conversion
-from lethe.proof.audit import Guesses
+from lethe.proof import canary_test, conversion
+from lethe.proof.canary_test import Guesses
 
 FAMILY_ERROR = 0.05
 """All lower bounds of the attack hold together but for this probability, and so do all those of the competition."""
@@ -54,7 +54,7 @@ def told_apart(members: Scores, nonmembers: Scores, *, delta: float, error: floa
     """What a rule that is fixed on the first models proves about the others."""
 
     def proves(guesses: Guesses) -> float:
-        return audit.mu_at_least(guesses, error=error)
+        return canary_test.mu_at_least(guesses, error=error)
 
     shadows = len(members) // SHADOWS
     rule = likelihood.fixed_on(members=members[:shadows], nonmembers=nonmembers[:shadows], proves=proves)
@@ -67,7 +67,7 @@ def told_apart(members: Scores, nonmembers: Scores, *, delta: float, error: floa
         "guesses": asdict(guesses),
         "separation": likelihood.separation(**tested),
         "mu_at_least": proves(guesses),
-        "epsilon_at_least": audit.epsilon_at_least(guesses, delta=delta, error=error),
+        "epsilon_at_least": canary_test.epsilon_at_least(guesses, delta=delta, error=error),
         "roc": {"false": false[thinned].tolist(), "true": true[thinned].tolist()},
     }
 

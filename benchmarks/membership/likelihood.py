@@ -3,8 +3,8 @@
 For one request, models that had its rows and models that never had them are learned many times over. A normal law is
 fitted to the scores of each kind, and the rule says "had them" where the likelihood ratio is large (Carlini et al.
 2022 for membership, Hayes et al. 2024, "Inexact unlearning needs more careful evaluations", for unlearning). Laws and
-threshold are fixed on shadow models; the guesses are counted on other models, so that what `lethe.proof.audit` makes
-of the counts is a valid lower bound.
+threshold are fixed on shadow models; the guesses are counted on other models, so that what
+`lethe.proof.canary_test` makes of the counts is a valid lower bound.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.proof.audit import Guesses
+from lethe.proof.canary_test import Guesses
 
 Scores = NDArray[np.float64]  # (models,)
 

@@ -3,7 +3,7 @@
 Many runs with the record, which then asks to be forgotten, and as many in which its slot was null from the start. Two
 questions: the version after the request alone, against the rival's own reference; and both versions, before and after,
 which is what anybody sees who reads what is published. A linear discriminant and its threshold are chosen on some of
-the runs; the others are counted, and bounded by Clopper and Pearson (`lethe/proof/audit.py`).
+the runs; the others are counted, and bounded by Clopper and Pearson (`lethe/proof/canary_test.py`).
 
 A rival whose runs all give the same bits needs no counting: it is told apart with certainty, or not at all.
 """
@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.rival import Certified, Rival
-from lethe.proof.audit import Guesses, epsilon_at_least, mu_at_least
+from lethe.proof.canary_test import Guesses, epsilon_at_least, mu_at_least
 
 FAMILY_ERROR = 0.05
 BOUNDS_PER_RIVAL = 4  # mu and epsilon, after and both

@@ -6,7 +6,7 @@ from typing import Any
 
 from lethe.proof import accountant, conversion, guarantees, network, target, wellformed
 from lethe.proof.accountant import Exposure
-from lethe.proof.audit import Observed
+from lethe.proof.canary_test import Observed
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.guarantees import Evidence, Guarantee, Notion
 from lethe.proof.wellformed import Fields, count, moment, named, number, sha256, truth, word

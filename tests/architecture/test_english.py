@@ -50,7 +50,7 @@ ALLOWED = {
         "app/unlearning/turns.py": "the order of datasets among tenants",
         "app/unlearning/waiting.py": "the same",
         "lethe/proof/accountant.py": "batches that are read in turn",
-        "lethe/proof/audit.py": "batches that are read in turn",
+        "lethe/proof/canary_test.py": "batches that are read in turn",
         "lethe/proof/lookback.py": "batches that are read in turn",
         "lethe/features/theorems/shift.py": "batches that are read in turn",
         "lethe/proof/taut_string.py": "a path that turns",
@@ -59,9 +59,9 @@ ALLOWED = {
     "visit": {
         "app/features/desk/pages/evidence.py": "steps that read a batch, a field of the HTTP contract",
         "lethe/contract/runs.py": "steps that read a batch",
-        "lethe/proof/audit.py": "steps that read a batch",
+        "lethe/proof/canary_test.py": "steps that read a batch",
         "lethe/features/theorems/shift.py": "steps that read a batch",
-        "worker/audit/lanes.py": "steps that read a batch",
+        "worker/evidence/lanes.py": "steps that read a batch",
     },
 }
 """Files in which a retired word has another meaning, each with the meaning."""

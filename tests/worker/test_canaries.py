@@ -13,8 +13,8 @@ from app.config import Settings
 from app.db.tables import Run
 from app.errors import LeaseLost
 from app.installations import Installation
-from lethe.proof import audit, calibration
-from lethe.proof.audit import AuditPlan
+from lethe.proof import calibration
+from lethe.proof.canary_test import AuditPlan
 from tests.faults import processes
 from tests.faults.processes import wait_until
 from worker import canaries, runner
@@ -199,6 +199,6 @@ def test_killed_amid_an_audit(
 
 def test_an_audit_needs_no_more_than_its_law() -> None:
     """The plan's canaries are as strong as those of the law that its lanes are held to."""
-    law = audit.law(MECHANISM, FORGETTING)
+    law = canary_test.law(MECHANISM, FORGETTING)
     learned = AuditPlan(lanes=4096, steps_before=0, steps=80)
-    assert audit.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)
+    assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

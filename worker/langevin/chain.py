@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.errors import AuditFailed
-from lethe.proof.audit import Observed
+from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
-from worker.audit.gradient import TOLERANCE, differs
-from worker.audit.lanes import Lanes
+from worker.evidence.gradient import TOLERANCE, differs
+from worker.evidence.lanes import Lanes
 from worker.langevin import engines, init
 from worker.langevin.engines import CPU, Backend, OpenRows, ResidentRows, SelfCheckedRows
 from worker.langevin.losses import Loss

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from lethe.proof import conversion
-from lethe.proof.audit import at_least, at_most
+from lethe.proof.canary_test import at_least, at_most
 from lethe.proof.errors import DomainError, require_count, require_fraction, require_nonnegative
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from lethe.proof import audit
-from lethe.proof.audit import AuditPlan, Guesses, Observed
+from lethe.proof import canary_test
+from lethe.proof.canary_test import AuditPlan, Guesses, Observed
 from lethe.proof.mechanism import Mechanism
 
 
@@ -13,7 +13,7 @@ def observed(plan: AuditPlan, mechanism: Mechanism | None, **changed: Any) -> Ob
     wrong = members // 10
     assert mechanism is not None
     parts: dict[str, Any] = {
-        "records": audit.law(mechanism, plan).records,
+        "records": canary_test.law(mechanism, plan).records,
         "guesses": Guesses(true_positives=members - wrong, members=members, false_positives=wrong, nonmembers=members),
         "squares": float(plan.lanes),
         "drift": 0.5,

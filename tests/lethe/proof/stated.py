@@ -6,7 +6,7 @@ import pytest
 
 from lethe.proof import certificate
 from lethe.proof.accountant import Exposure, Run
-from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.canary_test import AuditPlan, Observed
 from lethe.proof.errors import PrivacyError
 from lethe.proof.guarantees import Evidence
 from lethe.proof.losses import Objective

@@ -5,7 +5,7 @@ import pytest
 
 from lethe.proof import accountant, certificate
 from lethe.proof.accountant import Exposure, Run
-from lethe.proof.audit import AuditPlan, Guesses
+from lethe.proof.canary_test import AuditPlan, Guesses
 from lethe.proof.errors import PreconditionError
 from lethe.proof.guarantees import Evidence
 from tests.lethe.proof.stated import HISTORY, MECHANISM, RELEASES, altered, audited, evidence, refusal, statement

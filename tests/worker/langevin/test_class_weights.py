@@ -8,7 +8,7 @@ import torch
 
 from lethe.proof.losses import Objective
 from tests.worker import passes
-from worker.audit.gradient import differs
+from worker.evidence.gradient import differs
 from worker.langevin.gradient import BLOCK_ROWS, HostRows
 from worker.langevin.losses import Loss
 

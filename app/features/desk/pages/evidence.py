@@ -18,7 +18,7 @@ from app.features.desk.wording import at_least, at_most, count, given, number, o
 from lethe.contract.certificates import CertificateIn, CertificateOut, GuaranteeOut
 from lethe.contract.problems import CertificateInvalid
 from lethe.contract.runs import AuditOut, RunOut
-from lethe.proof.audit import AuditPlan
+from lethe.proof.canary_test import AuditPlan
 from lethe.proof.guarantees import Notion
 
 router = pages.new_router()

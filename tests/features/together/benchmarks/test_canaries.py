@@ -1,18 +1,18 @@
-"""What docs/evidence/audit.md claims."""
+"""What docs/evidence/canaries.md claims."""
 
 import pytest
 
 from benchmarks import page
-from benchmarks.audit import costing, finding
-from benchmarks.audit.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, planned
-from benchmarks.audit.tables import RUNS, tables
+from benchmarks.canaries import costing, finding
+from benchmarks.canaries.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, planned
+from benchmarks.canaries.tables import RUNS, tables
 from lethe.proof import calibration
 from lethe.proof.mechanism import Mechanism
 from tests.tables import each
-from tests.worker.audit.faults import SCHEDULES
+from tests.worker.evidence.faults import SCHEDULES
 
-PAGE = (page.EVIDENCE / "audit.md").read_text()
-RESULTS = page.read("audit")
+PAGE = (page.EVIDENCE / "canaries.md").read_text()
+RESULTS = page.read("canaries")
 FOUND = {(row["run"], row["fault"], row["lanes"]): row["any"] for row in RESULTS["found"]}
 
 

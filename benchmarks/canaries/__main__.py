@@ -1,4 +1,4 @@
-"""What the audit of a run finds, what it proves and what it costs: `./dev bench audit`.
+"""What the audit of a run finds, what it proves and what it costs: `./dev bench canaries`.
 
 Found: how often planted faults are, by the law of lanes (docs/mathematics/lanes.md) for 64 to 4,096 lanes, by the code
 that audits runs, and once more in the chain that runs. False alarms: at the error in use none is to be expected, so
@@ -8,8 +8,8 @@ CPU time of the chain with and without its audit, in turns, on rows of three sha
 The mechanisms are the service's at epsilon = 1, of which each step reads all rows, or one batch, as it is by default.
 `--seed` is for rows; noise has no seed.
 
-Prints the tables of docs/evidence/audit.md, writes benchmarks/results/audit.json and the figure of the page; `--quick`
-writes to build/evidence.
+Prints the tables of docs/evidence/canaries.md, writes benchmarks/results/canaries.json and the figure of the page;
+`--quick` writes to build/evidence.
 """
 
 import argparse
@@ -22,10 +22,10 @@ import torch
 from rich.console import Console
 
 from benchmarks import page
-from benchmarks.audit.costing import asked_for, cost, in_service
-from benchmarks.audit.finding import alarms, found, in_the_chain, proved
-from benchmarks.audit.plans import BATCHES, SHAPES, Row, planned
-from benchmarks.audit.tables import draw, tables
+from benchmarks.canaries.costing import asked_for, cost, in_service
+from benchmarks.canaries.finding import alarms, found, in_the_chain, proved
+from benchmarks.canaries.plans import BATCHES, SHAPES, Row, planned
+from benchmarks.canaries.tables import draw, tables
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
         asked.quick, asked.seed
     )
     folder = page.SCRATCH if asked.quick else page.RESULTS
-    page.write("audit", results, folder)
+    page.write("canaries", results, folder)
     draw(results, page.SCRATCH if asked.quick else page.EVIDENCE)
     console = Console(width=200)
     for name, text in tables(results).items():

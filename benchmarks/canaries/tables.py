@@ -1,10 +1,10 @@
-"""The tables and the figure of docs/evidence/audit.md."""
+"""The tables and the figure of docs/evidence/canaries.md."""
 
 from pathlib import Path
 
 from benchmarks import page
-from benchmarks.audit.finding import ALL_CHANGED, TESTS
-from benchmarks.audit.plans import DEFAULT, IN_BATCHES, LANES, Row
+from benchmarks.canaries.finding import ALL_CHANGED, TESTS
+from benchmarks.canaries.plans import DEFAULT, IN_BATCHES, LANES, Row
 
 RUNS = ("forgetting", "learning", "forgetting" + IN_BATCHES, "learning" + IN_BATCHES)
 

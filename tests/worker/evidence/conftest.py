@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethe.proof.audit import AuditPlan
+from lethe.proof.canary_test import AuditPlan
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism, finest_grid
-from worker.audit import lanes
+from worker.evidence import lanes
 from worker.langevin import chain
 from worker.langevin.noise import Noise, SystemNoise
 

@@ -16,12 +16,12 @@ from fastapi.testclient import TestClient
 from app.db.tables import Dataset, Model
 from app.installations import Installation
 from app.rows.row_store import RowStore
-from lethe.proof.audit import AuditPlan
+from lethe.proof.canary_test import AuditPlan
 from lethe.proof.mechanism import Mechanism
 from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of, slots_of
-from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
-from tests.worker.audit.faults import BATCHED, FAULTS, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES
+from tests.worker.evidence.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
+from tests.worker.evidence.faults import BATCHED, FAULTS, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES
 from worker import isolated, runner
 from worker.langevin import chain, engines
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.worker.langevin.conftest import SilentNoise
-from worker.audit import lanes
+from worker.evidence import lanes
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule, Step

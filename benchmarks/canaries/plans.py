@@ -5,7 +5,7 @@ from typing import Any
 
 from app.unlearning import planner
 from lethe.proof import accountant, calibration
-from lethe.proof.audit import AuditPlan
+from lethe.proof.canary_test import AuditPlan
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
 

@@ -1,7 +1,7 @@
 """Lanes: extra coordinates of a run that no row touches, half of them with a canary and all of them with witnesses,
 driven by the run's own steps.
 
-`lethe/proof/audit.py` states their law and what follows from their end. They hold nothing about a person.
+`lethe/proof/canary_test.py` states their law and what follows from their end. They hold nothing about a person.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from app.errors import AuditFailed
-from lethe.proof import audit
-from lethe.proof.audit import AuditPlan, Guesses, Law, Observed
+from lethe.proof import canary_test
+from lethe.proof.canary_test import AuditPlan, Guesses, Law, Observed
 from lethe.proof.mechanism import Mechanism
 
 
@@ -120,4 +120,4 @@ class Lanes:
 
 
 def of(mechanism: Mechanism, plan: AuditPlan) -> Lanes:
-    return Lanes(audit.law(mechanism, plan), plan)
+    return Lanes(canary_test.law(mechanism, plan), plan)

@@ -2,8 +2,8 @@ from typing import Any
 
 import numpy as np
 
-from lethe.proof import audit, calibration
-from lethe.proof.audit import AuditPlan, Guesses, Observed
+from lethe.proof import calibration, canary_test
+from lethe.proof.canary_test import AuditPlan, Guesses, Observed
 from lethe.proof.mechanism import Mechanism
 
 MECHANISM = calibration.mechanism_for(
@@ -32,7 +32,7 @@ def seen(
     visits: float = 1.0,
     made: Mechanism = MECHANISM,
 ) -> Observed:
-    records = audit.law(made, plan).records
+    records = canary_test.law(made, plan).records
     return Observed(plan=plan, records=records, guesses=guessed, squares=squares, drift=drift, visits=visits)
 
 

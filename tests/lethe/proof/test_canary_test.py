@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from lethe.proof import audit, calibration, conversion
-from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof import calibration, canary_test, conversion
+from lethe.proof.canary_test import AuditPlan, Observed
 from lethe.proof.errors import LARGEST_COUNT, DomainError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
-from tests.lethe.proof.audited import apart, guesses, seen
+from tests.lethe.proof.canary_statements import apart, guesses, seen
 from tests.tables import each
 
 MECHANISM = calibration.mechanism_for(
@@ -77,7 +77,7 @@ BATCHES = st.builds(
 def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: AuditPlan) -> None:
     """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, canaries there or gone: pushed
     in the steps that read their batch, in which the runs go on one after the other, by a step size that falls."""
-    law, one = audit.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
+    law, one = canary_test.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
     mean, variance, at = np.zeros(len(law.place)), 0.0, 0
     there, witnessed = law.records * one, np.zeros((2, plan.groups))
     for steps, canary in ((plan.steps_before, there), (plan.steps, 0.0 if plan.steps_before else there)):
@@ -105,7 +105,7 @@ def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: AuditPlan) -
 def test_witnesses_tell_batches_apart() -> None:
     """To each of a hundred batches the witnesses of every group are others, and so are those of every other group."""
     settled = mechanism(num_slots=100, batch_size=1, learn_steps=300)
-    law = audit.law(settled, replace(LEARNING, steps=300))
+    law = canary_test.law(settled, replace(LEARNING, steps=300))
     assert law.witnesses.shape == (100, 16)
     assert len(np.unique(law.witnesses)) == 1600
     apart = np.linalg.norm(law.witnesses[:, None] - law.witnesses, axis=2)[~np.eye(100, dtype=bool)]
@@ -116,7 +116,7 @@ def test_witnesses_of_more_batches_than_are_told_apart() -> None:
     """Of 4,097 batches the last has the witnesses of the first, and the law is that of both."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
     plan = AuditPlan(lanes=32, steps_before=4096, steps=2)
-    law = audit.law(settled, plan)
+    law = canary_test.law(settled, plan)
     assert law.witnesses.shape == (4096, 2)
     assert law.witnessed == pytest.approx((1 + 1 - settled.step_size * settled.l2) * law.witnesses[0], rel=1e-12)
 
@@ -124,7 +124,10 @@ def test_witnesses_of_more_batches_than_are_told_apart() -> None:
 @given(BATCHES, PLANS)
 def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: AuditPlan) -> None:
     """One stands in the batch that ends farthest away; the others in as many other batches as there are."""
-    law, everywhere = audit.law(settled, plan), audit.law(settled, replace(plan, lanes=2 * settled.num_batches))
+    law, everywhere = (
+        canary_test.law(settled, plan),
+        canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches)),
+    )
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
     assert len(set(law.place.tolist())) == min(settled.num_batches, plan.lanes // 2)
     assert set(everywhere.place.tolist()) == set(range(settled.num_batches))
@@ -134,9 +137,9 @@ def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: Aud
 def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: AuditPlan) -> None:
     """The exact mu of a canary lies below what is certified of its records, and attains it up to the best step size
     where every step reads all rows."""
-    law = audit.law(settled, plan)
+    law = canary_test.law(settled, plan)
     exact = max(abs(law.mean)) / math.sqrt(law.variance)
-    certified = audit.certified_mu(settled, plan, records=law.records)
+    certified = canary_test.certified_mu(settled, plan, records=law.records)
     assert exact <= certified * (1 + 1e-9)
     keep = 1 - settled.step_size * settled.l2
     if settled.num_batches == 1 and keep > 0 and settled.contraction <= keep + 2**-49:
@@ -147,12 +150,12 @@ def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, pl
 def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: AuditPlan) -> None:
     """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million at the start; no
     canary is larger than need be."""
-    law = audit.law(settled, plan)
+    law = canary_test.law(settled, plan)
     apart = max(abs(law.mean)) / math.sqrt(law.variance)
     far = max(law.start) / math.sqrt(law.start_variance) if plan.steps_before else 0.0
     assert apart >= 2.5 * (1 - 1e-9) or far >= 1e6 * (1 - 1e-9)
     if law.records > 1:
-        fewer = audit.law(settled, plan, records=law.records - 1)
+        fewer = canary_test.law(settled, plan, records=law.records - 1)
         assert max(abs(fewer.mean)) / math.sqrt(fewer.variance) < 2.5
         assert not plan.steps_before or max(fewer.start) / math.sqrt(fewer.start_variance) < 1e6
 
@@ -161,7 +164,7 @@ def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: AuditPlan) 
 def test_very_long_runs(steps: int) -> None:
     """A run so long that everything has decayed below the smallest number still has a law, and tests that pass."""
     plan = AuditPlan(lanes=4, steps_before=2601, steps=steps)
-    law = audit.law(MECHANISM, plan)
+    law = canary_test.law(MECHANISM, plan)
     assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
     keep = 1 - MECHANISM.step_size * MECHANISM.l2
     assert law.unforeseen == pytest.approx(MECHANISM.step_variance / (1 - keep**2), rel=1e-9)
@@ -172,21 +175,21 @@ def test_more_slots_than_lanes_can_tell() -> None:
     """Where one record is next to nothing, a canary is as many as can be counted, and not more."""
     settled = mechanism(num_slots=LARGEST_COUNT, noise_scale=1e3, radius=1.0)
     for plan in (LEARNING, FORGETTING):
-        law = audit.law(settled, plan)
+        law = canary_test.law(settled, plan)
         assert law.records == LARGEST_COUNT
         assert seen(plan, guesses(64, 128, 64, 128), squares=256.0, made=settled).findings(settled) == ()
 
 
 def test_a_step_that_forgets_everything() -> None:
     """With a step size of 1 / l2 a lane forgets all in one step, and the law says so."""
-    law = audit.law(mechanism(l2=1.0, step_size=1.0), AuditPlan(lanes=2, steps_before=5, steps=1))
+    law = canary_test.law(mechanism(l2=1.0, step_size=1.0), AuditPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
 
 
 def drawn(plan: AuditPlan, audits: int, generator: np.random.Generator) -> list[Observed]:
     """Audits of runs that are as they should be, of the exact law."""
-    law, half = audit.law(MECHANISM, plan), plan.lanes // 2
+    law, half = canary_test.law(MECHANISM, plan), plan.lanes // 2
     canaries = np.repeat([1.0, 0.0], half)
     start = law.start[0] * canaries + math.sqrt(law.start_variance) * generator.standard_normal((audits, plan.lanes))
     residuals = generator.standard_normal((audits, plan.lanes))
@@ -206,7 +209,7 @@ def test_false_alarms_are_as_rare_as_stated(plan: AuditPlan, monkeypatch: pytest
     each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use one does at most."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
-    monkeypatch.setattr(audit, "FALSE_ALARM", 0.045)
+    monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
     found = [one.findings(MECHANISM) for one in audits]
     spread = 4 * math.sqrt(0.01 / 6000)
     for name in ("noise", "forgetting", "schedule"):
@@ -218,7 +221,7 @@ def test_false_alarms_are_as_rare_as_stated(plan: AuditPlan, monkeypatch: pytest
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: AuditPlan) -> None:
     """Over 2,000 audits the reported bound never exceeds the truth, and is some six tenths of it in the median."""
-    law = audit.law(MECHANISM, plan)
+    law = canary_test.law(MECHANISM, plan)
     truth = law.mean[0] / math.sqrt(law.variance) / law.records
     bounds = [
         one.to_json(MECHANISM, delta=1e-5)["mu_lower_bound"] for one in drawn(plan, 2000, np.random.default_rng(5))
@@ -229,7 +232,7 @@ def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: AuditPlan) -> N
 
 def outcomes(settled: Mechanism, plan: AuditPlan) -> tuple[np.ndarray, list[Observed]]:
     """Every count of right guesses that a right run's lanes can end with: its exact probability, and what is seen."""
-    law, half = audit.law(settled, plan), plan.lanes // 2
+    law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
     counts = np.arange(plan.lanes + 1)
     made = [
@@ -253,15 +256,17 @@ SUMMED = [
 def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: AuditPlan) -> None:
     """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
     for its guesses, with probability 10^-6/3 at most; refused for anything, with 10^-6 at most."""
-    law = audit.law(settled, plan)
+    law = canary_test.law(settled, plan)
     truth = abs(law.mean[0]) / math.sqrt(law.variance) / law.records
     probabilities, made = outcomes(settled, plan)
     documents = [one.to_json(settled, delta=1e-5) for one in made]
     false = sum(p for p, said in zip(probabilities, documents, strict=True) if said["mu_lower_bound"] > truth)
     refused = sum(p for p, said in zip(probabilities, documents, strict=True) if "guarantee" in said["findings"])
-    assert false <= audit.ERROR * (1 + 1e-9)
-    assert refused <= audit.ERROR * (1 + 1e-9)
-    assert refused + 2 * audit.ERROR <= audit.FALSE_ALARM * (1 + 1e-9)  # the other tests have their exact levels
+    assert false <= canary_test.ERROR * (1 + 1e-9)
+    assert refused <= canary_test.ERROR * (1 + 1e-9)
+    assert refused + 2 * canary_test.ERROR <= canary_test.FALSE_ALARM * (
+        1 + 1e-9
+    )  # the other tests have their exact levels
 
 
 @pytest.mark.soak
@@ -317,21 +322,21 @@ def test_a_document_says_what_follows() -> None:
         assert again == document
         assert Observed.from_json(again) == observed
         assert Observed.from_json(observed.counted()) == observed
-        assert document["mu"] == audit.certified_mu(MECHANISM, plan)
+        assert document["mu"] == canary_test.certified_mu(MECHANISM, plan)
         assert 0 < document["mu_lower_bound"] < document["mu"]
         assert document["epsilon"] == conversion.gdp_epsilon(mu=document["mu"], delta=1e-5)
         assert document["epsilon_lower_bound"] < document["epsilon"]
-        assert document["records"] == audit.law(MECHANISM, plan).records
-        assert document["error"] == audit.ERROR == audit.FALSE_ALARM / 3
+        assert document["records"] == canary_test.law(MECHANISM, plan).records
+        assert document["error"] == canary_test.ERROR == canary_test.FALSE_ALARM / 3
         assert document["notion"] == ("deletion" if plan.steps_before else "release")
         assert document["findings"] == []
 
 
 def test_certified_is_what_the_accountant_says() -> None:
     """Learning is certified as a release would be against no record; forgetting as the deletion of a record."""
-    release = audit.certified_mu(MECHANISM, LEARNING)
-    deletion = audit.certified_mu(MECHANISM, FORGETTING)
-    law = audit.law(MECHANISM, FORGETTING, records=1)
+    release = canary_test.certified_mu(MECHANISM, LEARNING)
+    deletion = canary_test.certified_mu(MECHANISM, FORGETTING)
+    law = canary_test.law(MECHANISM, FORGETTING, records=1)
     assert deletion == pytest.approx(law.mean[0] / math.sqrt(law.variance) + MECHANISM.rounding_mu, rel=1e-9)
     assert deletion <= conversion.gdp_mu(epsilon=1.0, delta=1e-5) < release
 
@@ -343,11 +348,11 @@ def test_certified_is_what_the_accountant_says() -> None:
         lambda: guesses(0, 1, 2, 1),
         lambda: guesses(0, 0, 0, 1),
         lambda: guesses(-1, 1, 0, 1),
-        lambda: audit.at_least(3, 2, error=0.1),
-        lambda: audit.at_least(1, 2, error=0.0),
-        lambda: audit.at_most(-1, 2, error=0.1),
-        lambda: audit.mu_of_right_guesses(1, 2, error=0.3),
-        lambda: audit.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
+        lambda: canary_test.at_least(3, 2, error=0.1),
+        lambda: canary_test.at_least(1, 2, error=0.0),
+        lambda: canary_test.at_most(-1, 2, error=0.1),
+        lambda: canary_test.mu_of_right_guesses(1, 2, error=0.3),
+        lambda: canary_test.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
         lambda: AuditPlan(lanes=3, steps_before=0, steps=1),
         lambda: AuditPlan(lanes=0, steps_before=0, steps=1),
         lambda: AuditPlan(lanes=2, steps_before=-1, steps=1),

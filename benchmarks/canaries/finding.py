@@ -12,13 +12,13 @@ import torch
 from rich.progress import track
 from scipy import special, stats
 
-from benchmarks.audit.costing import walk
-from benchmarks.audit.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, Row, planned
-from lethe.proof import audit
-from lethe.proof.audit import AuditPlan, Law, Observed
+from benchmarks.canaries.costing import walk
+from benchmarks.canaries.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, Row, planned
+from lethe.proof import canary_test
+from lethe.proof.canary_test import AuditPlan, Law, Observed
 from lethe.proof.mechanism import Mechanism
-from tests.worker.audit.faults import BATCHED, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES, Fault
-from worker.audit.lanes import Lanes
+from tests.worker.evidence.faults import BATCHED, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES, Fault
+from worker.evidence.lanes import Lanes
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule
 
@@ -49,7 +49,7 @@ def observe(
     mechanism: Mechanism, plan: AuditPlan, audits: int, fault: Mapping[str, Any] = CHANGED["none"]
 ) -> Iterator[Observed]:
     """Audits of runs with a fault, each drawn from the law that it then has."""
-    law, noise = audit.law(mechanism, plan), SystemNoise()
+    law, noise = canary_test.law(mechanism, plan), SystemNoise()
     one, canaries = Lanes(law, plan), torch.arange(plan.lanes) < plan.lanes // 2
     stays = fault.get("stays", not plan.steps_before)
     read, decay, spread = _ran(mechanism, plan, **{k: v for k, v in fault.items() if k != "stays"})
@@ -109,7 +109,7 @@ def found(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Ite
 def alarms(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
     """The share of audits of correct runs that find something, were they allowed to in one of a hundred."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audit, "FALSE_ALARM", LOOSER)
+        patch.setattr(canary_test, "FALSE_ALARM", LOOSER)
         for run, plan in plans.items():
             for number in (64, DEFAULT):
                 correct = observe(mechanism, replace(plan, lanes=number), audits)
@@ -147,14 +147,14 @@ def proved(mechanism: Mechanism, plans: dict[str, AuditPlan]) -> Iterator[Row]:
     """The reported bound over what is certified of one record, by the exact law of a right run's guesses; and the
     probability that it is above the truth."""
     for run, plan in plans.items():
-        certified = audit.certified_mu(mechanism, plan)
+        certified = canary_test.certified_mu(mechanism, plan)
         for number in (*LANES, 4 * LANES[-1]):
-            law = audit.law(mechanism, replace(plan, lanes=number))
+            law = canary_test.law(mechanism, replace(plan, lanes=number))
             truth = float(abs(law.mean).max()) / math.sqrt(law.variance)
             chances = _right_guesses(law)
 
             def bound(right: float, number: int = number) -> float:
-                return audit.mu_of_right_guesses(int(right), number, error=audit.ERROR)
+                return canary_test.mu_of_right_guesses(int(right), number, error=canary_test.ERROR)
 
             at = (int(np.searchsorted(chances.cumsum(), q)) for q in (0.05, 0.5, 0.95))
             low, middle, high = (bound(right) / law.records / certified for right in at)

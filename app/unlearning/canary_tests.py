@@ -11,7 +11,7 @@ from app.errors import RunDiffersFromPlan
 from app.unlearning import kinds, planner, repository
 from app.unlearning.kinds import PlannedRun
 from lethe.contract.sets import QueueRule, RunKind
-from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.canary_test import AuditPlan, Observed
 
 
 def planned(run: Run, model: Model) -> AuditPlan | None:

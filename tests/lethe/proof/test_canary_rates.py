@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from lethe.proof import audit
-from lethe.proof.audit import Guesses
-from tests.lethe.proof.audited import guesses
+from lethe.proof import canary_test
+from lethe.proof.canary_test import Guesses
+from tests.lethe.proof.canary_statements import guesses
 
 # --- bounds from counts ----------------------------------------------------------------------------------------------
 
@@ -20,8 +20,8 @@ def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, erro
     hits = round(share * trials)
     below = stats.binomtest(hits, trials, alternative="greater").proportion_ci(1 - error, "exact").low
     above = stats.binomtest(hits, trials, alternative="less").proportion_ci(1 - error, "exact").high
-    assert audit.at_least(hits, trials, error=error) == pytest.approx(below, rel=1e-6, abs=1e-9)
-    assert audit.at_most(hits, trials, error=error) == pytest.approx(above, rel=1e-6, abs=1e-9)
+    assert canary_test.at_least(hits, trials, error=error) == pytest.approx(below, rel=1e-6, abs=1e-9)
+    assert canary_test.at_most(hits, trials, error=error) == pytest.approx(above, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, erro
 def test_counted_rates_are_bounded_as_the_binomial_says(hits: int, trials: int, error: float) -> None:
     """At the bound, as many hits or more have just the probability `error`, summed with 50 digits."""
     with mpmath.workdps(50):
-        p = mpmath.mpf(audit.at_least(hits, trials, error=error))
+        p = mpmath.mpf(canary_test.at_least(hits, trials, error=error))
         tail = mpmath.fsum(mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(hits, trials + 1))
     assert float(tail) == pytest.approx(error, rel=1e-8)
 
@@ -40,33 +40,33 @@ def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
     epsilon, but never more."""
     samples = 10**7
     expected = guesses(round(samples * special.ndtr(0.5)), samples, round(samples * special.ndtr(-0.5)), samples)
-    assert 0.997 < audit.mu_at_least(expected, error=0.05) < 1
-    assert 0.997 < audit.mu_of_right_guesses(expected.true_positives * 2, 2 * samples, error=0.05) < 1
+    assert 0.997 < canary_test.mu_at_least(expected, error=0.05) < 1
+    assert 0.997 < canary_test.mu_of_right_guesses(expected.true_positives * 2, 2 * samples, error=0.05) < 1
     there = math.log((special.ndtr(0.5) - 1e-5) / special.ndtr(-0.5))
-    assert 0.997 * there < audit.epsilon_at_least(expected, delta=1e-5, error=0.05) < there
+    assert 0.997 * there < canary_test.epsilon_at_least(expected, delta=1e-5, error=0.05) < there
 
 
 def test_known_bounds() -> None:
     """2,048 samples of each of N(1, 1) and N(0, 1), thresholds 0.5 and 2.5: epsilon >= 0.684 and 1.59, as others
     compute them."""
     seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
-    assert audit.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
+    assert canary_test.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
     rare = guesses(round(2048 * special.ndtr(-1.5)), 2048, round(2048 * special.ndtr(-2.5)), 2048)
-    assert audit.epsilon_at_least(rare, delta=1e-5, error=0.05) == pytest.approx(1.59, abs=0.4)
+    assert canary_test.epsilon_at_least(rare, delta=1e-5, error=0.05) == pytest.approx(1.59, abs=0.4)
 
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
 def test_guesses_that_tell_nothing(seen: Guesses) -> None:
     """Guesses that are no better than a coin prove nothing of mu."""
-    assert audit.mu_at_least(seen, error=0.05) == 0
+    assert canary_test.mu_at_least(seen, error=0.05) == 0
 
 
 def test_epsilon_is_proved_in_both_directions() -> None:
     """A rule that is wrong about nearly all records proves as much as one that is right, with the sides exchanged."""
     right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
-    assert audit.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
-    assert audit.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
-        audit.epsilon_at_least(right, delta=1e-6, error=0.05)
+    assert canary_test.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
+    assert canary_test.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
+        canary_test.epsilon_at_least(right, delta=1e-6, error=0.05)
     )
 
 
@@ -77,12 +77,12 @@ def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: fl
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
     counts = np.arange(half + 1)
     right = np.convolve(stats.binom.pmf(counts, half, true), stats.binom.pmf(counts, half, 1 - false))
-    proved = np.array([audit.mu_of_right_guesses(k, 2 * half, error=error) for k in range(2 * half + 1)])
+    proved = np.array([canary_test.mu_of_right_guesses(k, 2 * half, error=error) for k in range(2 * half + 1)])
     assert right[proved > mu * (1 + 1e-12) + 1e-12].sum() <= error * (1 + 1e-9)
 
 
 def test_one_bound_proves_more_than_two() -> None:
     """Of 256 lanes with a canary's two and a half deviations, right guesses prove more than both rates bounded."""
     seen = guesses(114, 128, 14, 128)
-    both = audit.mu_at_least(seen, error=0.05)
-    assert audit.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1
+    both = canary_test.mu_at_least(seen, error=0.05)
+    assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

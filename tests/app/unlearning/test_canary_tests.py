@@ -17,7 +17,7 @@ from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
-from lethe.proof.audit import AuditPlan, Observed
+from lethe.proof.canary_test import AuditPlan, Observed
 from lethe.proof.errors import PreconditionError
 from lethe.proof.mechanism import Mechanism
 from tests.lethe.proof import lanes

@@ -17,12 +17,12 @@ from rich.progress import track
 from app import installations, telemetry
 from app.config import Settings
 from app.main import create_app
-from benchmarks.audit.plans import DEFAULT, SHAPES, Row, planned
-from lethe.proof.audit import AuditPlan, Observed
+from benchmarks.canaries.plans import DEFAULT, SHAPES, Row, planned
+from lethe.proof.canary_test import AuditPlan, Observed
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import canaries, isolated, runner
-from worker.audit import lanes
+from worker.evidence import lanes
 from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 

@@ -12,14 +12,14 @@ import torch
 from scipy import stats
 
 from app.rows.blocks import BLOCK_ROWS
-from lethe.proof import audit, calibration
-from lethe.proof.audit import AuditPlan
+from lethe.proof import calibration, canary_test
+from lethe.proof.canary_test import AuditPlan
 from lethe.proof.mechanism import Mechanism
 from tests.stored import held_in_memory
 from tests.worker import passes
-from tests.worker.audit.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
+from tests.worker.evidence.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
 from worker import isolated
-from worker.audit import lanes
+from worker.evidence import lanes
 from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 
@@ -48,7 +48,7 @@ def test_the_law_in_the_chain(
     """Of 4,096 lanes those with a canary end as N(mean, variance) and the others as N(0, variance), on any grid, by
     Kolmogorov and Smirnov at a false-alarm rate of 1e-9 each; the audit finds nothing."""
     plan = replace(plan, lanes=4096)
-    law, found = audit.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
+    law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
     assert found.observed is not None
     ends, std = lanes.of(mechanism, plan).without_witnesses(found.lanes).numpy(), math.sqrt(law.variance)
@@ -81,7 +81,7 @@ def test_batches_are_audited_wherever_steps_are_taken(
     assert found.observed is not None
     assert found.lanes is not None
     assert found.observed.findings(batched) == ()
-    assert found.lanes.abs().max() > 1e4 * math.sqrt(audit.law(batched, plan).variance)
+    assert found.lanes.abs().max() > 1e4 * math.sqrt(canary_test.law(batched, plan).variance)
 
 
 class TwoSources:
@@ -151,7 +151,7 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
     plan = AuditPlan(lanes=64, steps_before=2601, steps=steps)
-    law, one, noise = audit.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
+    law, one, noise = canary_test.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
     drifts, witnessed = [], -one.without_witnesses(torch.zeros(64, dtype=torch.float64))
     for _ in range(4000):
         start = one.start(noise)
@@ -165,7 +165,7 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
 
 def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
     """Lanes start where they are told to be, and learning lanes at the origin; what they hand out is a copy."""
-    law, known = audit.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
+    law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
     given = lanes.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()
     assert torch.equal(given.start(SystemNoise()), known)
@@ -174,7 +174,7 @@ def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
 
 def test_what_steps_add_to_lanes(mechanism: Mechanism) -> None:
     """Both lanes of a pair have the same witnesses; the first has a canary as well, as long as it is there."""
-    for plan, there in ((LEARNING, audit.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
+    for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
         first, second = lanes.of(mechanism, plan).push.of(0).chunk(2)
         assert len(second.unique()) == plan.groups == 16
         assert (first - second).numpy() == pytest.approx(there, rel=1e-9, abs=1e-300)
