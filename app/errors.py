@@ -15,7 +15,7 @@ class RunDiffersFromPlan(Problem, title="What ran is not what was planned; nothi
 class RunKindUnsupported(Problem, title="This worker has no handler for a kind of run"): ...
 
 
-class AuditFailed(Problem, title="The audit of a run refuted what it was to certify; nothing is published"):
+class AuditFailed(Problem, title="The canary test of a run refuted what it was to certify; nothing is published"):
     def __init__(self, message: str, *, observed: Observed | None = None) -> None:
         """Create the error with the statistics of the run's lanes, if observed."""
         super().__init__(message)

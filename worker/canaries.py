@@ -17,7 +17,7 @@ from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
 from lethe.proof import canary_test
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import handlers
 from worker.evidence.lanes import Lanes
@@ -40,13 +40,13 @@ def run_test(installation: Installation, claimed: ClaimedRun, root: str, holder:
         error_code = error.code
         handlers.alarm(claimed, observed)
     with installation.database.writing() as session:
-        unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
+        unlearning.end_canary_test(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
 handlers.register(run_test, RunKind.AUDIT)
 
 
-def run(mechanism: Mechanism, plan: AuditPlan, *, on_progress: Callable[[int], None]) -> Observed:
+def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
     """Return the statistics of the lanes after the steps of `plan`; the steps before it are taken as well.
 
     `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the

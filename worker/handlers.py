@@ -74,7 +74,7 @@ def examine(installation: Installation, claimed: ClaimedRun, *, records: int, ob
 
 
 def alarm(claimed: ClaimedRun, observed: Observed | None) -> None:
-    """Log the findings of an audit that failed."""
+    """Log the findings of a canary test that failed."""
     findings = observed.findings(claimed.mechanism) if observed and claimed.mechanism else ()
     telemetry.logger().error("audit.failed", run_id=claimed.run_id, findings=findings)
 

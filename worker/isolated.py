@@ -24,7 +24,7 @@ from app.errors import RunDiffersFromPlan
 from app.rows.blocks import BLOCK_ROWS, mapped
 from app.rows.row_store import OpenedRows
 from lethe.contract.problems import Problem
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import windows
 from worker.evidence import lanes
@@ -89,7 +89,7 @@ def run(
     steps: int,
     device: str = "cpu",
     threads: int | None = None,
-    audit: AuditPlan | None = None,
+    audit: CanaryPlan | None = None,
     on_progress: Callable[[int], None],
     on_opened: Callable[[], None] = lambda: None,
     network: bytes | None = None,
@@ -199,7 +199,7 @@ def _run(
         noise=SystemNoise(),
         on_progress=_news(connection),
         backend=Backend(device=request["device"], threads=request["threads"], network=network),
-        lanes=lanes.of(mechanism, AuditPlan(**request["audit"])) if request["audit"] else None,
+        lanes=lanes.of(mechanism, CanaryPlan(**request["audit"])) if request["audit"] else None,
         show=_asking(connection),
         checkpoints=Checkpoints(steps=request["checkpoints"], reached=_sending(connection)),
     )

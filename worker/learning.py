@@ -1,4 +1,4 @@
-"""Runs that produce a version: learn, unlearn or relearn, then audit, evaluate and publish the result."""
+"""Runs that produce a version: learn, unlearn or relearn, then test, evaluate and publish the result."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Endpoints of models and their versions: learn, watch, audit, relearn, retire, and download weights."""
+"""Endpoints of models and their versions: learn, watch, test, relearn, retire, and download weights."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -158,7 +158,7 @@ def get_model(call: Call, model_id: str) -> ModelOut:
 
 @serves(router, contract.AUDIT)
 def audit(call: Call, model_id: str, once: Once) -> JSONResponse:
-    return _ask(call, model_id, once, catalogue.ask_audit)
+    return _ask(call, model_id, once, catalogue.ask_canary_test)
 
 
 @serves(router, contract.RELEARN)
@@ -224,7 +224,7 @@ def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[
 def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
-    audited = repository.last_audited_run(session, model_id=model.id)
+    tested = repository.last_tested_run(session, model_id=model.id)
     guarantees = accounting.guarantees_of(session, model) if version else None
     return ModelOut(
         id=model.id,
@@ -242,8 +242,8 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
             lanes=model.audit_lanes,
             chains=model.audit_chains,
             asked_at=model.audit_asked_at,
-            last=AuditOut(**audited.audit) if audited and audited.audit else None,
-            last_run_id=audited.id if audited else None,
+            last=AuditOut(**tested.audit) if tested and tested.audit else None,
+            last_run_id=tested.id if tested else None,
         ),
         guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
         waiting=WaitingOut.model_validate(waits, from_attributes=True) if waits else None,

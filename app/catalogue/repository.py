@@ -164,11 +164,11 @@ def needed_version_ids(session: Session) -> set[str]:
 
 
 def running_run(session: Session, *, model_id: str) -> Run | None:
-    """Return the run that makes or audits a version of the model; None if there is no such run."""
+    """Return the run that makes or tests a version of the model; None if there is no such run."""
     running = sa.select(Run).where(Run.model_id == model_id, Run.status == RunStatus.RUNNING)
     return session.scalars(running).one_or_none()
 
 
-def last_audited_run(session: Session, *, model_id: str) -> Run | None:
+def last_tested_run(session: Session, *, model_id: str) -> Run | None:
     query = sa.select(Run).where(Run.model_id == model_id, Run.audit.is_not(None))
     return session.scalars(query.order_by(Run.started_at.desc(), Run.id.desc()).limit(1)).first()

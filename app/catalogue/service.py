@@ -200,8 +200,8 @@ def relearn(session: Session, model: Model) -> None:
     audit.record(session, "model.relearn_asked", model.id)
 
 
-def ask_audit(session: Session, model: Model) -> None:
-    """Request an audit on canaries only, which reads no rows of people and makes no version. Raises `ModelNotLive`,
+def ask_canary_test(session: Session, model: Model) -> None:
+    """Request a test on canaries only, which reads no rows of people and makes no version. Raises `ModelNotLive`,
     `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
     get_live_version(session, model)
     if not model.audit_lanes:

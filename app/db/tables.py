@@ -228,8 +228,8 @@ class Model(Owned, Table):
     """Model of a dataset. `wanted`: kind of the run from scratch that is due, `learn` or `relearn`; null if not due.
     `lost_releases`: steps of published versions that a restored backup lacks. `attempts`: runs since the last version
     that failed by themselves. `deaths`: runs since then whose worker died. `max_requests`, `max_wait_seconds`: maximum
-    number of requests that wait to share a run, and maximum wait. `audit_lanes`: lanes of each run's audit; 0 for none.
-    `audit_chains`: factor on the lanes of a requested audit. `audit_asked_at`: time at which a waiting audit was
+    number of requests that wait to share a run, and maximum wait. `audit_lanes`: lanes of each canary test; 0 for none.
+    `audit_chains`: factor on the lanes of a requested test. `audit_asked_at`: time at which a waiting test was
     requested. `quality`: gate with `metric`, `threshold` and `on_breach`; null for none. `retired_at`: time from which
     the model neither learns nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
 

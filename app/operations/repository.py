@@ -13,10 +13,8 @@ from app.errors import AuditFailed
 from lethe.contract.sets import RunStatus
 
 _OPEN = these(OPEN)
-_AUDITED = sa.or_(
-    sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code
-)
-"""Condition that a run was audited, and either passed or failed because of the audit."""
+_TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
+"""Condition that a run had a canary test, and either passed or failed because of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,19 +82,19 @@ def latest(session: Session, *, limit: int) -> list[Run]:
 
 
 def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, str, int, int, int]]:
-    """Return (kind, status, runs, steps, audited runs) counts of all ended runs that began before `before`."""
-    audited = sa.func.count().filter(_AUDITED)
+    """Return (kind, status, runs, steps, tested runs) counts of all ended runs that began before `before`."""
+    tested = sa.func.count().filter(_TESTED)
     query = (
-        sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), audited)
+        sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), tested)
         .where(Run.status != RunStatus.RUNNING, Run.started_at < before)
         .group_by(Run.kind, Run.status)
     )
-    return [(kind, status, count, steps, audits) for kind, status, count, steps, audits in session.execute(query)]
+    return [(kind, status, count, steps, tests) for kind, status, count, steps, tests in session.execute(query)]
 
 
 def ended(session: Session, *, began_from: datetime.datetime, ended_after: datetime.datetime) -> list[tuple[Run, bool]]:
     """Return the runs that began at `began_from` or later and ended at `ended_after` or later, each with whether it was
-    audited."""
-    query = sa.select(Run, _AUDITED)
+    tested."""
+    query = sa.select(Run, _TESTED)
     query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
-    return [(run, bool(audited)) for run, audited in session.execute(query)]
+    return [(run, bool(tested)) for run, tested in session.execute(query)]

@@ -140,7 +140,7 @@ def _grouped(
 
 
 def _result(status: str) -> str:
-    """Return the label of the audit result of a run that ended in `status`."""
+    """Return the label of the canary test's result of a run that ended in `status`."""
     return "passed" if status == RunStatus.PUBLISHED else "failed"
 
 
@@ -211,10 +211,10 @@ class Metrics:
         self._free = gauge("lethe_data_free_bytes", "Free on the data folder's file system")
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
         self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
-        self._audits = Counter("lethe_audits", "Runs that were audited, ever", ["result"], registry=registry)
+        self._canary_tests = Counter("lethe_audits", "Runs with a canary test, ever", ["result"], registry=registry)
         # Exported from the first scrape on, so that the first failure appears as an increase.
         for result in ("passed", "failed"):
-            self._audits.labels(result)
+            self._canary_tests.labels(result)
         self._seconds = Histogram(
             "lethe_run_seconds",
             "Seconds of published runs since this process began",
@@ -287,17 +287,17 @@ class Metrics:
         )
         is_first = self._counted_from is None
         if self._counted_from is None or self._ended_by is None:
-            for kind, status, count, steps, audited in repository.totals(session, before=settled):
+            for kind, status, count, steps, tested in repository.totals(session, before=settled):
                 self._runs.labels(kind, status).inc(count)
-                self._audits.labels(_result(status)).inc(audited)
+                self._canary_tests.labels(_result(status)).inc(tested)
                 if status == RunStatus.PUBLISHED:
                     self._steps.labels(kind).inc(steps)
             self._counted_from, self._ended_by = settled, settled
         fresh = repository.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
-        for run, audited in fresh:
+        for run, tested in fresh:
             if run.id not in self._counted and run.finished_at:
                 self._runs.labels(run.kind, run.status).inc(1 + run.repeated if is_first else 1)
-                self._audits.labels(_result(run.status)).inc(audited)
+                self._canary_tests.labels(_result(run.status)).inc(tested)
                 if run.status == RunStatus.PUBLISHED:
                     self._steps.labels(run.kind).inc(run.steps_done)
                     self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
@@ -325,8 +325,8 @@ class ModelStanding:
     """Standing of a model. `first_due_at` is the earliest deadline of unclaimed requests about people whom the live
     version carries, `due_at` that of all requests waiting for the model; each is None without requests. `load` is the
     `unlearning` epsilon of the live version at publication, in units of its target. `failed_runs` counts failures
-    without a later success. `refused` is True if the last audit refuted its run, None without audits. `degraded` means
-    that the live version misses its quality gate, `held` that it is not served for that reason."""
+    without a later success. `refused` is True if the last run failed its canary test, None without one. `degraded`
+    means that the live version misses its quality gate, `held` that it is not served for that reason."""
 
     model: Model
     first_due_at: datetime.datetime | None
@@ -354,7 +354,7 @@ def standings(session: Session) -> list[ModelStanding]:
     epsilons = {
         model_id: ledger.epsilon_of(entry) for model_id, entry in accounting_repository.last_entries(session).items()
     }
-    refused = unlearning_repository.last_audits_refused(session)
+    refused = unlearning_repository.last_canary_tests_failed(session)
     judged = catalogue_repository.degraded_versions(session)
     failed: collections.Counter[str | None] = collections.Counter()
     for model_id, _, count in unlearning_repository.unresolved_runs(session):

@@ -1,4 +1,4 @@
-"""Canary audits: the audit lanes of each run, and the canary test, which is a separate run."""
+"""Canary tests: the lanes of each run, and the test on request, which is a run of its own."""
 
 import datetime
 
@@ -11,11 +11,11 @@ from app.errors import RunDiffersFromPlan
 from app.unlearning import kinds, planner, repository
 from app.unlearning.kinds import PlannedRun
 from lethe.contract.sets import QueueRule, RunKind
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 
 
-def planned(run: Run, model: Model) -> AuditPlan | None:
-    """Return the planned lanes of a run; None if the model's runs are not audited or the run is another kind of test.
+def planned(run: Run, model: Model) -> CanaryPlan | None:
+    """Return the planned lanes of a run; None if the model's runs are not tested or the run is another kind of test.
     A canary test has several chains of lanes, which start at the origin."""
     if not model.audit_lanes:
         return None
@@ -23,16 +23,16 @@ def planned(run: Run, model: Model) -> AuditPlan | None:
         learned = catalogue.mechanism_of(model).learn_steps
         before = learned if run.steps_total > learned else 0
         lanes = model.audit_lanes * model.audit_chains
-        return AuditPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
+        return CanaryPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
     if kinds.asked_kind_of(run):
         return None
-    return AuditPlan(lanes=model.audit_lanes, steps_before=run.first_step, steps=run.steps_total)
+    return CanaryPlan(lanes=model.audit_lanes, steps_before=run.first_step, steps=run.steps_total)
 
 
 def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
-    """Return the faults that a run's audit found, or raise `RunDiffersFromPlan` if it was not audited as planned."""
+    """Return what a run's canary test found, or raise `RunDiffersFromPlan` if the run was not tested as planned."""
     if (observed and observed.plan) != planned(run, model):
-        raise RunDiffersFromPlan(f"Run {run.id} was not audited as it was to be.")
+        raise RunDiffersFromPlan(f"Run {run.id} did not have the canary test that was planned.")
     return observed.findings(catalogue.mechanism_of(model)) if observed else ()
 
 
@@ -47,12 +47,12 @@ class CanaryTest:
         return models.add_columns(asked_at).where(asked_at.is_not(None))
 
     def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
-        return repository.model_to_audit(session, dataset_id=dataset_id)
+        return repository.model_to_test(session, dataset_id=dataset_id)
 
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
-        model = repository.model_to_audit(session, dataset_id=dataset.id)
+        model = repository.model_to_test(session, dataset_id=dataset.id)
         assert model is not None
-        plan = planner.audit(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+        plan = planner.canary_test(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
         return PlannedRun(model=model, plan=plan, live=None)
 
     def start(self, session: Session, run: Run) -> None:
@@ -60,7 +60,7 @@ class CanaryTest:
 
     def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
         session.flush()
-        if repository.count_audits_lost(session, session.get_one(Model, run.model_id)) >= max_runs:
+        if repository.count_canary_tests_lost(session, session.get_one(Model, run.model_id)) >= max_runs:
             self.cancel(session, run)
 
     def cancel(self, session: Session, run: Run) -> None:

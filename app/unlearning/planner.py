@@ -64,7 +64,7 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
     return learn(chain.mechanism, kind=RunKind.RELEARN, reason=PlanReason.UNLEARNING_NO_SHORTER)
 
 
-def audit(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
+def canary_test(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
     """Plan a canary test, which learns canaries and forgets them as the first deleted record would be."""
     learned = after(accountant.started(mechanism), learn(mechanism), records=0)
     forgetting = forget(learned, records=1, epsilon=epsilon, delta=delta)

@@ -21,7 +21,7 @@ from app.unlearning import canary_tests, due_repository, kinds, planner, reposit
 from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
 from lethe.contract.sets import RunKind, RunStatus
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
 
@@ -51,7 +51,7 @@ class ClaimedRun:
     steps: int
     parent_version_id: str | None
     version_id: str
-    audit: AuditPlan | None
+    audit: CanaryPlan | None
     gives_way: bool
     first_step: int
 

@@ -57,8 +57,8 @@ def unresolved_runs(session: Session) -> list[tuple[str | None, str | None, int]
     ]
 
 
-def last_audits_refused(session: Session) -> dict[str, bool]:
-    """Map each audited model in service to True if its last audit refuted its run."""
+def last_canary_tests_failed(session: Session) -> dict[str, bool]:
+    """Map each tested model in service to True if its last canary test refuted its run."""
     run = aliased(Run)
     last = (
         sa.select(run.id)
@@ -92,13 +92,13 @@ def _is_unresolved() -> sa.ColumnElement[bool]:
     )
 
 
-def model_to_audit(session: Session, *, dataset_id: str) -> Model | None:
+def model_to_test(session: Session, *, dataset_id: str) -> Model | None:
     """Return the model of a dataset whose canary test was requested first, if any, even during its back-off."""
     query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
     return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
 
 
-def count_audits_lost(session: Session, model: Model) -> int:
+def count_canary_tests_lost(session: Session, model: Model) -> int:
     """Return the number of canary tests of a model that failed, or died with their worker, since the request."""
     lost = sa.and_(
         Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))

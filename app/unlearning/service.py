@@ -97,11 +97,11 @@ def finish(session: Session, *, run_id: str) -> Run:
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
-    """Return the findings of a run's audit, empty if it passed. `records` is the number of non-null rows that the run
-    read.
+    """Return the findings of a run's canary test, empty if it passed. `records` is the number of non-null rows read by
+    the run.
 
     Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the number of rows on record differs or the run
-    was not audited as planned.
+    was not tested as planned.
     """
     run = _held(session, run_id, lock=False)
     if run.kind != RunKind.AUDIT and records != session.get_one(Dataset, run.dataset_id).num_rows:
@@ -109,7 +109,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     return canary_tests.findings(run, session.get_one(Model, run.model_id), observed)
 
 
-def end_audit(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
+def end_canary_test(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
     """End a requested canary test, as failed if there is an `error_code`. Raises `LeaseLost`."""
     run = _held(session, run_id)
     _note(session, run, observed)
@@ -140,8 +140,8 @@ def publish(
     """Publish the version of a run with its ledger entry and a certificate per request, and complete the requests.
 
     Raises `LeaseLost` if the run was lost, `RunDiffersFromPlan` if the executed run is not the planned one,
-    `AuditFailed` if the run's audit refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of the
-    dataset has no room for the version any more.
+    `AuditFailed` if the run's canary test refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of
+    the dataset has no room for the version any more.
     """
     run = _held(session, run_id)
     model = session.get_one(Model, run.model_id)
@@ -156,7 +156,7 @@ def publish(
     if run.kind == RunKind.UNLEARN and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
     if canary_tests.findings(run, model, observed):
-        raise AuditFailed(f"The audit of run {run.id} refuted what it was to certify.")
+        raise AuditFailed(f"The canary test of run {run.id} refuted what it was to certify.")
     if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
         session, dataset_id=model.evaluation_dataset_id, at=run.started_at
     ):
@@ -348,7 +348,7 @@ def _end(session: Session, run: Run, *, status: RunStatus, error_code: str | Non
 def _count_repeats(session: Session, run: Run) -> None:
     """Keep only the first and the last of successive runs that fail for the same reason, with the number of runs
     between them: a permanent failure would add a row every minute."""
-    # The rows of audits and of runs refuted by their audit hold observations, so all of them are kept.
+    # The rows of canary tests and of runs that failed theirs hold observations, so all of them are kept.
     if run.kind == RunKind.AUDIT or run.error_code == AuditFailed.code:
         return
     before = repository.ended_before(session, run, limit=2)

@@ -18,7 +18,7 @@ from app import installations, telemetry
 from app.config import Settings
 from app.main import create_app
 from benchmarks.canaries.plans import DEFAULT, SHAPES, Row, planned
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import canaries, isolated, runner
@@ -29,7 +29,7 @@ from worker.langevin.noise import SystemNoise
 _FORM = {"name": "people", "classes": '["0", "1"]'}
 
 
-def walk(mechanism: Mechanism, features: Any, plan: AuditPlan | None, *, steps: int = 0) -> Observed | None:
+def walk(mechanism: Mechanism, features: Any, plan: CanaryPlan | None, *, steps: int = 0) -> Observed | None:
     return chain.run(
         mechanism=mechanism,
         features=features,

@@ -15,7 +15,7 @@ from scipy import special, stats
 from benchmarks.canaries.costing import walk
 from benchmarks.canaries.plans import BATCHES, DEFAULT, IN_BATCHES, LANES, SHAPES, Row, planned
 from lethe.proof import canary_test
-from lethe.proof.canary_test import AuditPlan, Law, Observed
+from lethe.proof.canary_test import CanaryPlan, Law, Observed
 from lethe.proof.mechanism import Mechanism
 from tests.worker.evidence.faults import BATCHED, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES, Fault
 from worker.evidence.lanes import Lanes
@@ -46,7 +46,7 @@ def changed(run: str) -> dict[str, dict[str, Any]]:
 
 
 def observe(
-    mechanism: Mechanism, plan: AuditPlan, audits: int, fault: Mapping[str, Any] = CHANGED["none"]
+    mechanism: Mechanism, plan: CanaryPlan, audits: int, fault: Mapping[str, Any] = CHANGED["none"]
 ) -> Iterator[Observed]:
     """Audits of runs with a fault, each drawn from the law that it then has."""
     law, noise = canary_test.law(mechanism, plan), SystemNoise()
@@ -64,7 +64,7 @@ def observe(
 
 def _ran(
     mechanism: Mechanism,
-    plan: AuditPlan,
+    plan: CanaryPlan,
     *,
     steps: float = 1.0,
     noise: float = 1.0,
@@ -93,7 +93,7 @@ def _ran(
     return read, decay, noise * (sum_of_noise if reused else math.sqrt(variance))
 
 
-def found(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
+def found(mechanism: Mechanism, plans: dict[str, CanaryPlan], audits: int) -> Iterator[Row]:
     """The share of audits that find a fault, and that find it by each test."""
     for run, plan in plans.items():
         for name, fault in track(changed(run).items(), description=run):
@@ -106,7 +106,7 @@ def found(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Ite
                 yield {"run": run, "fault": name, "lanes": number} | shares
 
 
-def alarms(mechanism: Mechanism, plans: dict[str, AuditPlan], audits: int) -> Iterator[Row]:
+def alarms(mechanism: Mechanism, plans: dict[str, CanaryPlan], audits: int) -> Iterator[Row]:
     """The share of audits of correct runs that find something, were they allowed to in one of a hundred."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(canary_test, "FALSE_ALARM", LOOSER)
@@ -143,7 +143,7 @@ def _cannot_be(fault: str, run: str) -> bool:
     )
 
 
-def proved(mechanism: Mechanism, plans: dict[str, AuditPlan]) -> Iterator[Row]:
+def proved(mechanism: Mechanism, plans: dict[str, CanaryPlan]) -> Iterator[Row]:
     """The reported bound over what is certified of one record, by the exact law of a right run's guesses; and the
     probability that it is above the truth."""
     for run, plan in plans.items():

@@ -5,7 +5,7 @@ from typing import Any
 
 from app.unlearning import planner
 from lethe.proof import accountant, calibration
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
 
@@ -19,7 +19,7 @@ IN_BATCHES = " in batches"
 Row = dict[str, Any]
 
 
-def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mechanism, dict[str, AuditPlan]]:
+def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mechanism, dict[str, CanaryPlan]]:
     """The service's mechanism, with l2 = max(1/n, 2.5e-4), its learning run, and the run that forgets the first record;
     of `batches`, or where every step reads all rows."""
     delta, parameters, l2 = rows**-1.1, num_weight_rows(classes) * columns, max(1 / rows, 2.5e-4)
@@ -28,7 +28,7 @@ def planned(rows: int, columns: int, classes: int, **batches: int) -> tuple[Mech
     mechanism = calibration.mechanism_for(settings, num_slots=rows, num_classes=classes, num_parameters=parameters)
     learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     steps = planner.forget(learned, records=1, epsilon=1.0, delta=delta).steps
-    learning = AuditPlan(lanes=DEFAULT, steps_before=0, steps=mechanism.learn_steps)
+    learning = CanaryPlan(lanes=DEFAULT, steps_before=0, steps=mechanism.learn_steps)
     kind = IN_BATCHES if batches else ""
     return mechanism, {
         f"forgetting{kind}": replace(learning, steps_before=mechanism.learn_steps, steps=steps),

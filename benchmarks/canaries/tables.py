@@ -14,7 +14,7 @@ def tables(results: Row) -> dict[str, str]:
         **{run: _found(results, run) for run in RUNS},
         **{f"tests, {run}": _by_test(results, run) for run in RUNS if run.startswith("forgetting")},
         "alarms": page.table(
-            ["run", "lanes", "audits", "allowed", "alarms"],
+            ["run", "lanes", "tests", "allowed", "alarms"],
             [
                 [row["run"], row["lanes"], row["audits"], _percent(row["allowed"], 2), _percent(row["alarms"], 2)]
                 for row in results["alarms"]
@@ -50,7 +50,7 @@ def tables(results: Row) -> dict[str, str]:
                 "rows a step",
                 "steps",
                 "chain, ms",
-                *(f"audit of {number} lanes, ms" for number in (64, DEFAULT, 1024)),
+                *(f"test of {number} lanes, ms" for number in (64, DEFAULT, 1024)),
                 f"share of {DEFAULT}",
             ],
             [
@@ -66,7 +66,7 @@ def tables(results: Row) -> dict[str, str]:
             ],
         ),
         "run": page.table(
-            ["whole run", "steps", "runs of each", "without, ms", "audited, ms", "more"],
+            ["whole run", "steps", "runs of each", "without, ms", "tested, ms", "more"],
             [
                 [
                     f"{run['rows']:,} rows",
@@ -118,7 +118,7 @@ def draw(results: Row, folder: Path) -> None:
         left.plot(
             [row["lanes"] for row in rows], [100 * row["any"] for row in rows], marker=marker, label=fault, alpha=0.85
         )
-    left.set(xscale="log", xlabel="lanes", ylabel="found by one audit, %", ylim=(-3, 103))
+    left.set(xscale="log", xlabel="lanes", ylabel="found by one canary test, %", ylim=(-3, 103))
     drawn.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, title="fault")
     for run, marker in (("forgetting", "o"), (batched, "s")):
         rows = [row for row in results["proved"] if row["run"] == run]
@@ -133,4 +133,4 @@ def draw(results: Row, folder: Path) -> None:
     for axes in (left, right):
         axes.set_xticks(LANES, ["64", "256", "1,024", "4,096"])
         axes.minorticks_off()
-    page.save(drawn, "audit", folder)
+    page.save(drawn, "canaries", folder)

@@ -45,20 +45,20 @@ class Models(Resource[H]):
     async def wait_for_audit(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
     ) -> RunOut | None:
-        """Return the run of the model's last audit once no audit is pending; None if there never was one. Raises
+        """Return the run of the model's last canary test once none is pending; None if there never was one. Raises
         `WaitTimedOut`."""
-        watch = Watch(subject=f"the audit of model {model_id}", timeout_seconds=timeout_seconds)
+        watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
         while True:
             model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
-            run = await self._last_audit(model)
+            run = await self._last_canary_test(model)
             if model.audit.asked_at is None:
                 return run
             status = "running" if run else "waiting"
             report(progress, status, run)
             await self._calls.sleep(watch.pause(status=status))
 
-    async def _last_audit(self, model: ModelOut) -> RunOut | None:
-        """Return the newest run of an audit; while an audit is pending, only a running one."""
+    async def _last_canary_test(self, model: ModelOut) -> RunOut | None:
+        """Return the newest run of a canary test; while one is pending, only a running one."""
         status = RunStatus.RUNNING if model.audit.asked_at is not None else None
         async for run in self._calls.pages(runs.LIST, arguments=RunQuery(model_id=model.id, status=status)):
             if run.kind == RunKind.AUDIT:

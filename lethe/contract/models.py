@@ -155,7 +155,7 @@ class BatchingIn(Body):
 
 class AuditIn(Body):
     lanes: Annotated[int, Field(ge=0, le=4096, multiple_of=2)] = Field(
-        default=256, description="Coordinates, half of them with a canary, that take part in every run; 0: no audit."
+        default=256, description="Coordinates, half of them with a canary, that take part in every run; 0: no test."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
         default=16, description="Factor by which a requested canary test has more lanes."
@@ -225,7 +225,7 @@ class ModelIn(Body):
     tangent: TangentIn | None = Field(default=None, description="Network weights to move. Default: a linear model.")
     evaluation_dataset_id: str | None = Field(default=None, description="ID of the dataset to measure versions on.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
-    audit: AuditIn = Field(default_factory=AuditIn, description="Audit of every run by canaries.")
+    audit: AuditIn = Field(default_factory=AuditIn, description="Canary test of every run.")
     quality: QualityIn | None = Field(default=None, description="Quality gate of every version. Default: none.")
 
 
@@ -243,11 +243,11 @@ class BatchingOut(Answer):
 
 
 class AuditingOut(Answer):
-    lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no audit.")
+    lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no test.")
     chains: int = Field(description="Factor by which a requested canary test has more lanes.")
     asked_at: datetime.datetime | None = Field(description="Time of request of a pending canary test, or null.")
-    last: AuditOut | None = Field(description="Audit of the last audited run; null if none.")
-    last_run_id: str | None = Field(description="ID of the last audited run; null if none.")
+    last: AuditOut | None = Field(description="Canary test of the last tested run; null if none.")
+    last_run_id: str | None = Field(description="ID of the last tested run; null if none.")
 
 
 class WaitOut(Answer):
@@ -282,7 +282,7 @@ class ModelOut(Answer):
     mechanism: MechanismOut = Field(description="Settings and constants of its training, frozen at creation.")
     target: TargetOut = Field(description="Target that forgetting reaches.")
     batching: BatchingOut = Field(description="Rules by which requests wait for each other.")
-    audit: AuditingOut = Field(description="Audit by canaries, and its last result.")
+    audit: AuditingOut = Field(description="Canary test of its runs, and the last result.")
     guarantee: list[GuaranteeOut] | None = Field(
         description="`unlearning` of erased rows, not of people in `waiting`, and `release` of a record still "
         "present; null before the first version."
@@ -354,8 +354,8 @@ class ModelsQuery(Paging):
     danger: ModelDanger | None = Field(
         default=None,
         description="Only models in service in this danger, as the overview counts them. waiting: they carry people "
-        "who asked to be forgotten; failed: could not be learned; audit_refused: failed the last audit; degraded, "
-        "held: missed their quality gate. Needs accounting:read.",
+        "who asked to be forgotten; failed: could not be learned; audit_refused: failed the last canary test; "
+        "degraded, held: missed their quality gate. Needs accounting:read.",
     )
 
 
@@ -418,7 +418,7 @@ AUDIT = of_one(
             problems.IdempotencyConflict,
         ),
         does="Learn and forget many canaries by the model's mechanism, apart from its data and versions. The result "
-        "is in the run of kind `audit` and in the model's last audit.",
+        "is in the run of kind `audit` and in the model's last canary test.",
     )
 )
 RELEARN = of_one(

@@ -24,8 +24,8 @@ class ModelsCountOut(Answer):
     total: int = Field(description="Number of models that are not retired.")
     waiting: int = Field(description="Number of models whose live version carries people who asked to be forgotten.")
     failed: int = Field(description="Number of models that could not be learned and are not retried automatically.")
-    audits_passed: int = Field(description="Number of models whose last audit did not refute its run.")
-    audits_refused: int = Field(description="Number of models whose last audit refuted its run.")
+    audits_passed: int = Field(description="Number of models whose last canary test did not refute its run.")
+    audits_refused: int = Field(description="Number of models whose last canary test refuted its run.")
     degraded: int = Field(description="Number of models whose live version misses their quality gate.")
     held: int = Field(description="Number of degraded models that are kept from serving.")
     first_due_at: datetime.datetime | None = Field(

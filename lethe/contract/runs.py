@@ -18,7 +18,7 @@ class GuessesOut(Answer):
 
 
 class AuditOut(Answer):
-    """Result of a run's audit. One canary stands for `records` worst-case records, so that few lanes suffice."""
+    """Result of a run's canary test. One canary stands for `records` worst-case records, so that few lanes suffice."""
 
     # `visits` is always present.
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
@@ -36,7 +36,7 @@ class AuditOut(Answer):
     visits: float | None = Field(
         default=None,
         description="Squares of the means of groups of lanes, moved by batches read out of turn: chi-squared, with a "
-        "sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for audits without this test.",
+        "sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part.",
     )
     notion: str = Field(description="Guarantee under test. deletion: of forgotten canaries; release: of present ones.")
     mu: float = Field(description="Certified mu of one record (zero_out).")
@@ -68,7 +68,7 @@ class RunOut(Answer):
     expected_at: datetime.datetime | None = Field(description="Estimated time of its end; null as seconds_left.")
     error_code: str | None = Field(description="Error code; null if the run did not fail.")
     repeated: int = Field(description="Number of earlier runs that ended for the same reason and are not kept.")
-    audit: AuditOut | None = Field(description="Result of the audit; null if the run was not audited.")
+    audit: AuditOut | None = Field(description="Result of the canary test; null if the run had none.")
 
 
 class RunQuery(Paging):
@@ -137,7 +137,7 @@ CANCEL = of_one(
         scope=Scope.MODELS_WRITE,
         gives=RunOut,
         problems=(RunUnknown, RunNotCancellable),
-        does="Stop a run that learns, audits or rehearses, and discard its results; 409 for a run that has ended or "
+        does="Stop a run that learns, tests or rehearses, and discard its results; 409 for a run that has ended or "
         "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
     )
 )

@@ -102,12 +102,12 @@ def _corner(guesses: Guesses, error: float) -> tuple[float, float]:
     return true, at_most(guesses.false_positives, guesses.nonmembers, error=error / 2)
 
 
-# --------------------------------------------------------------------------------------------------- audit of a run
+# ---------------------------------------------------------------------------------------------- canary test of a run
 
 Array = npt.NDArray[Any]
 
 FALSE_ALARM = 1e-6
-"""Maximum probability with which a correct run fails its audit: one run in a million."""
+"""Maximum probability with which a correct run fails its canary test: one run in a million."""
 _TESTS = 3
 """Number of shares of FALSE_ALARM: one for the guesses; noise, forgetting and schedule have two thirds together."""
 ERROR = FALSE_ALARM / _TESTS
@@ -127,7 +127,7 @@ _LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditPlan:
+class CanaryPlan:
     """Plan of `lanes`, an even number of which half have a canary, for a run of `steps` >= 1.
 
     A run that learns from the origin (`steps_before` = 0) has the canaries throughout. A run that continues a chain of
@@ -185,7 +185,7 @@ class Law:
     witnessed: Array  # (groups,)
 
 
-def law(mechanism: Mechanism, plan: AuditPlan, *, records: int | None = None) -> Law:
+def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -> Law:
     """Return the law of a run's lanes.
 
     A canary has `records` worst-case records; by default as many as move the lane of the worst place by `_APART`. There
@@ -275,7 +275,7 @@ def _summed(ratio: float, terms: int) -> float:
     return last / (1 - ratio)
 
 
-def certified_mu(mechanism: Mechanism, plan: AuditPlan, *, records: int = 1) -> float:
+def certified_mu(mechanism: Mechanism, plan: CanaryPlan, *, records: int = 1) -> float:
     """Return the certified mu (`zero_out`) of `records` in a run: of the release if it learned, otherwise of the
     deletion."""
     steps_before, steps = plan.steps_before, plan.steps
@@ -296,7 +296,7 @@ class Observed:
             the right step sizes.
     """
 
-    plan: AuditPlan
+    plan: CanaryPlan
     records: int
     guesses: Guesses
     squares: float
@@ -355,7 +355,7 @@ class Observed:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> "Observed":
-        plan = AuditPlan(**{name: document[name] for name in ("lanes", "steps_before", "steps")})
+        plan = CanaryPlan(**{name: document[name] for name in ("lanes", "steps_before", "steps")})
         rest = {name: document[name] for name in ("records", "squares", "drift", "visits")}
         return cls(plan=plan, guesses=Guesses(**document["guesses"]), **rest)
 

@@ -44,7 +44,7 @@ LIMITS = [
     " guarantee covers what a refusal tells.",
     "Where the mechanism states a second moment, `release` compares with other records that keep to it.",
     "Reports of rehearsals on this data tell about the people in it, and no guarantee covers them.",
-    "The audit shows faults of what ran, not fraud: whoever signs could have made up what its lanes showed.",
+    "The canary test shows faults of what ran, not fraud: whoever signs could have made up what its lanes showed.",
     "Accuracy measured on an evaluation dataset tells about the people in it, whom no guarantee covers.",
     "It is about one model; what all models together tell about the person is the joint number of the request, in"
     " which mu^2 of the models add up.",
@@ -98,8 +98,8 @@ def statement(
 ) -> dict[str, Any]:
     """Return the statement of one person's deletion from one model version.
 
-    `issued_at` is a time with its zone (RFC 3339). `observed` are the statistics of the run's audit; None if the run
-    had none.
+    `issued_at` is a time with its zone (RFC 3339). `observed` are the statistics of the run's canary test; None if
+    there was none.
 
     Raises:
         PreconditionError: if the statement does not hold (`check`).
@@ -144,7 +144,7 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
         guarantees.confirm("evidence", stated=document["evidence"], recomputed=evidence.to_json())
         _check_complete(document, evidence)
         _check_consistent(document, evidence)
-        _check_audit(document["audit"], document["run"], evidence)
+        _check_canary_test(document["audit"], document["run"], evidence)
     except PrivacyError:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -195,13 +195,13 @@ def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
             raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
 
 
-def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: Evidence) -> None:
-    """Check that the audit, if any, is of this run, has no findings and proves at most what is certified."""
+def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evidence: Evidence) -> None:
+    """Check that the canary test, if any, is of this run, has no findings and proves at most what is certified."""
     if stated is None:
         return
     observed = Observed.from_json(stated)
     certified = [(stated["mu"], stated["epsilon"])]
-    # An audit plan counts the steps before its run as a single run, which is exact if there was at most one or if runs
+    # A canary plan counts the steps before its run as a single run, which is exact if there was at most one or if runs
     # have no cool-down.
     one_run_before = len(evidence.history) <= 2 or evidence.mechanism.cool_down == 1
     deleted_now = evidence.steps_present == observed.plan.steps_before and one_run_before
@@ -210,14 +210,14 @@ def _check_audit(stated: dict[str, Any] | None, run: dict[str, Any], evidence: E
     for mu, epsilon in certified:
         if stated["mu_lower_bound"] > mu or stated["epsilon_lower_bound"] > epsilon:
             raise PreconditionError(
-                "audit_within_guarantee", "Expected the audit to prove at most the certified guarantee"
+                "audit_within_guarantee", "Expected the canary test to prove at most the certified guarantee"
             )
     guarantees.confirm("audit", stated=stated, recomputed=observed.to_json(evidence.mechanism, delta=evidence.delta))
     steps_before_run = evidence.steps_before + sum(run.steps for run in evidence.history[:-1])
     if (observed.plan.steps_before, observed.plan.steps) != (steps_before_run, run["steps"]):
-        raise PreconditionError("audit_of_run", "Expected the audit of the run that the statement is about")
+        raise PreconditionError("audit_of_run", "Expected the canary test of the run that the statement is about")
     if observed.findings(evidence.mechanism):
-        raise PreconditionError("audit_passed", "Expected an audit without findings")
+        raise PreconditionError("audit_passed", "Expected a canary test without findings")
 
 
 def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:

@@ -26,7 +26,7 @@ def test_people_are_forgotten_one_after_another(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Each run goes on with the batch that is next, is audited, and certified; ledger and certificates verify."""
+    """Each run goes on with the batch that is next, is tested, and certified; ledger and certificates verify."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.1, batch_size=7, cool_down=5)
     shown = model["mechanism"]

@@ -1,4 +1,4 @@
-"""An audit that was asked for: canaries alone are learned and forgotten, by the steps that runs take."""
+"""A canary test that was asked for: canaries alone are learned and forgotten, by the steps that runs take."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +13,8 @@ from app.config import Settings
 from app.db.tables import Run
 from app.errors import LeaseLost
 from app.installations import Installation
-from lethe.proof import calibration
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof import calibration, canary_test
+from lethe.proof.canary_test import CanaryPlan
 from tests.faults import processes
 from tests.faults.processes import wait_until
 from worker import canaries, runner
@@ -30,7 +30,7 @@ MECHANISM = calibration.mechanism_for(
     num_classes=2,
     num_parameters=4,
 )
-FORGETTING = AuditPlan(lanes=4096, steps_before=80, steps=9)
+FORGETTING = CanaryPlan(lanes=4096, steps_before=80, steps=9)
 
 
 def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
@@ -39,8 +39,8 @@ def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
     assert answer.json()["audit"]["asked_at"] is not None
 
 
-@pytest.mark.parametrize("plan", [FORGETTING, AuditPlan(lanes=4096, steps_before=0, steps=80)])
-def test_all_steps_are_taken(plan: AuditPlan) -> None:
+@pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
+def test_all_steps_are_taken(plan: CanaryPlan) -> None:
     """Canaries are learned and forgotten step by step, which is told, and what they show is of the whole plan: the
     bound is three quarters of what is certified, or more, and never more than that."""
     told: list[int] = []
@@ -53,7 +53,7 @@ def test_all_steps_are_taken(plan: AuditPlan) -> None:
 
 
 def test_progress_may_stop_it() -> None:
-    """What `on_progress` raises ends the audit at once."""
+    """What `on_progress` raises ends the canary test at once."""
 
     def lost(steps_done: int) -> None:
         raise LeaseLost("taken")
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only row that an audit has is null."""
+    """The only row that a canary test has is null."""
     read: list[Any] = []
     original = chain.run
 
@@ -91,7 +91,7 @@ def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(np.shape(features) == (1, 1) and not np.any(features) for features, _ in read)
 
 
-def test_an_audit_that_is_asked_for(
+def test_a_canary_test_that_is_asked_for(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -99,7 +99,7 @@ def test_an_audit_that_is_asked_for(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """An audit is a run of its own, after which the model has the version that it had, and says what was shown."""
+    """A canary test is a run of its own, after which the model has the version that it had, and says what was shown."""
     model = new_model(new_dataset()["id"], noise_scale=0.02, audit={"lanes": 64, "chains": 8})
     assert work() == 1
     before = get(f"/models/{model['id']}")
@@ -120,7 +120,7 @@ def test_an_audit_that_is_asked_for(
     assert work() == 0
 
 
-def test_an_audit_that_fails_is_told(
+def test_a_canary_test_that_fails_is_told(
     gateway: TestClient,
     installation: Installation,
     new_dataset: Make,
@@ -130,7 +130,8 @@ def test_an_audit_that_fails_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """An audit that finds something ends failed with an alarm, is not tried again, and leaves the version alone."""
+    """A canary test that finds something ends failed with an alarm, is not tried again, and leaves the version
+    alone."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -145,10 +146,10 @@ def test_an_audit_that_fails_is_told(
     assert (found["live_version"], found["audit"]["asked_at"], found["status"]) == (1, None, "live")
 
 
-def test_what_cannot_be_audited(
+def test_what_cannot_be_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A model that has no version yet, that has no lanes, or that is not there is not audited."""
+    """A model that has no version yet, that has no lanes, or that is not there is not tested."""
     dataset = new_dataset()
     early = new_model(dataset["id"])
     assert gateway.post(f"/v1/models/{early['id']}/audit").json()["code"] == "model_not_live"
@@ -158,7 +159,7 @@ def test_what_cannot_be_audited(
     assert gateway.post("/v1/models/mod_nobody/audit").json()["code"] == "model_unknown"
 
 
-def test_requests_come_before_audits(
+def test_requests_come_before_canary_tests(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Where both wait, somebody is forgotten first; then the canaries have their turn."""
@@ -171,7 +172,7 @@ def test_requests_come_before_audits(
 
 
 @pytest.mark.soak
-def test_killed_amid_an_audit(
+def test_killed_amid_a_canary_test(
     settings: Settings,
     gateway: TestClient,
     installation: Installation,
@@ -180,7 +181,8 @@ def test_killed_amid_an_audit(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A worker killed (-9) in the middle of an audit is nothing special: the audit begins again and ends once."""
+    """A worker killed (-9) in the middle of a canary test is nothing special: the canary test begins again and ends
+    once."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert work() == 1
     _ask(gateway, model)
@@ -197,8 +199,8 @@ def test_killed_amid_an_audit(
     assert not runner.run_next(installation, worker="third")
 
 
-def test_an_audit_needs_no_more_than_its_law() -> None:
+def test_a_canary_test_needs_no_more_than_its_law() -> None:
     """The plan's canaries are as strong as those of the law that its lanes are held to."""
     law = canary_test.law(MECHANISM, FORGETTING)
-    learned = AuditPlan(lanes=4096, steps_before=0, steps=80)
+    learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
     assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from app.errors import AuditFailed
 from lethe.proof import canary_test
-from lethe.proof.canary_test import AuditPlan, Guesses, Law, Observed
+from lethe.proof.canary_test import CanaryPlan, Guesses, Law, Observed
 from lethe.proof.mechanism import Mechanism
 
 
@@ -49,7 +49,7 @@ class Push:
 class Lanes:
     """Lanes of one run, the first half with a canary. `start`, (lanes,), is their position if it is known."""
 
-    def __init__(self, law: Law, plan: AuditPlan, *, start: Tensor | None = None) -> None:
+    def __init__(self, law: Law, plan: CanaryPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start
         self._canaries = torch.zeros(plan.lanes, dtype=torch.float64)
         self._canaries[: plan.lanes // 2] = 1
@@ -119,5 +119,5 @@ class Lanes:
         return torch.from_numpy(of_canaries).repeat(2)
 
 
-def of(mechanism: Mechanism, plan: AuditPlan) -> Lanes:
+def of(mechanism: Mechanism, plan: CanaryPlan) -> Lanes:
     return Lanes(canary_test.law(mechanism, plan), plan)

@@ -70,7 +70,7 @@ def run(
 
     `on_progress(steps_done)` is called after each step, on a GPU after several, and may raise to stop the run; it
     receives the count only. Each iterate is overwritten once the next exists, the last when it is returned or the run
-    fails. `lanes` take the same steps and audit the run. Only the rows that the steps read are read; with `show` they
+    fails. `lanes` take the same steps and test the run. Only the rows that the steps read are read; with `show` they
     are loaded into memory as needed. A tangent model needs the `network` of `backend`, and all its steps run on the
     host, whatever the network's device.
 

@@ -24,7 +24,7 @@ def no_lanes() -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """State from which the next step follows. `lanes` are coordinates of the audit that no row touches."""
+    """State from which the next step follows. `lanes` are coordinates of the canary test that no row touches."""
 
     parameters: Tensor  # (1, d) or (C, d) float64
     steps_done: int

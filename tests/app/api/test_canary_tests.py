@@ -1,4 +1,4 @@
-"""Audits over HTTP: the option of a model, what its runs show, and those that are asked for."""
+"""Canary tests over HTTP: the option of a model, what its runs show, and those that are asked for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ Work = Callable[[], int]
 Refused = Callable[..., dict[str, Any]]
 
 
-def test_every_run_is_audited(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+def test_every_run_is_tested(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
     """A run tells what its lanes showed; the model repeats the last, and the certificate says it of its run."""
     request = forget("p1")
     work()
@@ -45,7 +45,7 @@ def test_every_run_is_audited(live: dict[str, Any], forget: Make, get: Get, work
 def test_lanes_and_chains_are_settled_when_the_model_is_made(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work
 ) -> None:
-    """A model has as many lanes as it was asked for, and an audit that is asked for as many chains of them."""
+    """A model has as many lanes as it was asked for, and a canary test that is asked for as many chains of them."""
     model = new_model(new_dataset()["id"], audit={"lanes": 4, "chains": 3})
     assert model["audit"] == {"lanes": 4, "chains": 3, "asked_at": None, "last": None, "last_run_id": None}
     work()
@@ -73,7 +73,7 @@ def test_lanes_and_chains_are_settled_when_the_model_is_made(
         {"records": 1},
     ],
 )
-def test_what_is_no_audit_is_refused(
+def test_what_is_no_canary_test_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any
 ) -> None:
     """Lanes that are odd, too many or no number, and chains likewise, are refused, and no model is made."""
@@ -86,7 +86,8 @@ def test_what_is_no_audit_is_refused(
 def test_a_model_without_lanes(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Runs of a model without lanes are published unaudited, as their certificates say; an audit cannot be asked."""
+    """Runs of a model without lanes are published untested, as their certificates say; a canary test cannot be
+    asked."""
     model = new_model(new_dataset()["id"], audit={"lanes": 0})
     work()
     request = forget("p1")
@@ -99,7 +100,7 @@ def test_a_model_without_lanes(
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 422, "precondition_failed")
 
 
-def test_an_audit_that_is_asked_for(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
+def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
     """It learns and forgets canaries in a run of its own, and leaves versions, ledger and the model as they are."""
     place = f"/v1/models/{live['id']}"
     before, entries = get(f"/models/{live['id']}"), get(f"/accounting/models/{live['id']}/ledger")
@@ -121,7 +122,7 @@ def test_an_audit_that_is_asked_for(gateway: TestClient, live: dict[str, Any], g
 
 
 def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused) -> None:
-    """Until it is done an audit is asked for once, however often, and under one key even then."""
+    """Until it is done a canary test is asked for once, however often, and under one key even then."""
     place = f"/v1/models/{live['id']}/audit"
     first, again = (gateway.post(place, headers={"Idempotency-Key": "k"}) for _ in range(2))
     assert again.json() == first.json()
@@ -134,10 +135,10 @@ def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], 
     assert work() == 1
 
 
-def test_only_a_live_model_is_audited(
+def test_only_a_live_model_is_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """An audit of a model that has not learned yet is a conflict, and of none a 404; neither is kept in mind."""
+    """A canary test of a model that has not learned yet is a conflict, and of none a 404; neither is kept in mind."""
     model = new_model(new_dataset()["id"])
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
     refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
@@ -145,11 +146,11 @@ def test_only_a_live_model_is_audited(
     assert [run["kind"] for run in get("/runs")["items"]] == ["learn"]
 
 
-def test_whoever_asks_to_be_forgotten_goes_before_an_audit(
+def test_whoever_asks_to_be_forgotten_goes_before_a_canary_test(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """Of a request and an audit that wait for the same model the request is first, though it came later; its run and
-    its certificate are what they would have been, and the audit is made."""
+    """Of a request and a canary test that wait for the same model the request is first, though it came later; its
+    run and its certificate are what they would have been, and the canary test is made."""
     alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
     gateway.post(f"/v1/models/{live['id']}/audit")
     request = forget("p1")
@@ -168,11 +169,11 @@ def test_whoever_asks_to_be_forgotten_goes_before_an_audit(
     assert gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()["valid"]
 
 
-def test_a_request_that_comes_during_an_audit(
+def test_a_request_that_comes_during_a_canary_test(
     installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """The model stays in service, and says that it is tested; who asks meanwhile is next, also if the audit is cut off
-    and has to be made again."""
+    """The model stays in service, and says that it is tested; who asks meanwhile is next, also if the canary test is
+    cut off and has to be made again."""
     gateway.post(f"/v1/models/{live['id']}/audit")
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)

@@ -189,7 +189,7 @@ def test_the_plan_of_counts_is_one_of_their_rates(gateway: TestClient, visits: d
     assert {cost["l2"] for cost in plan["costs"] if cost["epsilon"] == 1} == {0.00125, 0.005, 0.02}
 
 
-def test_an_audit_and_rows_that_are_added(
+def test_a_canary_test_and_rows_that_are_added(
     gateway: TestClient, visits: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Canaries are learned and forgotten by the mechanism of counts as by any other; rows for slots of forgotten

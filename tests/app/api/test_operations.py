@@ -232,7 +232,7 @@ def test_runs_are_counted_once(
         assert 'lethe_runs_total{kind="unlearn",status="published"} 2.0' in another.get("/metrics").text
 
 
-def test_audits_are_counted_once(
+def test_canary_tests_are_counted_once(
     settings: Settings,
     admin_key: str,
     sample: Sample,

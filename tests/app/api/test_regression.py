@@ -117,7 +117,8 @@ def test_a_number_is_learned_predicted_and_forgotten(
 def test_the_constants_of_what_was_asked_for_are_shown(
     costs: dict[str, Any], new_model: Make, forget: Make, get: Get, work: Callable[[], int], asked: Any, bound: float
 ) -> None:
-    """M of least squares follows from the radius, M of Huber from its width; both forget, and pass their audits."""
+    """M of least squares follows from the radius, M of Huber from its width; both forget, and pass their canary
+    tests."""
     model = new_model(costs["id"], l2=0.05, **asked)
     assert model["mechanism"]["gradient_bound"] == bound
     assert ("loss_width" in model["mechanism"]) == ("loss_width" in asked)
@@ -131,7 +132,7 @@ def test_the_objectives_of_the_contract_are_those_of_the_proof() -> None:
     assert list(get_args(contract.Objective)) == [one.value for one in Objective]
 
 
-def test_an_audit_of_a_regression_is_one_of_its_steps(
+def test_a_canary_test_of_a_regression_is_one_of_its_steps(
     gateway: TestClient, costs: dict[str, Any], new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """Canaries are learned and forgotten by the mechanism of a regression as by any other."""
@@ -281,7 +282,7 @@ def test_several_labels_are_learned_predicted_and_forgotten(
     gateway: TestClient, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A record has any of the labels of its schema, or none; each is learned and predicted by itself, what is measured
-    says how often each and all are right, and the audit of a run and one that is asked for find nothing."""
+    says how often each and all are right, and the canary test of a run and one that is asked for find nothing."""
     columns = {"age": SCHEMA["columns"]["age"], "likes": {"role": "labels", "values": ["tea", "jazz", "chess"]}}
     schema = {"columns": columns | {"person": {"role": "subject"}}}
 

@@ -1,4 +1,4 @@
-"""Audits of runs: what is planned, what is not published, and when those that are asked for have their turn."""
+"""Canary tests of runs: what is planned, what is not published, and when those that are asked for have their turn."""
 
 import datetime
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import PreconditionError
 from lethe.proof.mechanism import Mechanism
 from tests.lethe.proof import lanes
@@ -42,11 +42,11 @@ def claim(installation: Installation) -> Claim:
 
 @pytest.fixture
 def ask(installation: Installation, by: Actor) -> Callable[[dict[str, Any]], None]:
-    """Ask for an audit of a model."""
+    """Ask for a canary test of a model."""
 
     def asked(model: dict[str, Any]) -> None:
         with installation.database.writing(by=by) as session:
-            catalogue.ask_audit(session, catalogue.get_model(session, model["id"]))
+            catalogue.ask_canary_test(session, catalogue.get_model(session, model["id"]))
 
     return asked
 
@@ -77,11 +77,11 @@ def publish(installation: Installation, claimed: ClaimedRun, observed: Observed 
 
 
 def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | None = None) -> None:
-    """What the worker does when the lanes of an audit have run."""
+    """What the worker does when the lanes of a canary test have run."""
     assert claimed.audit
     with installation.database.writing() as session:
         observed = lanes.observed(claimed.audit, claimed.mechanism)
-        unlearning.end_audit(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
+        unlearning.end_canary_test(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
 
 
 # --- what is planned -------------------------------------------------------------------------------------------------
@@ -99,15 +99,15 @@ def test_lanes_go_through_what_the_run_goes_through(
     with installation.database.reading() as session:
         first = session.scalars(sa.select(Run.steps_total).where(Run.kind == "unlearn")).first()
     assert first
-    assert second.audit == AuditPlan(lanes=256, steps_before=learned + first, steps=second.steps)
+    assert second.audit == CanaryPlan(lanes=256, steps_before=learned + first, steps=second.steps)
     with installation.database.writing() as session:
         unlearning.take_back(session, worker="w")
     gateway.post(f"/v1/models/{live['id']}/relearn")
     again = claim()
-    assert (again.kind, again.audit) == ("relearn", AuditPlan(lanes=256, steps_before=0, steps=learned))
+    assert (again.kind, again.audit) == ("relearn", CanaryPlan(lanes=256, steps_before=0, steps=learned))
 
 
-def test_an_audit_that_is_asked_for_forgets_as_the_first_request_would(
+def test_a_canary_test_that_is_asked_for_forgets_as_the_first_request_would(
     live: dict[str, Any], forget: Make, ask: Callable[..., None], claim: Claim, installation: Installation
 ) -> None:
     """Its lanes learn for as long as the model did, and forget for as long as the first record is forgotten."""
@@ -117,7 +117,7 @@ def test_an_audit_that_is_asked_for_forgets_as_the_first_request_would(
     end(installation, audit)
     forget("p1")
     unlearned = claim()
-    assert audit.audit == AuditPlan(lanes=16 * 256, steps_before=learned, steps=unlearned.steps)
+    assert audit.audit == CanaryPlan(lanes=16 * 256, steps_before=learned, steps=unlearned.steps)
     assert audit.steps == learned + unlearned.steps
     assert (audit.parent_version_id, audit.erases, audit.slots_to_null) == (None, False, ())
 
@@ -137,14 +137,14 @@ def test_an_audit_that_is_asked_for_forgets_as_the_first_request_would(
     ],
     ids=["not audited", "fewer lanes", "other steps", "other canaries", "half the noise", "nothing forgotten"],
 )
-def test_what_an_audit_refutes_is_not_published(
+def test_what_a_canary_test_refutes_is_not_published(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,
     get: Get,
     claim: Claim,
     work: Callable[[], int],
-    observe: Callable[[AuditPlan, Mechanism | None], Observed | None],
+    observe: Callable[[CanaryPlan, Mechanism | None], Observed | None],
     refusal: type[Exception],
 ) -> None:
     """Without its audit, with another one, or with one that found something a run publishes nothing; the request stays
@@ -184,7 +184,7 @@ def test_rows_are_counted(installation: Installation, live: dict[str, Any], forg
 # --- turns -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_audit_gives_way_to_what_is_due_sooner(
+def test_a_canary_test_gives_way_to_what_is_due_sooner(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -193,7 +193,7 @@ def test_an_audit_gives_way_to_what_is_due_sooner(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """Between datasets a request that is due within a week goes before an audit, however long that has waited."""
+    """Between datasets a request that is due within a week goes before a canary test, however long that has waited."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2
@@ -209,10 +209,10 @@ def test_an_audit_gives_way_to_what_is_due_sooner(
     ]
 
 
-def test_an_audit_holds_up_no_other_dataset(
+def test_a_canary_test_holds_up_no_other_dataset(
     new_dataset: Make, new_model: Make, forget: Make, ask: Callable[..., None], claim: Claim, work: Callable[[], int]
 ) -> None:
-    """While one dataset's model is audited, requests of another are served."""
+    """While one dataset's model is tested, requests of another are served."""
     audited = new_model(new_dataset()["id"])
     other = new_model(new_dataset(rows=20, seed=1)["id"])
     assert work() == 2
@@ -222,7 +222,7 @@ def test_an_audit_holds_up_no_other_dataset(
     assert claim().model_id == other["id"]
 
 
-def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
+def test_canary_tests_are_made_in_the_order_in_which_they_were_asked_for(
     installation: Installation,
     live: dict[str, Any],
     new_model: Make,
@@ -230,7 +230,7 @@ def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
     claim: Claim,
     work: Callable[[], int],
 ) -> None:
-    """Two models of one dataset are audited one after the other."""
+    """Two models of one dataset are tested one after the other."""
     other = new_model(live["dataset_id"])
     work()
     for model in (other, live):
@@ -245,7 +245,7 @@ def test_audits_are_made_in_the_order_in_which_they_were_asked_for(
 # --- how one ends ----------------------------------------------------------------------------------------------------
 
 
-def test_what_an_audit_refutes_is_told_once(
+def test_what_a_canary_test_refutes_is_told_once(
     installation: Installation,
     live: dict[str, Any],
     forget: Make,
@@ -254,7 +254,7 @@ def test_what_an_audit_refutes_is_told_once(
     claim: Claim,
     work: Any,
 ) -> None:
-    """An audit that found something ends as failed, with its numbers; the model stays live and forgets on."""
+    """A canary test that found something ends as failed, with its numbers; the model stays live and forgets on."""
     ask(live)
     claimed = claim()
     end(installation, claimed, error_code=AuditFailed.code)
@@ -269,10 +269,10 @@ def test_what_an_audit_refutes_is_told_once(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
 
 
-def test_an_audit_that_came_to_nothing_is_made_again(
+def test_a_canary_test_that_came_to_nothing_is_made_again(
     installation: Installation, live: dict[str, Any], get: Get, ask: Callable[..., None], claim: Claim, work: Any
 ) -> None:
-    """What an audit was cut off by says nothing about the model: it is made again, and then it is over."""
+    """What a canary test was cut off by says nothing about the model: it is made again, and then it is over."""
     ask(live)
     claimed = claim()
     with installation.database.writing() as session:
@@ -285,7 +285,7 @@ def test_an_audit_that_came_to_nothing_is_made_again(
     assert (over["error_code"], over["audit"]["asked_at"]) == (None, None)
 
 
-def test_an_audit_is_not_tried_for_ever(
+def test_a_canary_test_is_not_tried_for_ever(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, get: Get, forget: Make
 ) -> None:
     """One that comes to nothing three times is over, and has made nobody wait: the model goes on as it is."""
@@ -301,7 +301,7 @@ def test_an_audit_is_not_tried_for_ever(
     assert claim().kind == "unlearn"
 
 
-def test_an_audit_runs_while_the_model_waits_to_be_tried_again(
+def test_a_canary_test_runs_while_the_model_waits_to_be_tried_again(
     installation: Installation, live: dict[str, Any], ask: Callable[..., None], claim: Claim, forget: Make, get: Get
 ) -> None:
     """When the runs of a model fail, its audit can be asked for and is made, and changes nothing about their pause."""
@@ -319,7 +319,7 @@ def test_an_audit_runs_while_the_model_waits_to_be_tried_again(
     assert (model["error_code"], model["audit"]["asked_at"]) == ("audit_failed", None)
 
 
-def test_an_audit_takes_nobody_who_waits_for_others(
+def test_a_canary_test_takes_nobody_who_waits_for_others(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -329,7 +329,7 @@ def test_an_audit_takes_nobody_who_waits_for_others(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Requests that wait for each other go on waiting, and can be cancelled, while an audit is made."""
+    """Requests that wait for each other go on waiting, and can be cancelled, while a canary test is made."""
     model = new_model(new_dataset()["id"], batching={"max_wait_seconds": 86400})
     assert work() == 1
     request = forget("p1")

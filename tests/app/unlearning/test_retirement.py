@@ -93,7 +93,7 @@ def test_a_first_learning_that_is_cancelled_can_begin_anew(
 def test_learning_again_that_is_cancelled_leaves_the_version(
     live: dict[str, Any], get: Get, call: Call, claim: Any, work: Callable[[], int]
 ) -> None:
-    """The live version stays in service; so it does when an audit is cancelled."""
+    """The live version stays in service; so it does when a canary test is cancelled."""
     for asked in ("relearn", "audit"):
         call("POST", f"/models/{live['id']}/{asked}")
         call("POST", f"/runs/{claim().run_id}/cancel")

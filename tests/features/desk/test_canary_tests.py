@@ -1,4 +1,4 @@
-"""Audits on pages: what canaries showed of a run, beside what is certified of it."""
+"""Canary tests on pages: what canaries showed of a run, beside what is certified of it."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Work = Callable[[], int]
 
 @pytest.fixture
 def model(new_dataset: Make, new_model: Make, forget: Make, work: Work) -> str:
-    """One that has learned and forgotten somebody, audited both times."""
+    """One that has learned and forgotten somebody, tested both times."""
     made: str = new_model(new_dataset(rows=200)["id"], noise_scale=0.02)["id"]
     work()
     forget("p1")
@@ -69,7 +69,7 @@ def test_a_run_that_was_refused(
     assert ">Refused<" in officer.get(f"/admin/models/{model}").text
 
 
-def test_an_audit_from_before_there_was_a_schedule(
+def test_a_canary_test_from_before_there_was_a_schedule(
     officer: Browser, model: str, get: Get, installation: Installation, by: Actor
 ) -> None:
     """What was not looked at is left out of the page of an old run, and is null in what the API says."""
@@ -96,8 +96,8 @@ def test_how_far_chance_went_is_said_in_standard_deviations(freedom: int) -> Non
     assert evidence._deviation(1e12, freedom) > 1000
 
 
-def test_asking_for_an_audit(officer: Browser, model: str, get: Get, work: Work) -> None:
-    """The button has the mechanism audited, and the page says so until it is done."""
+def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: Work) -> None:
+    """The button has the mechanism tested, and the page says so until it is done."""
     path = f"/admin/models/{model}"
     assert "Run a canary test" in officer.get(path).text
     answer = officer.post(f"{path}/audit")
@@ -111,7 +111,7 @@ def test_asking_for_an_audit(officer: Browser, model: str, get: Get, work: Work)
     assert get(f"/models/{model}")["live_version"] == 2
 
 
-def test_without_audits(
+def test_without_canary_tests(
     officer: Browser, somebody_with: Callable[..., Browser], new_dataset: Make, new_model: Make, work: Work
 ) -> None:
     """A model that has none offers none; nor does one to whoever may not ask."""

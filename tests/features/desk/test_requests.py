@@ -174,8 +174,11 @@ def test_verifying(
     assert "It does not hold." in officer.post(f"{path}/verify").text
 
 
-def test_what_an_audit_adds_to_a_certificate(officer: Browser, gateway: TestClient, forgotten: dict[str, Any]) -> None:
-    """What the lanes proved at least stands beside what is certified; of a run without an audit there is no word."""
+def test_what_a_canary_test_adds_to_a_certificate(
+    officer: Browser, gateway: TestClient, forgotten: dict[str, Any]
+) -> None:
+    """What the lanes proved at least stands beside what is certified; of a run without a canary test there is no
+    word."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     audit = found["statement"]["audit"]
     page = html.unescape(officer.get(f"/admin/requests/{forgotten['id']}").text)

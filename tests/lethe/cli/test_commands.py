@@ -74,8 +74,8 @@ def test_a_model_from_creation_to_weights(live: Lethe, people: Path, tmp_path: P
     refused(live("model", "weights", created["id"], "1", tmp_path / "old"), "weights_destroyed")
 
 
-def test_a_model_is_audited(live: Lethe, people: Path) -> None:
-    """An audit is waited for, and its run shown; runs are listed with what was certified and what was proved."""
+def test_a_model_is_tested(live: Lethe, people: Path) -> None:
+    """A canary test is waited for, and its run shown; runs are listed with what was certified and what was proved."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     audited, unaudited = (
         live("model", "create", dataset["id"], "--l2", "0.05", "--audit-lanes", lanes, "--audit-chains", "2").json

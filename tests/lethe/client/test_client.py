@@ -123,8 +123,8 @@ def test_models(client: Client, model: ModelOut, strangers: Path) -> None:
     assert client.runs.get(newest.id) == newest
 
 
-def test_an_audit_is_asked_for_and_waited_for(client: Client, people: Path, settings: Settings) -> None:
-    """A model is audited when it is live, at once or later; who waits is told of the run's steps, and given the run."""
+def test_a_canary_test_is_asked_for_and_waited_for(client: Client, people: Path, settings: Settings) -> None:
+    """A model is tested when it is live, at once or later; who waits is told of the run's steps, and given the run."""
     model = client.models.create(
         name="m",
         dataset_id=client.datasets.upload(people, classes=["0", "1"]).id,

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 
 from lethe.proof import calibration, canary_test
-from lethe.proof.canary_test import AuditPlan, Guesses, Observed
+from lethe.proof.canary_test import CanaryPlan, Guesses, Observed
 from lethe.proof.mechanism import Mechanism
 
 MECHANISM = calibration.mechanism_for(
@@ -24,7 +24,7 @@ def guesses(true_positives: int, members: int, false_positives: int, nonmembers:
 
 
 def seen(
-    plan: AuditPlan,
+    plan: CanaryPlan,
     guessed: Guesses,
     *,
     squares: float,
@@ -36,8 +36,8 @@ def seen(
     return Observed(plan=plan, records=records, guesses=guessed, squares=squares, drift=drift, visits=visits)
 
 
-def apart(plan: AuditPlan, numbers: Any) -> tuple[Any, Any]:
-    """Numbers of lanes less the mean of their group, and that mean  # (audits, lanes) each"""
+def apart(plan: CanaryPlan, numbers: Any) -> tuple[Any, Any]:
+    """Numbers of lanes less the mean of their group, and that mean  # (canary tests, lanes) each"""
     group = np.tile(np.arange(plan.lanes // 2) % plan.groups, 2)
     same = (group[:, None] == group) / np.bincount(group)[group]
     return numbers - numbers @ same, numbers @ same

@@ -3,11 +3,11 @@
 from typing import Any
 
 from lethe.proof import canary_test
-from lethe.proof.canary_test import AuditPlan, Guesses, Observed
+from lethe.proof.canary_test import CanaryPlan, Guesses, Observed
 from lethe.proof.mechanism import Mechanism
 
 
-def observed(plan: AuditPlan, mechanism: Mechanism | None, **changed: Any) -> Observed:
+def observed(plan: CanaryPlan, mechanism: Mechanism | None, **changed: Any) -> Observed:
     """Nine of ten guesses are right and noise is as it is to be, but for what is changed."""
     members = plan.lanes // 2
     wrong = members // 10

@@ -6,7 +6,7 @@ import pytest
 
 from lethe.proof import certificate
 from lethe.proof.accountant import Exposure, Run
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import PrivacyError
 from lethe.proof.guarantees import Evidence
 from lethe.proof.losses import Objective
@@ -47,7 +47,7 @@ def evidence(**changed: Any) -> Evidence:
 def observed(made: Evidence, **changed: Any) -> Observed:
     """What the lanes of the last run of the history might have shown."""
     *before, last = (run.steps for run in made.history)
-    plan = AuditPlan(lanes=256, steps_before=sum(before), steps=last)
+    plan = CanaryPlan(lanes=256, steps_before=sum(before), steps=last)
     return lanes.observed(**{"plan": plan, "mechanism": MECHANISM} | changed)
 
 
@@ -91,6 +91,6 @@ def refusal(document: Any) -> str:
 
 
 def audited(**changed: Any) -> dict[str, Any]:
-    """The statement with the audit that follows from what is changed here."""
+    """The statement with the canary test that follows from what is changed here."""
     shown = observed(evidence(), **changed).to_json(MECHANISM, delta=evidence().delta)
     return altered("audit", json.loads(json.dumps(shown)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 from lethe.proof import calibration, canary_test, conversion
-from lethe.proof.canary_test import AuditPlan, Observed
+from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import LARGEST_COUNT, DomainError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
@@ -25,8 +25,8 @@ MECHANISM = calibration.mechanism_for(
     num_classes=2,
     num_parameters=21,
 )
-LEARNING = AuditPlan(lanes=256, steps_before=0, steps=2601)
-FORGETTING = AuditPlan(lanes=256, steps_before=2601, steps=87)
+LEARNING = CanaryPlan(lanes=256, steps_before=0, steps=2601)
+FORGETTING = CanaryPlan(lanes=256, steps_before=2601, steps=87)
 
 
 def mechanism(**changed: Any) -> Mechanism:
@@ -58,7 +58,7 @@ MECHANISMS = st.builds(
     step_size=st.floats(0.02, 0.064),  # up to 2/L: steps that jump over the minimiser
 )
 PLANS = st.builds(
-    AuditPlan, lanes=st.sampled_from([2, 64]), steps_before=st.integers(0, 300), steps=st.integers(1, 300)
+    CanaryPlan, lanes=st.sampled_from([2, 64]), steps_before=st.integers(0, 300), steps=st.integers(1, 300)
 )
 
 
@@ -74,7 +74,7 @@ BATCHES = st.builds(
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: AuditPlan) -> None:
+def test_the_law_is_that_of_the_recursion(settled: Mechanism, plan: CanaryPlan) -> None:
     """Mean and variance of a lane are those of w <- keep w + push + nu xi, step by step, canaries there or gone: pushed
     in the steps that read their batch, in which the runs go on one after the other, by a step size that falls."""
     law, one = canary_test.law(settled, plan), settled.sensitivity(Adjacency.ZERO_OUT)
@@ -115,26 +115,24 @@ def test_witnesses_tell_batches_apart() -> None:
 def test_witnesses_of_more_batches_than_are_told_apart() -> None:
     """Of 4,097 batches the last has the witnesses of the first, and the law is that of both."""
     settled = mechanism(num_slots=4097, batch_size=1, l2=1e-4)
-    plan = AuditPlan(lanes=32, steps_before=4096, steps=2)
+    plan = CanaryPlan(lanes=32, steps_before=4096, steps=2)
     law = canary_test.law(settled, plan)
     assert law.witnesses.shape == (4096, 2)
     assert law.witnessed == pytest.approx((1 + 1 - settled.step_size * settled.l2) * law.witnesses[0], rel=1e-12)
 
 
 @given(BATCHES, PLANS)
-def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: AuditPlan) -> None:
+def test_canaries_are_where_a_record_is_moved_most(settled: Mechanism, plan: CanaryPlan) -> None:
     """One stands in the batch that ends farthest away; the others in as many other batches as there are."""
-    law, everywhere = (
-        canary_test.law(settled, plan),
-        canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches)),
-    )
+    law = canary_test.law(settled, plan)
+    everywhere = canary_test.law(settled, replace(plan, lanes=2 * settled.num_batches))
     assert max(abs(law.mean) / law.records) == pytest.approx(max(abs(everywhere.mean) / everywhere.records), rel=1e-9)
     assert len(set(law.place.tolist())) == min(settled.num_batches, plan.lanes // 2)
     assert set(everywhere.place.tolist()) == set(range(settled.num_batches))
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: AuditPlan) -> None:
+def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, plan: CanaryPlan) -> None:
     """The exact mu of a canary lies below what is certified of its records, and attains it up to the best step size
     where every step reads all rows."""
     law = canary_test.law(settled, plan)
@@ -147,7 +145,7 @@ def test_lanes_tell_no_more_than_the_accountant_certifies(settled: Mechanism, pl
 
 
 @given(MECHANISMS | BATCHES, PLANS)
-def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: AuditPlan) -> None:
+def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: CanaryPlan) -> None:
     """The farthest lanes end at least 2.5 deviations apart, unless that would take more than a million at the start; no
     canary is larger than need be."""
     law = canary_test.law(settled, plan)
@@ -163,7 +161,7 @@ def test_canaries_are_large_enough_to_tell(settled: Mechanism, plan: AuditPlan) 
 @pytest.mark.parametrize("steps", [10**6, 10**12, 2**52])
 def test_very_long_runs(steps: int) -> None:
     """A run so long that everything has decayed below the smallest number still has a law, and tests that pass."""
-    plan = AuditPlan(lanes=4, steps_before=2601, steps=steps)
+    plan = CanaryPlan(lanes=4, steps_before=2601, steps=steps)
     law = canary_test.law(MECHANISM, plan)
     assert (law.decay, law.mean[0], law.mean[1]) == (0, 0, 0)
     keep = 1 - MECHANISM.step_size * MECHANISM.l2
@@ -182,13 +180,13 @@ def test_more_slots_than_lanes_can_tell() -> None:
 
 def test_a_step_that_forgets_everything() -> None:
     """With a step size of 1 / l2 a lane forgets all in one step, and the law says so."""
-    law = canary_test.law(mechanism(l2=1.0, step_size=1.0), AuditPlan(lanes=2, steps_before=5, steps=1))
+    law = canary_test.law(mechanism(l2=1.0, step_size=1.0), CanaryPlan(lanes=2, steps_before=5, steps=1))
     assert (law.decay, law.mean[0]) == (0, 0)
     assert law.variance == law.unforeseen == mechanism(l2=1.0, step_size=1.0).step_variance
 
 
-def drawn(plan: AuditPlan, audits: int, generator: np.random.Generator) -> list[Observed]:
-    """Audits of runs that are as they should be, of the exact law."""
+def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list[Observed]:
+    """Canary tests of runs that are as they should be, of the exact law."""
     law, half = canary_test.law(MECHANISM, plan), plan.lanes // 2
     canaries = np.repeat([1.0, 0.0], half)
     start = law.start[0] * canaries + math.sqrt(law.start_variance) * generator.standard_normal((audits, plan.lanes))
@@ -204,9 +202,9 @@ def drawn(plan: AuditPlan, audits: int, generator: np.random.Generator) -> list[
 
 
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
-def test_false_alarms_are_as_rare_as_stated(plan: AuditPlan, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 6,000 audits of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in 1 %
-    each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use one does at most."""
+def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in
+    1 % each, and all together in no more than 4.5 %, up to 4 standard errors; at the error in use one does at most."""
     audits = drawn(plan, 6000, np.random.default_rng(4))
     assert sum(bool(one.findings(MECHANISM)) for one in audits) <= 1
     monkeypatch.setattr(canary_test, "FALSE_ALARM", 0.045)
@@ -219,8 +217,9 @@ def test_false_alarms_are_as_rare_as_stated(plan: AuditPlan, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
-def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: AuditPlan) -> None:
-    """Over 2,000 audits the reported bound never exceeds the truth, and is some six tenths of it in the median."""
+def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> None:
+    """Over 2,000 canary tests the reported bound never exceeds the truth, and is some six tenths of it in the
+    median."""
     law = canary_test.law(MECHANISM, plan)
     truth = law.mean[0] / math.sqrt(law.variance) / law.records
     bounds = [
@@ -230,7 +229,7 @@ def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: AuditPlan) -> N
     assert 0.55 < np.median(bounds) / truth < 1
 
 
-def outcomes(settled: Mechanism, plan: AuditPlan) -> tuple[np.ndarray, list[Observed]]:
+def outcomes(settled: Mechanism, plan: CanaryPlan) -> tuple[np.ndarray, list[Observed]]:
     """Every count of right guesses that a right run's lanes can end with: its exact probability, and what is seen."""
     law, half = canary_test.law(settled, plan), plan.lanes // 2
     right = special.ndtr(abs(law.mean[0]) / math.sqrt(law.variance) / 2)
@@ -245,7 +244,7 @@ def outcomes(settled: Mechanism, plan: AuditPlan) -> tuple[np.ndarray, list[Obse
 LOUD = mechanism(num_slots=1, noise_scale=0.02)  # one record alone is farther away than lanes are put apart
 LONG_STEPS = mechanism(l2=2.0, step_size=0.88)  # beyond 2/(L + m): lanes are milder than what is certified
 SUMMED = [
-    pytest.param(settled, AuditPlan(lanes=lanes, steps_before=before, steps=steps), id=f"{name}-{lanes}-{before}")
+    pytest.param(settled, CanaryPlan(lanes=lanes, steps_before=before, steps=steps), id=f"{name}-{lanes}-{before}")
     for name, settled in {"default": MECHANISM, "plain": mechanism(), "loud": LOUD, "long": LONG_STEPS}.items()
     for before, steps in ((0, 60), (60, 7), (2601, 87))
     for lanes in (2, 64, 256, 1024)
@@ -253,7 +252,7 @@ SUMMED = [
 
 
 @each(("settled", "plan"), SUMMED)
-def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: AuditPlan) -> None:
+def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: CanaryPlan) -> None:
     """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
     for its guesses, with probability 10^-6/3 at most; refused for anything, with 10^-6 at most."""
     law = canary_test.law(settled, plan)
@@ -264,14 +263,13 @@ def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled:
     refused = sum(p for p, said in zip(probabilities, documents, strict=True) if "guarantee" in said["findings"])
     assert false <= canary_test.ERROR * (1 + 1e-9)
     assert refused <= canary_test.ERROR * (1 + 1e-9)
-    assert refused + 2 * canary_test.ERROR <= canary_test.FALSE_ALARM * (
-        1 + 1e-9
-    )  # the other tests have their exact levels
+    # The other tests have their exact levels.
+    assert refused + 2 * canary_test.ERROR <= canary_test.FALSE_ALARM * (1 + 1e-9)
 
 
 @pytest.mark.soak
 @each(("settled", "plan"), SUMMED)
-def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: AuditPlan) -> None:
+def test_no_outcome_reports_more_than_is_certified(settled: Mechanism, plan: CanaryPlan) -> None:
     """Whatever the lanes may show, the bound from below stays under the certified one, or the run is refused."""
     for delta in (1e-9, 1e-5, 0.1):
         for one in outcomes(settled, plan)[1]:
@@ -353,10 +351,10 @@ def test_certified_is_what_the_accountant_says() -> None:
         lambda: canary_test.at_most(-1, 2, error=0.1),
         lambda: canary_test.mu_of_right_guesses(1, 2, error=0.3),
         lambda: canary_test.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
-        lambda: AuditPlan(lanes=3, steps_before=0, steps=1),
-        lambda: AuditPlan(lanes=0, steps_before=0, steps=1),
-        lambda: AuditPlan(lanes=2, steps_before=-1, steps=1),
-        lambda: AuditPlan(lanes=2, steps_before=0, steps=0),
+        lambda: CanaryPlan(lanes=3, steps_before=0, steps=1),
+        lambda: CanaryPlan(lanes=0, steps_before=0, steps=1),
+        lambda: CanaryPlan(lanes=2, steps_before=-1, steps=1),
+        lambda: CanaryPlan(lanes=2, steps_before=0, steps=0),
         lambda: seen(FORGETTING, guesses(1, 1, 0, 1), squares=1.0),
         lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=-1.0),
         lambda: seen(FORGETTING, guesses(1, 128, 0, 128), squares=math.nan),

@@ -5,7 +5,7 @@ import pytest
 
 from lethe.proof import accountant, certificate
 from lethe.proof.accountant import Exposure, Run
-from lethe.proof.canary_test import AuditPlan, Guesses
+from lethe.proof.canary_test import CanaryPlan, Guesses
 from lethe.proof.errors import PreconditionError
 from lethe.proof.guarantees import Evidence
 from tests.lethe.proof.stated import HISTORY, MECHANISM, RELEASES, altered, audited, evidence, refusal, statement
@@ -131,14 +131,14 @@ def test_a_model_that_has_not_learned_gets_no_statement():
         statement(made, kind="learn")
 
 
-def test_a_run_need_not_be_audited():
+def test_a_run_need_not_be_tested():
     """Where no audit was made, the statement says so, and is true."""
     document = statement(audited=False)
     assert document["audit"] is None
     assert certificate.check(document) == evidence().guarantees()
 
 
-def test_what_an_audit_says_is_recomputed():
+def test_what_a_canary_test_says_is_recomputed():
     """The statement says what is certified of one record, what was proved, and of how many a canary is."""
     said = statement()["audit"]
     assert (said["lanes"], said["steps_before"], said["steps"], said["findings"]) == (256, 64, 9, [])
@@ -150,16 +150,16 @@ def test_what_an_audit_says_is_recomputed():
 @pytest.mark.parametrize(
     "plan",
     [
-        AuditPlan(lanes=256, steps_before=64, steps=10),
-        AuditPlan(lanes=256, steps_before=57, steps=9),
-        AuditPlan(lanes=256, steps_before=73, steps=9),
-        AuditPlan(lanes=256, steps_before=0, steps=9),
-        AuditPlan(lanes=256, steps_before=0, steps=50),
+        CanaryPlan(lanes=256, steps_before=64, steps=10),
+        CanaryPlan(lanes=256, steps_before=57, steps=9),
+        CanaryPlan(lanes=256, steps_before=73, steps=9),
+        CanaryPlan(lanes=256, steps_before=0, steps=9),
+        CanaryPlan(lanes=256, steps_before=0, steps=50),
     ],
     ids=str,
 )
-def test_an_audit_of_another_run_is_refused(plan):
-    """An audit that holds, but was of fewer, of more or of other steps, does not stand in for one of this run."""
+def test_a_canary_test_of_another_run_is_refused(plan):
+    """A canary test that holds, but was of fewer, of more or of other steps, does not stand in for one of this run."""
     assert "audit_of_run" in refusal(audited(plan=plan))
 
 
@@ -172,8 +172,8 @@ def test_an_audit_of_another_run_is_refused(plan):
         ({"guesses": Guesses(true_positives=128, members=128, false_positives=0, nonmembers=128)}, "guarantee"),
     ],
 )  # fmt: skip
-def test_an_audit_with_a_finding_gets_no_statement(changed, finding):
-    """An audit that refutes what is certified is refused, whether it says so or hides it."""
+def test_a_canary_test_with_a_finding_gets_no_statement(changed, finding):
+    """A canary test that refutes what is certified is refused, whether it says so or hides it."""
     document = audited(**changed)
     assert document["audit"]["findings"] == [finding]
     assert ("audit_within_guarantee" if finding == "guarantee" else "audit_passed") in refusal(document)

@@ -147,7 +147,7 @@ def test_nothing_may_be_missing(part):
 
 
 @each("field", [*statement()["audit"], *(f"guesses/{n}" for n in statement()["audit"]["guesses"])])
-def test_no_part_of_an_audit_may_be_missing(field):
+def test_no_part_of_a_canary_test_may_be_missing(field):
     """A statement whose audit lacks any of its numbers is refused."""
     refusal(altered(f"audit/{field}", DELETED))
 
@@ -160,7 +160,7 @@ def test_no_evidence_may_be_missing(field):
 
 @each("part", list(statement()))
 def test_a_part_of_the_wrong_kind_is_refused(part):
-    """A part that is of another JSON type is refused, never with an unnamed error; an audit alone may be null."""
+    """A part that is of another JSON type is refused, never with an unnamed error; a canary test alone may be null."""
     for value in ([None] if part != "audit" else []) + [[], {}, 0, True, math.nan, [[]], {"a": None}]:
         refusal(altered(part, value))
 

@@ -1,4 +1,4 @@
-"""A small problem whose runs are audited."""
+"""A small problem whose runs are tested."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism, finest_grid
 from worker.evidence import lanes
 from worker.langevin import chain
 from worker.langevin.noise import Noise, SystemNoise
 
-LEARNING = AuditPlan(lanes=256, steps_before=0, steps=40)
-FORGETTING = AuditPlan(lanes=256, steps_before=40, steps=20)
-LEARNING_BATCHES = AuditPlan(lanes=256, steps_before=0, steps=43)
-FORGETTING_BATCHES = AuditPlan(lanes=256, steps_before=43, steps=21)
-SHORT = AuditPlan(lanes=256, steps_before=43, steps=7)
+LEARNING = CanaryPlan(lanes=256, steps_before=0, steps=40)
+FORGETTING = CanaryPlan(lanes=256, steps_before=40, steps=20)
+LEARNING_BATCHES = CanaryPlan(lanes=256, steps_before=0, steps=43)
+FORGETTING_BATCHES = CanaryPlan(lanes=256, steps_before=43, steps=21)
+SHORT = CanaryPlan(lanes=256, steps_before=43, steps=7)
 """A run that does not read every batch, and ends before its cool-down could begin."""
 
 
@@ -53,7 +53,7 @@ def ran(mechanism: Mechanism) -> Callable[..., chain.Ran]:
     features *= (1 - 2**-20) / np.linalg.norm(features, axis=1, keepdims=True)
 
     def run(
-        plan: AuditPlan | None,
+        plan: CanaryPlan | None,
         *,
         made: Mechanism = mechanism,
         steps: int | None = None,

@@ -1,5 +1,5 @@
-"""Faults planted in the chain and in the worker: the audit finds them, nothing is published, and nobody is told that
-they were forgotten."""
+"""Faults planted in the chain and in the worker: the canary test finds them, nothing is published, and nobody is
+told that they were forgotten."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from app.db.tables import Dataset, Model
 from app.installations import Installation
 from app.rows.row_store import RowStore
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.mechanism import Mechanism
 from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of, slots_of
@@ -41,10 +41,10 @@ Get = Callable[[str], Any]
     ],
 )
 def test_a_fault_in_the_chain_is_found(
-    plan: AuditPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
+    plan: CanaryPlan, fault: str, mechanism: Mechanism, ran: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each planted fault of the steps is found by the audit of one run, and nothing once it is removed. The smallest,
-    noise of half its size, escapes 512 lanes less than once in 10^15 runs."""
+    """Each planted fault of the steps is found by the canary test of one run, and nothing once it is removed. The
+    smallest, noise of half its size, escapes 512 lanes less than once in 10^15 runs."""
     plan = replace(plan, lanes=512)
     with monkeypatch.context() as patch:
         FAULTS[fault](patch)
@@ -188,7 +188,7 @@ BATCHES = {"batch_size": 7, "cool_down": 5}
         ("no cool-down", BATCHES),
     ],
 )
-def test_a_run_that_fails_its_audit_publishes_nothing(
+def test_a_run_that_fails_its_canary_test_publishes_nothing(
     fault: str,
     batches: dict[str, int],
     gateway: TestClient,
@@ -297,7 +297,7 @@ def test_erasing_somebody_else_is_noticed(
     assert_all_done_once(installation)
 
 
-def test_a_run_without_its_audit_publishes_nothing(
+def test_a_run_without_its_canary_test_publishes_nothing(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run whose lanes were left out, or were fewer than planned, is not published."""
@@ -305,7 +305,7 @@ def test_a_run_without_its_audit_publishes_nothing(
     original = isolated.run
     for lanes_ran in (0, 2):
 
-        def run(*given: Any, audit: AuditPlan, lanes_ran: int = lanes_ran, **named: Any) -> isolated.IsolatedResult:
+        def run(*given: Any, audit: CanaryPlan, lanes_ran: int = lanes_ran, **named: Any) -> isolated.IsolatedResult:
             return original(*given, audit=replace(audit, lanes=lanes_ran) if lanes_ran else None, **named)
 
         with monkeypatch.context() as patch:
@@ -318,7 +318,7 @@ def test_a_run_without_its_audit_publishes_nothing(
 
 
 @pytest.mark.usefixtures("here")
-def test_a_model_without_lanes_is_not_audited(
+def test_a_model_without_lanes_is_not_tested(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
     """A model that is asked for with no lanes runs without, and says so."""

@@ -13,7 +13,7 @@ from scipy import stats
 
 from app.rows.blocks import BLOCK_ROWS
 from lethe.proof import calibration, canary_test
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.mechanism import Mechanism
 from tests.stored import held_in_memory
 from tests.worker import passes
@@ -43,10 +43,10 @@ def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @BOTH
 @pytest.mark.parametrize("grid", [0.0, None, 2.0**-12], ids=["no grid", "production's grid", "coarse grid"])
 def test_the_law_in_the_chain(
-    plan: AuditPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
+    plan: CanaryPlan, grid: float | None, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
     """Of 4,096 lanes those with a canary end as N(mean, variance) and the others as N(0, variance), on any grid, by
-    Kolmogorov and Smirnov at a false-alarm rate of 1e-9 each; the audit finds nothing."""
+    Kolmogorov and Smirnov at a false-alarm rate of 1e-9 each; the canary test finds nothing."""
     plan = replace(plan, lanes=4096)
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
@@ -60,8 +60,8 @@ def test_the_law_in_the_chain(
 
 @BOTH
 @pytest.mark.parametrize("steps", [1, 2, 7])
-def test_short_runs_are_audited_too(
-    plan: AuditPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
+def test_short_runs_are_tested_too(
+    plan: CanaryPlan, steps: int, computing: str, mechanism: Mechanism, ran: Run
 ) -> None:
     """However few steps a run has, its audit is of these and finds nothing."""
     plan = replace(plan, steps=steps)
@@ -72,8 +72,8 @@ def test_short_runs_are_audited_too(
 
 
 @pytest.mark.parametrize("plan", [LEARNING_BATCHES, FORGETTING_BATCHES, SHORT], ids=["learning", "forgetting", "short"])
-def test_batches_are_audited_wherever_steps_are_taken(
-    plan: AuditPlan, computing: str, batched: Mechanism, ran: Run
+def test_batches_are_tested_wherever_steps_are_taken(
+    plan: CanaryPlan, computing: str, batched: Mechanism, ran: Run
 ) -> None:
     """Lanes of steps that read one batch each, and get shorter, obey their law, and their witnesses have moved some of
     them by ten thousand standard deviations or more."""
@@ -101,7 +101,7 @@ class TwoSources:
 
 
 @BOTH
-def test_lanes_do_not_touch_the_parameters(plan: AuditPlan, ran: Run) -> None:
+def test_lanes_do_not_touch_the_parameters(plan: CanaryPlan, ran: Run) -> None:
     """With the same noise for the parameters, a run ends with the same bits, with lanes or without."""
     audited = ran(plan, noise=TwoSources(3))
     alone = ran(None, steps=plan.steps, noise=TwoSources(3))
@@ -146,11 +146,11 @@ def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
     """Also where what was foreseen is below the smallest number, or so small that its square is, drift of 4,000 correct
-    audits is standard normal (false alarm 1e-9), and the first ten are quiet."""
+    canary tests is standard normal (false alarm 1e-9), and the first ten are quiet."""
     mechanism = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
-    plan = AuditPlan(lanes=64, steps_before=2601, steps=steps)
+    plan = CanaryPlan(lanes=64, steps_before=2601, steps=steps)
     law, one, noise = canary_test.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
     drifts, witnessed = [], -one.without_witnesses(torch.zeros(64, dtype=torch.float64))
     for _ in range(4000):

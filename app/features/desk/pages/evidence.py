@@ -18,7 +18,7 @@ from app.features.desk.wording import at_least, at_most, count, given, number, o
 from lethe.contract.certificates import CertificateIn, CertificateOut, GuaranteeOut
 from lethe.contract.problems import CertificateInvalid
 from lethe.contract.runs import AuditOut, RunOut
-from lethe.proof.canary_test import AuditPlan
+from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
@@ -46,7 +46,7 @@ _MAX_VERSIONS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditInWords:
+class CanaryTestInWords:
     """A canary test of a run, in words and in numbers for gauges.
 
     `wrong` lists what refuted the run. `noise_off` and `visits_off` are deviations in standard deviations, of `squares`
@@ -80,7 +80,7 @@ class CertificateInWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedRun:
+class TestedRun:
     """A run with its canary test, the version that it published, if any, and the proved part of the certified ε."""
 
     run: RunOut
@@ -94,9 +94,9 @@ def findings(audit: AuditOut) -> str:
     return ", ".join(gettext(_FINDINGS.get(finding, finding)) for finding in audit.findings)
 
 
-def audit_in_words(audit: AuditOut) -> AuditInWords:
+def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
     guesses, lanes = audit.guesses, audit.lanes
-    groups = AuditPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
+    groups = CanaryPlan(lanes=lanes, steps_before=audit.steps_before, steps=audit.steps).groups
     squares = lanes - (0 if audit.visits is None else groups)
     setup = gettext("{canaries}, each worth {records}, and {controls}.").format(
         canaries=count(guesses.members, "canary", "canaries"),
@@ -109,7 +109,7 @@ def audit_in_words(audit: AuditOut) -> AuditInWords:
         )
     else:
         when = gettext("They were there in all {steps} of this run.").format(steps=count(audit.steps, "step", "steps"))
-    return AuditInWords(
+    return CanaryTestInWords(
         audit=audit,
         wrong=[gettext(_REFUTATIONS.get(finding, finding)) for finding in audit.findings],
         setup=f"{setup} {when}",
@@ -278,7 +278,7 @@ def show_canary_tests(context: TheContext, model_id: str, cursor: Cursor = None)
     model = context.ask(models.get_model, model_id=model_id)
     page = context.ask(runs.list_runs, model_id=model_id, limit=_MAX_RUNS, cursor=cursor)
     versions = context.ask(models.list_versions, model_id=model_id, limit=_MAX_VERSIONS).items
-    oldest_first = audited_runs(page.items[::-1], {version.run_id: version.number for version in versions})
+    oldest_first = tested_runs(page.items[::-1], {version.run_id: version.number for version in versions})
     return context.page(
         "models/canary_tests.html",
         model=model,
@@ -289,21 +289,21 @@ def show_canary_tests(context: TheContext, model_id: str, cursor: Cursor = None)
     )
 
 
-def audited_runs(runs: Sequence[RunOut], versions: Mapping[str, int]) -> list[AuditedRun]:
+def tested_runs(runs: Sequence[RunOut], versions: Mapping[str, int]) -> list[TestedRun]:
     """Return the runs with a canary test in their order; `versions` maps runs to the versions that they published."""
     return [
-        AuditedRun(run=run, audit=run.audit, version=versions.get(run.id), share=_proved_share(run.audit))
+        TestedRun(run=run, audit=run.audit, version=versions.get(run.id), share=_proved_share(run.audit))
         for run in runs
         if run.audit is not None
     ]
 
 
-def worst_first(tests: Sequence[AuditedRun]) -> list[AuditedRun]:
+def worst_first(tests: Sequence[TestedRun]) -> list[TestedRun]:
     """Sort refuted runs before all others, and each by the proved part of what is certified."""
     return sorted(tests, key=lambda test: (not test.audit.findings, -test.share))
 
 
-def plot_of(tests: Sequence[AuditedRun]) -> dict[str, Any]:
+def plot_of(tests: Sequence[TestedRun]) -> dict[str, Any]:
     """Return the plot of both bounds run by run, as `dashboard.js` draws it."""
     return {
         "columns": [gettext("run"), gettext("certified, at most"), gettext("proved, at least")],
@@ -317,12 +317,12 @@ def plot_of(tests: Sequence[AuditedRun]) -> dict[str, Any]:
     }
 
 
-def _title(test: AuditedRun) -> str:
+def _title(test: TestedRun) -> str:
     kind, day = run_kind(test.run.kind), f"{test.run.started_at:%Y-%m-%d}"
     if not test.version:
         return f"{kind}, {day}"
     return gettext("{kind}, version {version}, {day}").format(kind=kind, version=test.version, day=day)
 
 
-def _tick(test: AuditedRun) -> str:
+def _tick(test: TestedRun) -> str:
     return f"v{test.version}" if test.version else inside(run_kind(test.run.kind))

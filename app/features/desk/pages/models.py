@@ -76,7 +76,7 @@ def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
         may_account=context.may(accounting.get_ledger),
         may_relearn=context.may(models.relearn) and not model.retired_at,
         may_retire=context.may(models.retire_model) and not model.retired_at,
-        may_audit=context.may(models.audit) and model.live_version and model.audit.lanes,
+        may_test=context.may(models.audit) and model.live_version and model.audit.lanes,
         may_rehearse=may_rehearse(context, live=bool(model.live_version)),
         rehearsals=context.ask_if_allowed(rehearsals.list_rehearsals, model_id=model_id, limit=_MAX_NEWEST),
         done=done,

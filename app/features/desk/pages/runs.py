@@ -170,5 +170,5 @@ def _details(context: RequestContext, run_id: str) -> dict[str, Any]:
         "may_cancel": run.status is RunStatus.RUNNING
         and run.kind in (RunKind.LEARN, RunKind.RELEARN, RunKind.AUDIT, RunKind.REHEARSAL)
         and context.may(runs.cancel_run),
-        "in_words": evidence.audit_in_words(run.audit) if run.audit else None,
+        "in_words": evidence.canary_test_in_words(run.audit) if run.audit else None,
     }

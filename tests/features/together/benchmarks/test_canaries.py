@@ -38,8 +38,8 @@ def test_what_was_planned_is_planned_today():
 
 
 def test_gross_faults_are_found_by_the_lanes_that_runs_have():
-    """With 256 lanes nine of ten audits or more find each gross fault; with 4,096 small ones too; right runs never
-    fail."""
+    """With 256 lanes nine of ten canary tests or more find each gross fault; with 4,096 small ones too; right runs
+    never fail."""
     gross = ("does nothing", "no noise", "noise x 0.7", "noise reused at every step", "half the steps")
     for run in ("forgetting", "forgetting" + IN_BATCHES):
         for fault in (*gross, "canary not removed"):
@@ -86,17 +86,17 @@ def test_bounds_come_near_and_are_never_wrong():
         assert row["median"] > (0.88 * least if IN_BATCHES in row["run"] else least)
 
 
-def test_an_audit_costs_little_of_a_run():
-    """On rows as many as Adult's or MNIST's, all read by every step, the audit takes less than a fifth of the chain
-    alone, and on a thousand rows less than a tenth of the run."""
+def test_a_canary_test_costs_little_of_a_run():
+    """On rows as many as Adult's or MNIST's, all read by every step, the canary test takes less than a fifth of the
+    chain alone, and on a thousand rows less than a tenth of the run."""
     small, *large, _ = RESULTS["chain"]
     assert all(row["audit_seconds"][str(DEFAULT)] < 0.2 * row["seconds"] for row in large)
     assert small["audit_seconds"][str(DEFAULT)] < 0.1 * RESULTS["run"]["without"]
     assert RESULTS["run"]["audited"] < 1.1 * RESULTS["run"]["without"]
 
 
-def test_audits_come_out_as_they_are_stored():
-    """A few audits today, of the law and of the chain, find what the page says."""
+def test_canary_tests_come_out_as_they_are_stored():
+    """A few canary tests today, of the law and of the chain, find what the page says."""
     mechanism, plans = planned(*SHAPES["small"])
     for fault in ("none", "does nothing", "no noise"):
         for observed in finding.observe(mechanism, plans["forgetting"], 5, finding.CHANGED[fault]):

@@ -99,7 +99,7 @@ def other_mechanism(w: World, model_id: str) -> None:
 
 
 def refuted(w: World) -> str:
-    """What an audit ended with of a worker whose noise is too small."""
+    """What a canary test ended with of a worker whose noise is too small."""
     w.done("POST", f"/models/{w.live()}/audit")
     normal = SystemNoise.normal
     with pytest.MonkeyPatch.context() as planted:
