@@ -35,7 +35,7 @@ from lethe.features.networks.tangents.supported import unsupported
 from lethe.proof.errors import PrivacyError
 from lethe.proof.network import Linearisation, PublicNetwork
 
-_FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators", "batch_size")
+_FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators")
 """Facts of an examined network that are columns of its row."""
 
 
@@ -45,7 +45,7 @@ class StoredNetwork:
     def __init__(self, row: Network, content: bytes, settings: Settings) -> None:
         self.input_size = math.prod(row.input_shape)
         self._id = row.id
-        self._output_size, self._batch_size = row.output_size, row.batch_size
+        self._output_size = row.output_size
         self._content = content
         self._settings = settings
 
@@ -84,7 +84,6 @@ class StoredNetwork:
             self._content,
             input_size=self.input_size,
             output_size=self._output_size,
-            batch_size=self._batch_size,
             limits=limits_of(self._settings),
         ) as encoder:
             yield encoder

@@ -13,7 +13,7 @@ class Network(Owned, Table):
     """A public network: an ONNX file that learned from none of the people concerned, named by its `sha256`.
 
     `provenance` states its training data, and `dp_ledger` the location of its own differential-privacy ledger.
-    `parameters` has a `name` and a `shape` each. `batch_size` is the number of rows per execution.
+    `parameters` has a `name` and a `shape` each.
     """
 
     __tablename__ = "networks"
@@ -30,7 +30,6 @@ class Network(Owned, Table):
     num_parameters: Mapped[int] = mapped_column(sa.BigInteger)
     parameters: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON)
     operators: Mapped[list[str]] = mapped_column(sa.JSON)
-    batch_size: Mapped[int]
     created_at: Mapped[datetime.datetime]
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"), sa.UniqueConstraint("tenant_id", "sha256"))
 

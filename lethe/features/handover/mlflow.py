@@ -189,7 +189,7 @@ def _content(client: Client, model: ModelOut, version: VersionOut) -> _VersionCo
     encoder, network = None, None
     if stated is not None:
         entry, network = _network(client, stated.sha256)
-        encoder = None if linearisation else {"sha256": entry.sha256, "batch_size": entry.batch_size}
+        encoder = None if linearisation else {"sha256": entry.sha256}
     target = dataset.target and {"min": dataset.target.min, "max": dataset.target.max}
     about = {
         "objective": model.objective,

@@ -39,7 +39,6 @@ class NetworkOut(Answer):
     num_parameters: int = Field(description="Number of parameters of the network.")
     parameters: list[ParameterOut] = Field(description="Float32 initializers of the file.")
     operators: list[str] = Field(description="ONNX operators that the network uses.")
-    batch_size: int = Field(description="Number of rows per execution; 1 if rounding depends on neighbouring rows.")
     created_at: datetime.datetime = Field(description="Time of upload.")
 
 

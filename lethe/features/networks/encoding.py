@@ -1,12 +1,11 @@
 """A public network in onnxruntime: run as in the gateway (`encoders.child`), or for the features of a served model.
 
-Rows go through the network in batches of one size, padded with zeros, on one thread of the CPU. The features of a row
-are therefore the same in the gateway and in every batch.
+Rows go through the network one by one, on one thread of the CPU. The features of a row are therefore the same in the
+gateway and beside any other rows.
 """
 
 import hashlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,13 @@ from numpy.typing import NDArray
 
 
 class FeatureNetwork:
-    """The network of an ONNX file with this SHA-256, run in the batch size of the network's entry in the gateway."""
+    """The network of an ONNX file with this SHA-256, run on one row at a time, as in the gateway."""
 
-    def __init__(self, content: bytes, *, sha256: str, batch_size: int) -> None:
+    def __init__(self, content: bytes, *, sha256: str) -> None:
         """Load the network. Raises `ValueError` for a file with another SHA-256."""
         if hashlib.sha256(content).hexdigest() != sha256:
             raise ValueError(f"The network is not the one of SHA-256 {sha256} that the model stands on.")
         self._session = new_session(content)
-        self._batch_size = batch_size
         self._input = self._session.get_inputs()[0].name
         self._shape = tuple(self._session.get_inputs()[0].shape[1:])
 
@@ -34,8 +32,8 @@ class FeatureNetwork:
         """
         if raw.shape[1] != math.prod(self._shape):
             raise ValueError(f"Expected vectors of {math.prod(self._shape)} finite numbers")
-        batches = padded_batches(raw.astype(np.float32).reshape(-1, *self._shape), self._batch_size)
-        outputs = [self._session.run(None, {self._input: batch})[0][:count] for batch, count in batches]
+        rows = raw.astype(np.float32).reshape(-1, 1, *self._shape)
+        outputs = [self._session.run(None, {self._input: row})[0] for row in rows]
         features: NDArray[np.float64] = np.concatenate(outputs).astype(np.float64)
         for row in np.flatnonzero(~np.isfinite(features).all(axis=1))[:1].tolist():
             raise ValueError(f"records.{row}: the network computes numbers that are not finite")
@@ -52,12 +50,3 @@ def new_session(content: bytes, *, keeps_memory: bool = True) -> Any:
     options.enable_cpu_mem_arena = keeps_memory
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-
-def padded_batches(rows: NDArray[np.float32], batch_size: int) -> Iterator[tuple[NDArray[np.float32], int]]:
-    """Yield the rows in batches of `batch_size`, padded with zeros, each with its number of rows."""
-    for start in range(0, len(rows), batch_size):
-        count = min(batch_size, len(rows) - start)
-        batch = np.zeros((batch_size, *rows.shape[1:]), np.float32)
-        batch[:count] = rows[start : start + count]
-        yield batch, count

@@ -36,7 +36,6 @@ class NetworkSeen:
     input_shape: tuple[int, ...]
     output_size: int
     num_parameters: int
-    batch_size: int
     shut_in: bool
 
 
@@ -65,7 +64,6 @@ class OpenedNetworkFile:
             input_shape=tuple(facts["input_shape"]),
             output_size=facts["output_size"],
             num_parameters=facts["num_parameters"],
-            batch_size=facts["batch_size"],
             shut_in=facts["shut_in"],
         )
 
@@ -77,7 +75,6 @@ class OpenedNetworkFile:
             self.content,
             input_size=size,
             output_size=self.seen.output_size,
-            batch_size=self.seen.batch_size,
             limits=self._limits,
         ) as encoder:
             features = encoder.encode(raw, progress=lambda num_rows: progress("encoding", num_rows, len(raw)))

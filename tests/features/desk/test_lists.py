@@ -68,7 +68,7 @@ def fill(gateway: TestClient, installation: Installation, new_dataset: Make, new
             gateway.post("/v1/api-keys", json=body).raise_for_status()
 
     def of_networks() -> None:
-        asked = {"size": 9, "licence": "MIT", "provenance": "nobody", "opset": 17, "batch_size": 1}
+        asked = {"size": 9, "licence": "MIT", "provenance": "nobody", "opset": 17}
         asked |= {"output_size": 2, "num_parameters": 9, "parameters": [], "operators": [], "input_shape": [2]}
         with installation.database.writing() as session:
             for number in range(_MANY):

@@ -47,6 +47,21 @@ def linear(scale: float = 1.0) -> bytes:
     return onnx_file([node("MatMul", "x w", "h"), node("Relu", "h")], weights=scale * WEIGHTS)
 
 
+def raised_by_the_largest() -> bytes:
+    """y = x W + relu(m - 1.5) with m the largest number of the whole batch"""
+    edge = numpy_helper.from_array(np.float32(1.5))
+    return onnx_file(
+        [
+            node("MatMul", "x w", "h"),
+            helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+            helper.make_node("Constant", [], ["edge"], value=edge),
+            node("Sub", "m edge", "above"),
+            node("Relu", "above", "raise"),
+            node("Add", "h raise"),
+        ]
+    )
+
+
 def logarithm() -> bytes:
     """y = log(2 + x W): NaN where a number of x W is below -2"""
     two = numpy_helper.from_array(np.float32(12.0))

@@ -92,16 +92,6 @@ REFUSED = {
     "dynamic width": (onnx_file([node("MatMul")], shape=["d"]), "dynamic batch axis alone"),
     "three axes": (onnx_file([node("MatMul")], shape=(3, 6), out=("batch", 3, 4)), "flatten"),
     "not a function": (onnx_file([node("MatMul")], weights=WEIGHTS[:5]), "onnxruntime"),
-    "neighbours": (
-        onnx_file(
-            [
-                node("MatMul", output="h"),
-                helper.make_node("ReduceMean", ["h"], ["m"], axes=[0], keepdims=1),
-                node("Sub", "h m"),
-            ]
-        ),
-        "changes with the other rows",
-    ),
     "not finite": (onnx_file([node("MatMul", output="h"), node("Sub", "h h", "z"), node("Div", "h z")]), "not finite"),
 }
 

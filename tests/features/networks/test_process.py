@@ -51,12 +51,23 @@ def test_features_are_those_of_the_row_alone() -> None:
     np.testing.assert_allclose(found, np.maximum(ROWS.astype(np.float32) @ WEIGHTS, 0), rtol=1e-5, atol=1e-6)
 
 
+def test_a_row_does_not_depend_on_another() -> None:
+    """A network that adds what the largest number of its batch is above 1.5 sees one row at a time: a large row changes
+    its own features alone."""
+    large = np.full((1, nets.WIDTH), 100.0)
+    with process.examined(nets.raised_by_the_largest(), LIMITS) as encoder:
+        beside = encoder.encode(np.concatenate([ROWS, large]))
+        alone = np.concatenate([encoder.encode(row[None]) for row in ROWS])
+        assert np.array_equal(beside[:-1], alone)
+        np.testing.assert_allclose(encoder.encode(large), 100 * WEIGHTS.sum(0, keepdims=True) + 98.5, rtol=1e-5)
+
+
 def test_a_network_that_was_examined_starts_again() -> None:
     """A process that is started later computes bit by bit the same."""
     with process.examined(nets.linear(), LIMITS) as encoder:
-        found, size = encoder.encode(ROWS), encoder.facts["batch_size"]
+        found = encoder.encode(ROWS)
         assert encoder.facts["shut_in"] is True
-    with process.started(nets.linear(), **SHAPE, batch_size=size, limits=LIMITS) as again:
+    with process.started(nets.linear(), **SHAPE, limits=LIMITS) as again:
         assert np.array_equal(again.encode(ROWS), found)
         with pytest.raises(ValueError, match="70, 5"):
             again.encode(ROWS[:, :5])
@@ -66,12 +77,12 @@ def test_time_and_memory_end() -> None:
     """A network that takes too long, or more memory than it may, ends with its process and is named as such."""
     hasty, poor = (Limits(memory_bytes=most, seconds=s) for most, s in ((2**33, 0.01), (2**30, 60.0)))
     with (
-        process.started(nets.slow(), **SHAPE, batch_size=32, limits=hasty) as encoder,
+        process.started(nets.slow(), **SHAPE, limits=hasty) as encoder,
         pytest.raises(NetworkFailed, match=r"longer than 0\.01 seconds"),
     ):
         encoder.encode(ROWS)
     with (
-        process.started(nets.slow(60_000), **SHAPE, batch_size=32, limits=poor) as encoder,
+        process.started(nets.slow(60_000), **SHAPE, limits=poor) as encoder,
         pytest.raises(NetworkFailed, match=r"more memory than 1073741824 bytes"),
     ):
         encoder.encode(ROWS)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from app.errors import AuditFailed
 from lethe.encoding.rows import encode_vectors
 from lethe.encoding.targets import UNIT
+from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
@@ -220,31 +220,33 @@ def test_two_classes_have_one_score(replayable_noise: Any) -> None:
     assert float(((found[:, 0] > 0) == labels).mean()) > 0.9
 
 
-def test_a_network_that_mixes_rows_is_refused(replayable_noise: Any) -> None:
-    """A network in which a row's score depends on others is caught by the run, whose gradient is not that of its
-    records."""
+def test_a_row_does_not_depend_on_another() -> None:
+    """In a network that adds the mean output of the batch, the scale, scores and gradient of a row are those of the row
+    alone, whatever rows are beside it."""
 
-    class Mixed(torch.nn.Module):
+    class Raised(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = perceptron(NUM_FEATURES, 3)
 
         def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            return torch.softmax(self.inner(rows), 0) * 5
+            scores = self.inner(rows)
+            return scores + scores.transpose(0, 1).mean(1)
 
-    content = exported(Mixed(), NUM_FEATURES)
-    mechanism = of_three()[1]
-    assert mechanism.network is not None
-    assert mechanism.network.linearisation is not None
-    layers = tuple(f"inner.{name}" for name in LAYERS)
-    network = dataclasses.replace(
-        mechanism.network,
-        sha256=hashlib.sha256(content).hexdigest(),
-        linearisation=dataclasses.replace(mechanism.network.linearisation, layers=layers),
-    )
-    features, labels = records(40)
-    with pytest.raises(AuditFailed):
-        ran(dataclasses.replace(mechanism, network=network), content, features, labels, noise=replayable_noise(5))
+    chosen = Linearisation(layers=tuple(f"inner.{name}" for name in LAYERS), least_norm=1e-3)
+    tangent = Tangent(Graph(exported(Raised(), NUM_FEATURES)), chosen, num_scores=3)
+    rows = torch.randn(5, NUM_FEATURES) * torch.tensor([1.0, 1.0, 1.0, 1.0, 100.0])[:, None]
+    parameters = torch.randn(1, tangent.num_parameters)
+    scales = tangent.scales(rows)
+    scores = tangent.scores(parameters, rows, scales)
+    whole = tangent.gradient(parameters, rows, scales, lambda found, at: found.softmax(1))
+    parts = torch.zeros_like(whole)
+    for place in range(len(rows)):
+        row, its_scale = rows[place : place + 1], scales[place : place + 1]
+        torch.testing.assert_close(tangent.scales(row), its_scale)
+        torch.testing.assert_close(tangent.scores(parameters, row, its_scale), scores[place : place + 1])
+        parts += tangent.gradient(parameters, row, its_scale, lambda found, at: found.softmax(1))
+    torch.testing.assert_close(parts, whole, rtol=1e-4, atol=1e-4)
 
 
 def test_another_file_is_refused(replayable_noise: Any) -> None:

@@ -44,8 +44,8 @@ def test_rows_are_those_that_the_gateway_would_store(gateway: TestClient, networ
     found = preview(table(), network=NetworkFile(network, digest), progress=lambda *said: told.append(said), **ONE)
     made = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", network.read_bytes())}).json()
     assert found.network is not None
-    assert {name: made[name] for name in ("sha256", "output_size", "num_parameters", "batch_size")} == {
-        name: getattr(found.network, name) for name in ("sha256", "output_size", "num_parameters", "batch_size")
+    assert {name: made[name] for name in ("sha256", "output_size", "num_parameters")} == {
+        name: getattr(found.network, name) for name in ("sha256", "output_size", "num_parameters")
     }
     table().to_csv(tmp_path / "rows.csv", index=False)
     form = {"name": "rows", "schema": json.dumps(SCHEMA), "network_id": made["id"]}

@@ -25,7 +25,6 @@ def upgrade() -> None:
         sa.Column("num_parameters", sa.BigInteger(), nullable=False),
         sa.Column("parameters", sa.JSON(), nullable=False),
         sa.Column("operators", sa.JSON(), nullable=False),
-        sa.Column("batch_size", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("tenant_id", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_networks_tenant_id"),

@@ -2,8 +2,7 @@
 
 The process is started for one network, with one end of a socket pair, through which all messages go. A file that
 arrives for the first time is examined (`_examined`): from the same rows the network must compute the same features
-twice, and those of a row must not depend on its neighbours. Every batch has the same size, padded with zeros, so that
-the features of a row are bit by bit those of the row alone.
+twice. The network sees one row at a time, so that no row's features can depend on another row.
 """
 
 import json
@@ -19,16 +18,14 @@ from numpy.typing import NDArray
 from lethe import hardening
 from lethe.features.networks.encoders import graph, sandbox
 from lethe.features.networks.encoders.graph import NetworkGraph, NetworkRefused
-from lethe.features.networks.encoding import new_session, padded_batches
+from lethe.features.networks.encoding import new_session
 
-BATCH_ROWS = 32
-"""Rows of a batch if the runtime computes each row bit by bit as if it were alone; otherwise a batch has one row."""
-_TOLERANCE = 1e-4
-"""Maximum change of a row's features with its neighbours, relative to the largest feature."""
+_PUBLIC_ROWS = 32
+"""Number of rows on which a file is examined."""
 
 
 class RunningNetwork:
-    """A network in onnxruntime, run in batches of one size."""
+    """A network in onnxruntime, run on one row at a time."""
 
     def __init__(self, content: bytes, network_graph: NetworkGraph) -> None:
         self.graph = network_graph
@@ -37,18 +34,17 @@ class RunningNetwork:
         except Exception as error:  # noqa: BLE001
             raise _refusal(error, "The runtime (onnxruntime) cannot load the network.") from None
 
-    def run(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the output (b, k) for a batch (b, *input_shape). Raises `NetworkRefused` for another shape."""
-        (output,) = self._session.run([self.graph.output_name], {self.graph.input_name: rows})
-        if output.ndim != 2 or output.shape[0] != len(rows) or not 1 <= output.shape[1] <= graph.MAX_OUTPUTS:
+    def encode(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the features (n, k) of n >= 1 rows (n, *input_shape). Raises `NetworkRefused` for another shape."""
+        return np.concatenate([self._run(row) for row in rows[:, None]])
+
+    def _run(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
+        (output,) = self._session.run([self.graph.output_name], {self.graph.input_name: row})
+        if output.ndim != 2 or output.shape[0] != 1 or not 1 <= output.shape[1] <= graph.MAX_OUTPUTS:
             raise NetworkRefused(
                 f"Expected an output (batch, features) of 1 to {graph.MAX_OUTPUTS} features; flatten it in the file."
             )
         return np.ascontiguousarray(output, dtype=np.float32)
-
-    def encode(self, rows: NDArray[np.float32], batch_size: int) -> NDArray[np.float32]:
-        """Return the features (n, k) of n >= 1 rows, each batch padded to `batch_size`."""
-        return np.concatenate([self.run(batch)[:count] for batch, count in padded_batches(rows, batch_size)])
 
 
 def main(descriptor: int, memory_bytes: int) -> None:
@@ -57,15 +53,14 @@ def main(descriptor: int, memory_bytes: int) -> None:
     connection = Connection(descriptor)
     shut_in = sandbox.enter(memory_bytes=memory_bytes)
     try:
-        batch_size: int | None = json.loads(connection.recv_bytes())
+        examines: bool = json.loads(connection.recv_bytes())
         content = connection.recv_bytes()
         network = RunningNetwork(content, graph.parse(content))
-        facts = _examined(content, network) if batch_size is None else {}
-        batch_size = batch_size or int(facts["batch_size"])
+        facts = _examined(content, network) if examines else {}
         _send(connection, facts | {"shut_in": shut_in})
         while True:
             rows = np.frombuffer(connection.recv_bytes(), np.float32).reshape(-1, *network.graph.input_shape)
-            features = network.encode(rows, batch_size)
+            features = network.encode(rows)
             _send(connection, {"rows": len(features)})
             connection.send_bytes(features.data)
     except EOFError:
@@ -91,27 +86,20 @@ def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
     """Run the network on public rows and return its facts. Raises `NetworkRefused` if it is not deterministic."""
     rows = _public_rows(network.graph.input_shape)
     try:
-        first = network.run(rows)
-        again = RunningNetwork(content, network.graph).run(rows)
-        alone = np.concatenate([network.run(row[None]) for row in rows])
-        repeated = network.run(np.repeat(rows[:1], BATCH_ROWS, axis=0))
-        among_zeros = network.run(np.concatenate([rows[:1], np.zeros_like(rows[1:])]))
+        first = network.encode(rows)
+        again = RunningNetwork(content, network.graph).encode(rows)
     except NetworkRefused:
         raise
     except Exception as error:  # noqa: BLE001
-        raise _refusal(error, "The runtime (onnxruntime) cannot run the network on a batch of rows.") from None
-    if not all(np.isfinite(output).all() for output in (first, alone, repeated, among_zeros)):
+        raise _refusal(
+            error, "The runtime (onnxruntime) cannot run the network on one row; export it with a dynamic batch axis."
+        ) from None
+    if not np.isfinite(first).all():
         raise NetworkRefused("The output on small public numbers is not finite.")
-    if not np.array_equal(first, again) or not np.array_equal(first, network.run(rows)):
+    if not np.array_equal(first, again) or not np.array_equal(first, network.encode(rows)):
         raise NetworkRefused(
             "The output changed between two runs on the same rows; only deterministic networks are run."
         )
-    tolerance = _TOLERANCE * max(1e-30, float(np.abs(alone).max()))
-    if np.abs(first - alone).max() > tolerance or np.abs(among_zeros[0] - alone[0]).max() > tolerance:
-        raise NetworkRefused(
-            "The output for a row changes with the other rows of its batch; a network encodes one row."
-        )
-    is_exact = all(np.array_equal(first[0], output) for output in (among_zeros[0], *repeated))
     return {
         "opset": network.graph.opset,
         "input_shape": network.graph.input_shape,
@@ -119,11 +107,10 @@ def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
         "num_parameters": network.graph.num_parameters,
         "operators": network.graph.operators,
         "parameters": [{"name": name, "shape": shape} for name, shape in network.graph.parameters],
-        "batch_size": BATCH_ROWS if is_exact else 1,
     }
 
 
 def _public_rows(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return a batch of numbers from -1 to 1 that do not depend on data: sines of their places."""
-    count = BATCH_ROWS * int(np.prod(shape))
-    return np.asarray(np.sin(0.7 * np.arange(count)), np.float32).reshape(BATCH_ROWS, *shape)
+    """Return rows of numbers from -1 to 1 that do not depend on data: sines of their places."""
+    count = _PUBLIC_ROWS * int(np.prod(shape))
+    return np.asarray(np.sin(0.7 * np.arange(count)), np.float32).reshape(_PUBLIC_ROWS, *shape)

@@ -183,16 +183,16 @@ def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
         NetworkInvalid: or `NetworkFailed`, as `examine`.
     """
     with _process(limits) as line:
-        facts = _open(line, content, None)
+        facts = _open(line, content, examines=True)
         input_size = int(np.prod(facts["input_shape"]))
         yield Encoder(line, input_size=input_size, output_size=facts["output_size"], facts=facts)
 
 
 @contextmanager
-def started(content: bytes, *, input_size: int, output_size: int, batch_size: int, limits: Limits) -> Iterator[Encoder]:
+def started(content: bytes, *, input_size: int, output_size: int, limits: Limits) -> Iterator[Encoder]:
     """Run a network that was examined before, until the block ends. Raises `NetworkFailed`."""
     with _process(limits) as line:
-        facts = _open(line, content, batch_size)
+        facts = _open(line, content, examines=False)
         yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 
 
@@ -218,9 +218,9 @@ def _process(limits: Limits) -> Iterator[ProcessPipe]:
         process.wait()
 
 
-def _open(line: ProcessPipe, content: bytes, batch_size: int | None) -> dict[str, Any]:
+def _open(line: ProcessPipe, content: bytes, *, examines: bool) -> dict[str, Any]:
     with line.exchange(_START_SECONDS + line.limits.seconds):
-        line.send(json.dumps(batch_size).encode())
+        line.send(json.dumps(examines).encode())
         line.send(content)
         return line.answer()
 

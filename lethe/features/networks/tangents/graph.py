@@ -73,11 +73,13 @@ class Graph:
 
     def base_values(self, rows: Tensor, *, but: Collection[str] = ()) -> dict[str, Tensor | None]:
         """Return all values for rows (batch, *input_shape) that do not depend on the weights named in `but`."""
-        base = {**self._fixed, **self.weights, "": None, self._input: rows}
-        for name in but:
-            del base[name]
+        base = self.constants(but=but) | {self._input: rows}
         self._run(base, NO_TAPS)
         return base
+
+    def constants(self, *, but: Collection[str] = ()) -> dict[str, Tensor | None]:
+        """Return the constants and weights without those named in `but`, and the value of an omitted input."""
+        return {name: value for name, value in {**self._fixed, **self.weights, "": None}.items() if name not in but}
 
     def values(
         self, base: Values, weights: Mapping[str, Tensor], taps: Mapping[str, Tensor] = NO_TAPS

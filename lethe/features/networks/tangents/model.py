@@ -2,7 +2,8 @@
 
 g is the network at w0, J its Jacobian in chosen weights, and J~ = J / max(rho(x), rho_0), where rho(x) is at least the
 operator norm of J(x). The gradient and curvature of a row are therefore bounded as in a linear model on rows of norm 1,
-whose constants hold (docs/mathematics/tangents.md). No result for a row depends on another row.
+whose constants hold (docs/mathematics/tangents.md). The network sees one row at a time
+(`vmap`), so that no result for a row can depend on another row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -82,18 +83,17 @@ class Tangent:
     def _jacobians(self, rows: Tensor, moved: Mapping[str, Tensor]) -> list[Tensor]:
         """Return the part of J in each of these layers  # (n, k, parameters of the layer)"""
 
-        def of_row(moves: Mapping[str, Tensor], row: Tensor) -> Tensor:
-            return self._outputs({**self._origin, **moves}, self._base_values(row.unsqueeze(0)))[0]
+        def of_row(moves: Mapping[str, Tensor], base: Values) -> Tensor:
+            return self._outputs_of_row({**self._origin, **moves}, base)
 
-        parts = vmap(jacrev(of_row), in_dims=(None, 0))(moved, rows)
+        parts = vmap(jacrev(of_row), in_dims=(None, 0))(moved, self._base_values(rows))
         return [parts[name].flatten(2) for name in moved]
 
     def _grams(self, rows: Tensor) -> Tensor:
         """Return J J^T of each row  # (n, k, k)"""
         gram = self._some.new_zeros(len(rows), self._num_scores, self._num_scores)
         if self._structured:
-            base = self._base_values(rows)
-            gram = grams(self._graph, self._structured, base, scores=self._selected, factors=self._factors)
+            gram = vmap(self._gram_of_row)(self._base_values(rows))
         for part in self._jacobians(rows, self._others) if self._others else ():
             gram = gram + part @ part.mT
         return gram
@@ -122,22 +122,43 @@ class Tangent:
         scores: Tensor = scales[:, None] * moved
         return scores + outputs if self._chosen.offset else scores
 
-    def _base_values(self, rows: Tensor) -> Values:
-        """Return all values of the network for these rows that do not depend on the chosen layers."""
-        shaped = rows.view(len(rows), *self._graph.input_shape)
-        return self._graph.base_values(shaped, but=self._chosen.layers)
+    def _base_values(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return the values of the network for rows (n, features) that do not depend on the chosen layers
+        # (n, 1, ...)"""
+        return dict(vmap(self._base_of_row)(rows))
+
+    def _base_of_row(self, row: Tensor) -> dict[str, Tensor]:
+        values = self._graph.base_values(row.view(1, *self._graph.input_shape), but=self._chosen.layers)
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in self._constants and value is not None and value.is_floating_point()
+        }
+
+    def _gram_of_row(self, base: Values) -> Tensor:
+        values = {**self._constants, **base}
+        return grams(self._graph, self._structured, values, scores=self._selected, factors=self._factors)[0]
 
     def _outputs(self, moves: Mapping[str, Tensor], base: Values) -> Tensor:
         """Return the scores of the network itself at w0 + `moves`  # (n, k)"""
+        outputs: Tensor = vmap(self._outputs_of_row, in_dims=(None, 0))(moves, base)
+        return outputs
+
+    def _outputs_of_row(self, moves: Mapping[str, Tensor], base: Values) -> Tensor:
         weights = {}
         for name, move in moves.items():
             factor, start = self._factors.get(name), self._graph.weights[name]
             weights[name] = start + (move if factor is None else (move @ factor).view_as(start))
-        return self._selected(self._graph.output(base, weights))
+        return self._selected(self._graph.output({**self._constants, **base}, weights))[0]
 
     def _selected(self, outputs: Tensor) -> Tensor:
         """Return the scores of the outputs of the network  # (n, k)"""
         return outputs if outputs.shape[-1] == self._num_scores else outputs[:, 1:] - outputs[:, :1]
+
+    @cached_property
+    def _constants(self) -> dict[str, Tensor | None]:
+        """Values of the network that depend neither on a row nor on the chosen layers."""
+        return self._graph.constants(but=self._chosen.layers)
 
     @cached_property
     def _origin(self) -> dict[str, Tensor]:
