@@ -197,6 +197,7 @@ def test_celery_logs_the_same_way(settings: Settings, tmp_path: Path) -> None:
         with log.open("wb") as output:
             worker = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=output)
         wait_until(lambda: heartbeat.this_host_is_alive(settings.data_dir))
+        wait_until(lambda: b" ready." in log.read_bytes())  # before that Celery does not know the signal
         worker.terminate()
         assert worker.wait(120) == 0
     finally:
