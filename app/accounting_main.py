@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from app import installations, telemetry, tracing
-from app.api import accounting, calls, document, middleware, operations, problems
+from app.api import accounting, calls, document, middleware, operations
 from app.api.gateway import Mount, limit_threads, of_features
 from app.config import Settings
 from app.operations.service import Metrics
@@ -40,17 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
                 yield
         tracing.close()
 
-    service = FastAPI(
-        title="Lethe accounting",
-        version="0.1.0",
-        description=DESCRIPTION,
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        generate_unique_id_function=document.operation_id,
-    )
-    document.install(service)
-    problems.install(service)
+    service = document.new_app(title="Lethe accounting", description=DESCRIPTION, lifespan=lifespan)
     for mount in _mounts():
         service.include_router(mount.router, prefix=mount.prefix)
     guarded = [(mount.prefix, mount.router) for mount in _mounts()]

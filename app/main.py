@@ -1,11 +1,12 @@
 """Gateway: `create_app(settings)` serves the whole HTTP API."""
 
+import contextlib
 import functools
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.routing import BaseRoute
 
 from app import installations, telemetry, tracing
@@ -44,7 +45,7 @@ Every call needs `Authorization: Bearer <API key>`. Errors are `application/prob
 def create_app(settings: Settings) -> FastAPI:
     """Return the gateway for the installation of `settings`, which must have been set up."""
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def lifespan(gateway: FastAPI) -> AsyncIterator[None]:
         telemetry.configure(settings.log_level)
         limit_threads()
@@ -59,6 +60,8 @@ def create_app(settings: Settings) -> FastAPI:
             gateway.state.intake = Intake(gateway.state.installation)
             installation = gateway.state.installation
             await run_in_threadpool(verification.verify_at_start, installation)
+            with contextlib.suppress(Problem, OSError, SQLAlchemyError):  # the job says so, a second later
+                await run_in_threadpool(periodic_jobs.record_tombstones, installation)
             services = [start(installation) for start in sockets.plugs("app.features", "jobs", "GATEWAY_SERVICES")]
             remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.of_gateways()).start()
             try:
@@ -71,17 +74,7 @@ def create_app(settings: Settings) -> FastAPI:
                     await run_in_threadpool(service.close)
         tracing.close()
 
-    gateway = FastAPI(
-        title="Lethe",
-        version="0.1.0",
-        description=DESCRIPTION,
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        generate_unique_id_function=document.operation_id,
-    )
-    document.install(gateway)
-    problems.install(gateway)
+    gateway = document.new_app(title="Lethe", description=DESCRIPTION, lifespan=lifespan)
     gateway.router.routes += _routes()
     guarded = [(mount.prefix, mount.router) for mount in _mounts()]
     middleware.install(gateway, settings, guarded=guarded, answered=_refused)

@@ -92,12 +92,11 @@ def _do(installation: Installation, claimed: ClaimedRun, span: tracing.TraceSpan
 
 
 def _log_lost(installation: Installation, claimed: ClaimedRun) -> None:
-    """Log that the run was taken from this worker, and how it ended."""
+    """Log that the run was taken from this worker, and why."""
     with installation.database.reading() as session:
         run = repository.run(session, claimed.run_id)
-        status, error = (run.status, run.error_code) if run else ("missing", None)
-    log = telemetry.logger().info
-    log("unlearning.run_lost", run_id=claimed.run_id, model_id=claimed.model_id, status=status, error=error)
+        reason = run.error_code or run.status if run else "missing"
+    telemetry.logger().info("unlearning.run_lost", run_id=claimed.run_id, model_id=claimed.model_id, reason=reason)
 
 
 def _name(span: tracing.TraceSpan, claimed: ClaimedRun) -> None:

@@ -33,7 +33,7 @@ from app.api.deletion_requests import (
     view_of,
 )
 from app.api.gateway import serves
-from app.audit import service
+from app.audit import service as audit
 from app.db.tables import DeletionRequest
 from app.deletion import search_repository, summary
 from app.deletion import service as deletion
@@ -114,7 +114,8 @@ def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingRespo
     # Invalid filters are refused before the answer begins.
     first = next(pages)
     with call.writing() as session:
-        service.requests_exported(session, sought_by=[name for name in _FILTERS if getattr(sought, name) is not None])
+        sought_by_names = sorted(name for name in _FILTERS if getattr(sought, name) is not None)
+        audit.record(session, "deletion_requests.exported", call.caller.tenant_id, sought_by=sought_by_names)
     columns = _EXPORTED if first.names is None else (*_EXPORTED, *_OF_ASSIGNEES)
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
     return StreamingResponse(
@@ -175,6 +176,7 @@ def _store(
     ready = [draft for _, draft in group if isinstance(draft, RequestDraft)]
     if not ready and name is None:
         return [_refused(item, draft) for item, draft in group if isinstance(draft, Problem)]
+    call.installation.database.require_served()
     with call.installation.database.writing() as session:
         before = idempotency.replay(session, once)
         if before is not None:

@@ -12,7 +12,7 @@ from app.access.idempotency import Once, StoredResponse
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import serves
-from app.audit import service
+from app.audit import service as audit
 from app.catalogue import datasets
 from app.catalogue import repository as catalogue_repository
 from app.db import now
@@ -139,7 +139,7 @@ def retire_dataset(call: Call, dataset_id: str) -> DatasetOut:
 @serves(router, contract.SUBJECT)
 def get_subject(call: Call, dataset_id: str, subject_id: str) -> SubjectOut:
     with call.writing() as session:
-        service.subject_looked_up(session, dataset_id=datasets.get(session, dataset_id).id)
+        audit.record(session, "subject.looked_up", datasets.get(session, dataset_id).id)
     with call.reading() as session:
         reference = call.subject_ref(subject_id)
         count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference)

@@ -25,7 +25,7 @@ from app.api.accounting import certificate_to_response, joint_to_response
 from app.api.calls import Call, page_of, respond
 from app.api.gateway import serves
 from app.api.intake import Intake, to_response
-from app.audit import service
+from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import admission, completion, repository, search_repository, suppression
@@ -264,7 +264,7 @@ def audited_search(call: Call, query: RequestFilter) -> Sought:
     sought = sought_by(call, query)
     if sought.subject_ref is not None:
         with call.writing() as session:
-            service.requests_looked_up(session)
+            audit.record(session, "deletion_requests.looked_up", call.caller.tenant_id)
     return sought
 
 
@@ -349,7 +349,7 @@ def list_suppressions(call: Call, query: SuppressionQuery) -> PageOut[Suppressio
     subject = call.subject_ref(query.subject_id) if query.subject_id else None
     if subject is not None:
         with call.writing() as session:
-            service.suppression_looked_up(session)
+            audit.record(session, "suppressions.looked_up", call.caller.tenant_id)
     with call.reading() as session:
         page = search_repository.suppressions(session, subject_ref=subject, limit=query.limit, cursor=query.cursor)
     items = [SuppressionOut.model_validate(row, from_attributes=True) for row in page.items]

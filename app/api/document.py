@@ -5,7 +5,7 @@ import functools
 import hashlib
 import importlib.resources
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from fastapi import FastAPI
@@ -72,8 +72,18 @@ def operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def install(app: FastAPI) -> None:
-    """Complete the OpenAPI document of `app`, and serve its page."""
+def new_app(*, title: str, description: str, lifespan: Callable[[FastAPI], Any]) -> FastAPI:
+    """Return an application that answers with problems, and serves its OpenAPI document and the page of that."""
+    app = FastAPI(
+        title=title,
+        version="0.1.0",
+        description=description,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=operation_id,
+    )
+    problems.install(app)
     generate = app.openapi
 
     @functools.cache
@@ -92,6 +102,7 @@ def install(app: FastAPI) -> None:
 
     app.openapi = described  # type: ignore[method-assign]
     _serve_page(app)
+    return app
 
 
 def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, Operation]]:

@@ -263,6 +263,7 @@ class Intake:
 
     def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
         """Store the requests of calls, their events and answers in one transaction. Return an answer or error each."""
+        self._installation.database.require_served()
         with self._installation.database.writing() as session:
             answers: dict[int, StoredResponse | Exception] = {
                 place: _written_by(calls[place].asked, answer) if isinstance(answer, StoredResponse) else answer

@@ -93,6 +93,7 @@ def ready(installation: Installation) -> JSONResponse:
         is_current = migrate.is_current_there(connection)
     if not is_current:
         return JSONResponse(jsonable_encoder(ReadyOut(status="database_not_migrated")), 503)
+    installation.database.require_served()
     with installation.database.reading() as session:
         state = operations.state(session, installation)
     if not installation.database.read_only and not operations.is_any_room(installation.settings):

@@ -1,7 +1,7 @@
 """Audit entries: record each action in the transaction that performs it."""
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,23 +78,3 @@ def _heads(session: Session) -> dict[str, tuple[int, str]]:
         return {}
     heads: dict[str, tuple[int, str]] = session.info.setdefault("audit.heads", {})
     return heads
-
-
-def subject_looked_up(session: Session, *, dataset_id: str) -> None:
-    """Record that the session's actor looked up how much a dataset holds about a person."""
-    record(session, "subject.looked_up", dataset_id)
-
-
-def requests_exported(session: Session, *, sought_by: Iterable[str]) -> None:
-    """Record that the session's actor exported requests. `sought_by` are the names of the filters used."""
-    record(session, "deletion_requests.exported", actor(session).tenant_id, sought_by=sorted(sought_by))
-
-
-def requests_looked_up(session: Session) -> None:
-    """Record that the session's actor looked up the requests about a person."""
-    record(session, "deletion_requests.looked_up", actor(session).tenant_id)
-
-
-def suppression_looked_up(session: Session) -> None:
-    """Record that the session's actor looked up whether a person is suppressed."""
-    record(session, "suppressions.looked_up", actor(session).tenant_id)

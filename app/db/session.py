@@ -100,9 +100,21 @@ class Database:
                 session.connection(execution_options={"lethe_exclusive": False})
             yield session
 
+    def refuse_callers(self, reason: Problem | None) -> None:
+        """Refuse all sessions of actors in this process for this reason, or for none any more. The service's own
+        sessions continue."""
+        _refused[self._url] = reason
+
+    def require_served(self) -> None:
+        """Raise the reason for which callers are refused, if there is one."""
+        if reason := _refused.get(self._url):
+            raise type(reason)(reason.detail)
+
     def _guarded(self, by: Actor | None) -> Session:
         if self._url in _damaged:
             raise _damage()
+        if by is not None:
+            self.require_served()
         self._guard()
         return self._sessions(info={"actor": by})
 
@@ -146,6 +158,8 @@ class Database:
             raise _damage() from error
 
 
+_refused: dict[str, Problem | None] = {}
+"""Reason for which callers are refused, by URL of the database."""
 _damaged: set[str] = set()
 """URLs of the databases in which this process met a damaged page. Their other contents are not trusted any more."""
 

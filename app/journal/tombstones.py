@@ -20,11 +20,11 @@ from app.audit import repository as audit_repository
 from app.config import Settings
 from app.db import now
 from app.db.tables import Checkpoint, RequestEvent
-from app.errors import DatabasePutBack
 from app.installations import Installation
 from app.journal import repository
 from app.journal.journal import HeadSignature, Journal, JournalLine, Release
 from app.keys import Keys
+from lethe.contract.problems import DatabasePutBack
 
 _AT_ONCE = 500
 

@@ -33,7 +33,7 @@ from app.rows import repository as rows_repository
 from app.rows.blocks import BLOCK_ROWS
 from app.unlearning import retirement
 from lethe import sockets
-from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
+from lethe.contract.problems import DatabasePutBack, DatasetDamaged, Problem, Unavailable
 
 _UNCLAIMED_FOR = datetime.timedelta(hours=1)
 AT_ONCE = 500
@@ -238,6 +238,17 @@ def sign_heads(installation: Installation) -> None:
             checkpoints.checkpoint(session, installation.keys, heads)
 
 
+def record_tombstones(installation: Installation) -> None:
+    """Append what has happened to the tombstones. While the database proves older than they are, callers are refused:
+    its models carry people who were forgotten, and new requests would be unknown after the restore."""
+    try:
+        tombstones.record(installation)
+    except DatabasePutBack as error:
+        installation.database.refuse_callers(error)
+        raise
+    installation.database.refuse_callers(None)
+
+
 PERIODIC_JOBS = (
     PeriodicJob(name="settle", seconds=1, do=settle),
     PeriodicJob(name="destroy_retired", seconds=10, do=destroy_retired),
@@ -256,7 +267,7 @@ PERIODIC_JOBS = (
 """Periodic jobs of workers, without the jobs of features."""
 
 OF_GATEWAYS = (
-    PeriodicJob(name="record_tombstones", seconds=1, do=tombstones.record, urgent=True),
+    PeriodicJob(name="record_tombstones", seconds=1, do=record_tombstones, urgent=True),
     PeriodicJob(name="verify_records", seconds=10, do=verify_records),
     PeriodicJob(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
     PeriodicJob(name="check_database", seconds=3600, do=check_database),

@@ -237,6 +237,7 @@ class Metrics:
         damaged = {BackupState.DAMAGED: 1.0, BackupState.WHOLE: 0.0, BackupState.UNVERIFIED: math.nan}
         self._tombstones_damaged.set(damaged[_tombstones(self._installation)])
         try:
+            self._installation.database.require_served()
             with self._installation.database.reading() as session:
                 self._set(state(session, self._installation))
                 self._reported.set(repository.reported_open(session, at=now(session)))

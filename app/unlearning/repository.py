@@ -168,12 +168,10 @@ def mark_gone(session: Session, retired_id: str, *, at: datetime.datetime) -> No
         session.execute(sa.update(table).where(table.id == retired_id).values(destroyed_at=at))
 
 
-def running_runs(session: Session) -> list[Run]:
-    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING)))
-
-
-def running_runs_of(session: Session, *, worker: str) -> list[Run]:
-    return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, Run.worker == worker)))
+def running_runs(session: Session, *, worker: str | None = None) -> list[Run]:
+    """Return all runs under way, or those of one worker."""
+    query = sa.select(Run).where(Run.status == RunStatus.RUNNING)
+    return list(session.scalars(query if worker is None else query.where(Run.worker == worker)))
 
 
 def runs_by_hour(

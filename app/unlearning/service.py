@@ -235,7 +235,7 @@ def take_back(session: Session, *, worker: str) -> int:
 
     `worker` must name a single process of a host: another process that claims under the same name loses its runs.
     """
-    runs = repository.running_runs_of(session, worker=worker)
+    runs = repository.running_runs(session, worker=worker)
     for run in runs:
         abandon(session, run, error_code="worker_died")
     return len(runs)

@@ -134,7 +134,6 @@ NEVER_A_CALLERS_FAULT = {
     errors.BackupDamaged,
     errors.TombstonesDamaged,
     errors.TombstonesStale,
-    errors.DatabasePutBack,
     errors.RestoreUnfinished,
 }
 

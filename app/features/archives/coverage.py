@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.errors import BackupRefused, DatabasePutBack, TombstonesStale
+from app.errors import BackupRefused, TombstonesStale
 from app.installations import Installation
 from app.journal import repository, tombstones
 from app.journal.journal import GENESIS, Extent, Journal, JournalLine
+from lethe.contract.problems import DatabasePutBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,13 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.db.tables import Dataset, Run
-from app.errors import DatabasePutBack, TombstonesDamaged
+from app.errors import TombstonesDamaged
 from app.installations import Installation
 from app.journal import tombstones
 from app.keys import Keys, KeyUnreadable
+from app.operations.service import Metrics
 from app.vault.store import locked
+from lethe.contract.problems import DatabasePutBack
 from tests.faults.processes import wait_until
 from tests.stored import rows_of, slots_of
 
@@ -217,6 +219,43 @@ def test_a_database_that_was_put_back_is_noticed(
     assert work() == 1
     with installation.database.reading() as session:
         assert session.scalars(sa.select(Run.error_code)).one() == "database_put_back"
+
+
+def test_nobody_is_served_by_a_database_that_was_put_back(
+    gateway: TestClient,
+    installation: Installation,
+    file: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """The gateway is not ready, hands out neither versions nor predictions, and takes no requests, which a restore would
+    not know, until database and tombstones fit again. Metrics are still given, and say that it is down."""
+    live = new_model(new_dataset()["id"])
+    work()
+    forget("p1")
+    tombstones.record(installation)
+    right = file.read_bytes()
+    *_, line = tombstones.journal(installation).lines()
+    ahead = tombstones.JournalLine(kind="request", number=line.number + 10, at=line.at, request=line.request)
+    tombstones.journal(installation).append(lambda last: [ahead])
+    wait_until(lambda: gateway.get("/readyz").status_code == 503)
+    model = f"/v1/models/{live['id']}"
+    for answer in (
+        gateway.get("/readyz"),
+        gateway.get(model),
+        gateway.get(f"{model}/versions/1/weights"),
+        gateway.post(f"{model}/predictions", json={"records": [[0.1, 0.2, 0.3]]}),
+        gateway.post("/v1/deletion-requests", json={"subject_id": "p2"}),
+        gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p2"}]}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (503, "database_put_back"), answer.text
+    assert "lethe_database_up 0.0" in Metrics(installation).exposition().decode()
+    assert gateway.get("/metrics").status_code == 200
+    file.write_bytes(right)
+    wait_until(lambda: gateway.get("/readyz").status_code == 200)
+    assert gateway.get(model).status_code == 200
 
 
 def test_a_lost_file_is_written_anew(installation: Installation, file: Path, new_dataset: Make, forget: Make) -> None:

@@ -14,7 +14,7 @@ from app.audit import repository as audit_repository
 from app.audit.checkpoints import CHAINS, LEDGER
 from app.config import Settings
 from app.db.tables import Model
-from app.errors import BackupRefused, DatabasePutBack
+from app.errors import BackupRefused
 from app.features.archives import restoring, service
 from app.features.archives.restoring import Restored
 from app.features.archives.service import Backup
@@ -22,7 +22,7 @@ from app.installations import Installation
 from app.journal import tombstones
 from app.main import create_app
 from app.operations import periodic_jobs
-from lethe.contract.problems import LedgerRestored
+from lethe.contract.problems import DatabasePutBack, LedgerRestored
 from lethe.verification import ledgers
 from tests.app.journal.working import work_at
 from tests.faults.checks import assert_all_done_once
