@@ -71,8 +71,8 @@ def overwrites_freed_memory() -> bool:
 def _missing() -> dict[str, str]:
     """Return the allocator settings that the environment lacks."""
     wanted = dict(OVERWRITING)
-    if given := os.environ.get("GLIBC_TUNABLES"):
+    if tunables := os.environ.get("GLIBC_TUNABLES"):
         ours = wanted["GLIBC_TUNABLES"]
         # The last of several values applies.
-        wanted["GLIBC_TUNABLES"] = given if given.endswith(ours) else f"{given}:{ours}"
+        wanted["GLIBC_TUNABLES"] = tunables if tunables.endswith(ours) else f"{tunables}:{ours}"
     return {name: value for name, value in wanted.items() if os.environ.get(name) != value}

@@ -38,8 +38,8 @@ class Heartbeat(Periodic):
 def last_seen(data_dir: Path, *, host: str | None = None) -> datetime.datetime | None:
     """Return the time of the last heartbeat of any worker, or of `host`, by the file system's clock; None without
     one."""
-    seen = hosts(data_dir)
-    return seen.get(host) if host is not None else max(seen.values(), default=None)
+    heartbeats = hosts(data_dir)
+    return heartbeats.get(host) if host is not None else max(heartbeats.values(), default=None)
 
 
 def hosts(data_dir: Path) -> dict[str, datetime.datetime]:
@@ -51,8 +51,8 @@ def hosts(data_dir: Path) -> dict[str, datetime.datetime]:
 
 def this_host_is_alive(data_dir: Path) -> bool:
     """Return True if a worker of this host sent a heartbeat within `SILENT_AFTER`."""
-    seen = last_seen(data_dir, host=socket.gethostname())
-    return seen is not None and datetime.datetime.now(datetime.UTC) - seen < SILENT_AFTER
+    seen_at = last_seen(data_dir, host=socket.gethostname())
+    return seen_at is not None and datetime.datetime.now(datetime.UTC) - seen_at < SILENT_AFTER
 
 
 def _folder(data_dir: Path) -> Path:

@@ -135,12 +135,12 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
     is_anything_kept = _is_anything_kept(settings)
     owners = {place.name: place.owner() for place in marked}
     migrate.check(database.engine)
-    known = key_checks.of_database(database)
+    identity = key_checks.of_database(database)
     keys, key_encryption = Keys(settings.data_dir / "keys"), key_encryption_of(settings)
-    if known is not None:
-        if wrong := key_checks.wrong(keys, key_encryption, known):
+    if identity is not None:
+        if wrong := key_checks.wrong(keys, key_encryption, identity):
             raise InstallationMismatch(wrong)
-        key_checks.require(owners, known, is_needed=known.is_marked and key_checks.is_anything_stored(database))
+        key_checks.require(owners, identity, is_needed=identity.is_marked and key_checks.is_anything_stored(database))
         set_up_stores(settings)
     else:
         key_checks.require_unused(database)
@@ -148,7 +148,7 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
         folders.make(settings.data_dir)
         set_up_stores(settings)
         keys.create()
-    if known is None or not migrate.is_current(database.engine):
+    if identity is None or not migrate.is_current(database.engine):
         migrate.upgrade(database.engine, then=lambda connection: key_checks.enter(connection, keys, key_encryption))
     now_known = key_checks.of_database(database)
     assert now_known is not None
@@ -169,15 +169,15 @@ def rotate_key_encryption_key(settings: Settings) -> None:
     with opened(settings) as installation:
         path, key_encryption = settings.resolved_key_encryption_key_file(), key_encryption_of(settings)
         with locked(path.parent):
-            known = key_checks.of_database(installation.database)
-            assert known is not None
-            present = key_encryption.check_values(known.id)
-            key_checks.accept(installation.database, [*present, key_encryption.prepare_rotation(known.id)])
+            identity = key_checks.of_database(installation.database)
+            assert identity is not None
+            present = key_encryption.check_values(identity.id)
+            key_checks.accept(installation.database, [*present, key_encryption.prepare_rotation(identity.id)])
             key_encryption.begin_rotation()
             for sealed in _all_sealed(settings):
                 sealed.rewrap()
             key_encryption.end_rotation()
-            key_checks.accept(installation.database, key_encryption.check_values(known.id))
+            key_checks.accept(installation.database, key_encryption.check_values(identity.id))
 
 
 def unfinished(settings: Settings) -> Path:

@@ -124,29 +124,29 @@ def is_anything_stored(database: Database) -> bool:
         return any(connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) for table in ("datasets", "versions"))  # noqa: S608
 
 
-def wrong(keys: Keys, key_encryption: KeyEncryptionFile, known: DatabaseIdentity) -> str | None:
+def wrong(keys: Keys, key_encryption: KeyEncryptionFile, identity: DatabaseIdentity) -> str | None:
     """Return a sentence about the key that does not match the database; None if all match."""
-    return wrong_key(keys, known) or _wrong_key_encryption(key_encryption, known)
+    return wrong_key(keys, identity) or _wrong_key_encryption(key_encryption, identity)
 
 
-def wrong_key(keys: Keys, known: DatabaseIdentity) -> str | None:
+def wrong_key(keys: Keys, identity: DatabaseIdentity) -> str | None:
     """Return the sentence of `wrong`, ignoring the key-encryption key."""
     for name, path in keys.paths().items():
         try:
-            if keys.check_value(name, known.id) != known.check_values.get(name):
+            if keys.check_value(name, identity.id) != identity.check_values.get(name):
                 return f"{path} is not the key that this database was set up with; put that back."
         except OSError as error:
             return str(error) if isinstance(error, KeyUnreadable) else f"{path} cannot be read."
     return None
 
 
-def _wrong_key_encryption(key_encryption: KeyEncryptionFile, known: DatabaseIdentity) -> str | None:
+def _wrong_key_encryption(key_encryption: KeyEncryptionFile, identity: DatabaseIdentity) -> str | None:
     path, _ = key_encryption.paths()
     try:
-        check_values = key_encryption.check_values(known.id)
+        check_values = key_encryption.check_values(identity.id)
     except OSError as error:
         return str(error) if isinstance(error, KeyEncryptionKeyLost) else f"{path} cannot be read."
-    if set(check_values) <= set(known.check_values.get(_KEK, ())):
+    if set(check_values) <= set(identity.check_values.get(_KEK, ())):
         return None
     return f"{path} is not the key-encryption key that this database was set up with; put that back."
 
@@ -198,8 +198,8 @@ class Guard:
 
     def check(self) -> None:
         """Raise `InstallationMismatch`, logging the reason, or `Unavailable` if the database has no identity yet."""
-        seen = self._look()
-        if seen == self._seen and time.monotonic() < self._until:
+        states = self._look()
+        if states == self._seen and time.monotonic() < self._until:
             return
         until = time.monotonic() + _BELIEVED_SECONDS
         reason = self._wrong()
@@ -214,29 +214,29 @@ class Guard:
             )
         if self._said is not None:
             telemetry.logger().info("installation.mended")
-        self._seen, self._until, self._said = seen, until, None
+        self._seen, self._until, self._said = states, until, None
 
     def _wrong(self) -> str | None:
         """Return the reason of a mismatch; None without one. A change during the comparison repeats it."""
         reason: str | None = None
         for _ in range(_ATTEMPTS):
             before = self._look()
-            known = self._known()
-            reason = self._compared(known)
-            if reason is None or (before == self._look() and known == self._known()):
+            identity = self._known()
+            reason = self._compared(identity)
+            if reason is None or (before == self._look() and identity == self._known()):
                 break
         return reason
 
-    def _compared(self, known: DatabaseIdentity) -> str | None:
+    def _compared(self, identity: DatabaseIdentity) -> str | None:
         for keys in (self._keys, self._keys.fresh()):
-            if wrong := wrong_key(keys, known):
+            if wrong := wrong_key(keys, identity):
                 return wrong
         for folder, place in self._folders.items():
             is_there = not self._partly or (folder / _MARK).exists()
-            if is_there and (wrong := _wrong_place(place, known)):
+            if is_there and (wrong := _wrong_place(place, identity)):
                 return wrong
         is_there = not self._partly or any(path.exists() for path in self._key_encryption.paths())
-        if is_there and (wrong := _wrong_key_encryption(self._key_encryption, known)):
+        if is_there and (wrong := _wrong_key_encryption(self._key_encryption, identity)):
             return wrong
         return self._wrong_references()
 
@@ -260,7 +260,7 @@ class Guard:
     def _known(self) -> DatabaseIdentity:
         try:
             with self._database.looking() as connection:
-                known = _read(connection)
+                identity = _read(connection)
         except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
                 is_there = sa.inspect(connection).has_table(_table.name)
@@ -272,19 +272,19 @@ class Guard:
                     "The database tells this role too little: run `lethe migrate --grant-reader`."
                 ) from error
             raise
-        if known is None:
+        if identity is None:
             raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")
-        return known
+        return identity
 
     def _look(self) -> Sequence[object]:
         return [_state(path) for path in self._paths]
 
 
-def require(owners: Mapping[str, str | None], known: DatabaseIdentity, *, is_needed: bool) -> None:
+def require(owners: Mapping[str, str | None], identity: DatabaseIdentity, *, is_needed: bool) -> None:
     """Raise `InstallationMismatch` if a place, by name, is marked with another installation, or unmarked though
     `is_needed`."""
     for name, owner in owners.items():
-        if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, known)):
+        if (owner is not None or is_needed) and (wrong := _wrong_owner(name, owner, identity)):
             raise InstallationMismatch(wrong)
 
 
@@ -297,15 +297,15 @@ def require_nobodys(owners: Mapping[str, str | None], *, is_anything_kept: bool)
         )
 
 
-def _wrong_place(place: StorageLocation, known: DatabaseIdentity) -> str | None:
+def _wrong_place(place: StorageLocation, identity: DatabaseIdentity) -> str | None:
     try:
-        return _wrong_owner(place.name, place.owner(), known)
+        return _wrong_owner(place.name, place.owner(), identity)
     except OSError:
         return f"{place.name} cannot be read."
 
 
-def _wrong_owner(name: str, owner: str | None, known: DatabaseIdentity) -> str | None:
-    if owner == known.id:
+def _wrong_owner(name: str, owner: str | None, identity: DatabaseIdentity) -> str | None:
+    if owner == identity.id:
         return None
     if owner is None:
         return f"{name} lacks what says that it belongs to this database ({_MARK}). {_WHERE}"

@@ -189,12 +189,12 @@ class Worker:
 
 def _environment(settings: Settings) -> dict[str, str]:
     """Return the environment of the child, with the settings of this process whatever their source."""
-    given = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
+    variables = {f"LETHE_{name.upper()}": value for name, value in settings.model_dump(mode="json").items()}
     # model_dump masks secrets.
     for name in ("database_url", "broker_url"):
         if secret := getattr(settings, name):
-            given[f"LETHE_{name.upper()}"] = secret.get_secret_value()
-    return os.environ | {name: str(value) for name, value in given.items() if value is not None}
+            variables[f"LETHE_{name.upper()}"] = secret.get_secret_value()
+    return os.environ | {name: str(value) for name, value in variables.items() if value is not None}
 
 
 def _die_with_parent(parent: int) -> None:

@@ -57,8 +57,8 @@ def configure(level: str) -> None:
     # Keep the hooks of a test runner or similar.
     if threading.excepthook is threading.__excepthook__:
         sys.excepthook = _process_failed
-        threading.excepthook = lambda given: _process_failed(given.exc_type, given.exc_value, given.exc_traceback)
-        sys.unraisablehook = lambda given: _process_failed(given.exc_type, given.exc_value, given.exc_traceback)
+        threading.excepthook = lambda args: _process_failed(args.exc_type, args.exc_value, args.exc_traceback)
+        sys.unraisablehook = lambda args: _process_failed(args.exc_type, args.exc_value, args.exc_traceback)
 
 
 def trace_to(endpoint: str | None, *, service: str) -> None:

@@ -74,7 +74,7 @@ def span(name: str, *, parent: str | None = None, **attributes: str | int | floa
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = TraceContextTextMapPropagator().extract({TRACEPARENT: parent}) if parent else None
-    opened = _provider.get_tracer("lethe").start_as_current_span(
+    span_context = _provider.get_tracer("lethe").start_as_current_span(
         name,
         context=context,
         kind=SpanKind.SERVER if "http.request.method" in attributes else SpanKind.INTERNAL,
@@ -82,7 +82,7 @@ def span(name: str, *, parent: str | None = None, **attributes: str | int | floa
         record_exception=False,
         set_status_on_exception=False,
     )
-    with opened as current:
+    with span_context as current:
         try:
             yield current
         except BaseException as error:

@@ -26,21 +26,21 @@ from worker.langevin import chain, engines, init
 from worker.langevin.noise import SystemNoise
 
 
-def run_test(installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None:
+def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
     """Run a canary test and end it with its statistics. A failed test is not repeated."""
-    assert claimed.mechanism is not None
-    assert claimed.audit is not None
+    assert claimed_run.mechanism is not None
+    assert claimed_run.audit is not None
     observed: Observed | None = None
     error_code: str | None = None
     try:
         with tracing.span("steps"):
-            observed = run(claimed.mechanism, claimed.audit, on_progress=holder.progressed)
-        handlers.examine(installation, claimed, records=0, observed=observed)
+            observed = run(claimed_run.mechanism, claimed_run.audit, on_progress=holder.progressed)
+        handlers.examine(installation, claimed_run, records=0, observed=observed)
     except AuditFailed as error:
         error_code = error.code
-        handlers.alarm(claimed, observed)
+        handlers.alarm(claimed_run, observed)
     with installation.database.writing() as session:
-        unlearning.end_canary_test(session, run_id=claimed.run_id, observed=observed, error_code=error_code)
+        unlearning.end_canary_test(session, run_id=claimed_run.run_id, observed=observed, error_code=error_code)
 
 
 handlers.register(run_test, RunKind.AUDIT)
@@ -77,7 +77,7 @@ def _run_lanes(
     mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None], *, first_step: int = 0
 ) -> Tensor:
     rows, classes = mechanism.num_batches, min(2, mechanism.num_classes)
-    ran = chain.run(
+    result = chain.run(
         mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=classes, num_parameters=1, network=None),
         # The gradient of a null row is 0.
         features=np.zeros((rows, 1), np.float32),
@@ -90,5 +90,5 @@ def _run_lanes(
         backend=engines.Backend(threads=1),
         lanes=lanes,
     )
-    assert ran.lanes is not None
-    return ran.lanes
+    assert result.lanes is not None
+    return result.lanes

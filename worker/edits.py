@@ -11,7 +11,7 @@ from lethe.contract.sets import RunKind
 from worker import windows
 
 
-def edited(installation: Installation, claimed: ClaimedRun) -> str:
+def edited(installation: Installation, run: ClaimedRun) -> str:
     """Edit the rows of a run and return the root of the result. Rows added for people to be erased end as null.
 
     If an earlier run was cut off, its remains are destroyed first; before rows are learned they are looked for in any
@@ -20,44 +20,44 @@ def edited(installation: Installation, claimed: ClaimedRun) -> str:
     reported as erased.
     """
     # Under this lock, a worker that lost its run has finished destroying what it was about to destroy.
-    with installation.rows.alone(claimed.dataset_id):
+    with installation.rows.alone(run.dataset_id):
         with installation.database.reading() as session:
-            unlearning.check_held(session, run_id=claimed.run_id)
-            was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=claimed.dataset_id)
-        if was_cut_off or claimed.kind in (RunKind.LEARN, RunKind.RELEARN):
-            installation.rows.settle(claimed.dataset_id, claimed.root)
-    if not (claimed.additions or claimed.erases):
-        return claimed.root
+            unlearning.check_held(session, run_id=run.run_id)
+            was_cut_off = unlearning.was_any_run_cut_off(session, dataset_id=run.dataset_id)
+        if was_cut_off or run.kind in (RunKind.LEARN, RunKind.RELEARN):
+            installation.rows.settle(run.dataset_id, run.root)
+    if not (run.additions or run.erases):
+        return run.root
     with tracing.span("verify"):
-        installation.rows.check(claimed.dataset_id, claimed.root, numbers=_read_by(claimed))
+        installation.rows.check(run.dataset_id, run.root, numbers=_read_by(run))
     with tracing.span("edit"):
-        root = _edit(installation, claimed)
+        root = _edit(installation, run)
     with installation.database.writing() as session:
-        unlearning.commit_rows(session, run_id=claimed.run_id, root=root)
+        unlearning.commit_rows(session, run_id=run.run_id, root=root)
     with tracing.span("erase"):
-        installation.rows.destroy_replaced(claimed.dataset_id, before=claimed.root, after=root)
-        for addition in claimed.additions:
+        installation.rows.destroy_replaced(run.dataset_id, before=run.root, after=root)
+        for addition in run.additions:
             installation.rows.delete(addition.addition_id)
     with installation.database.writing() as session:
-        unlearning.confirm_edited(session, run_id=claimed.run_id)
+        unlearning.confirm_edited(session, run_id=run.run_id)
     return root
 
 
-def _read_by(claimed: ClaimedRun) -> tuple[range, ...]:
+def _read_by(run: ClaimedRun) -> tuple[range, ...]:
     """Return the blocks that the steps of a run read."""
-    if claimed.mechanism is None or claimed.kind in kinds.asked_kinds():
+    if run.mechanism is None or run.kind in kinds.asked_kinds():
         return ()
-    return windows.read_by(claimed.mechanism, first_step=claimed.first_step, steps=claimed.steps)
+    return windows.read_by(run.mechanism, first_step=run.first_step, steps=run.steps)
 
 
-def _edit(installation: Installation, claimed: ClaimedRun) -> str:
+def _edit(installation: Installation, run: ClaimedRun) -> str:
     """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if a
     second read does not show them null."""
     fillings = [
-        Filling(rows_id=rows.addition_id, root=rows.root, slots=rows.slots) for rows in claimed.additions if rows.slots
+        Filling(rows_id=rows.addition_id, root=rows.root, slots=rows.slots) for rows in run.additions if rows.slots
     ]
-    root = installation.rows.edit(claimed.dataset_id, claimed.root, fill=fillings, null=claimed.slots_to_null)
-    for block in installation.rows.read(claimed.dataset_id, root, holding=claimed.slots_to_null):
-        if not block.is_null(claimed.slots_to_null):
-            raise RunDiffersFromPlan(f"Run {claimed.run_id} erased other rows than it was to.")
+    root = installation.rows.edit(run.dataset_id, run.root, fill=fillings, null=run.slots_to_null)
+    for block in installation.rows.read(run.dataset_id, root, holding=run.slots_to_null):
+        if not block.is_null(run.slots_to_null):
+            raise RunDiffersFromPlan(f"Run {run.run_id} erased other rows than it was to.")
     return root

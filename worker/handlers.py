@@ -29,26 +29,26 @@ class Holder(Protocol):
         """Report that a block of rows was opened."""
 
 
-class Handler(Protocol):
+class RunHandler(Protocol):
     """Do the rest of a claimed run on the edited rows under `root`, and end it in the database. A handler that raises
     has its run handed back under the code of what it raised."""
 
-    def __call__(self, installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None: ...
+    def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
 
 
-HandledKind: TypeAlias = tuple[RunKind, Handler]
+HandledKind: TypeAlias = tuple[RunKind, RunHandler]
 """A kind of run and its handler. `HANDLERS` of the module `runs` of a feature are such pairs."""
 
-_HANDLERS: dict[RunKind, Handler] = {}
+_HANDLERS: dict[RunKind, RunHandler] = {}
 
 
-def register(handler: Handler, *kinds: RunKind) -> None:
+def register(handler: RunHandler, *kinds: RunKind) -> None:
     """Make `handler` do the runs of these kinds."""
     for kind in kinds:
         assert _HANDLERS.setdefault(kind, handler) is handler, f"{kind} has two handlers"
 
 
-def handler_of(kind: str) -> Handler:
+def handler_of(kind: str) -> RunHandler:
     """Return the handler of a kind of run. Raises `RunKindUnsupported` if neither the core nor a feature has one."""
     _register_all()
     try:
@@ -65,18 +65,18 @@ def _register_all() -> None:
         register(handler, kind)
 
 
-def examine(installation: Installation, claimed: ClaimedRun, *, records: int, observed: Observed | None) -> None:
+def examine(installation: Installation, run: ClaimedRun, *, records: int, observed: Observed | None) -> None:
     """Check a run against its plan and its lanes. Raises `AuditFailed` if it is not what is to be certified."""
     with tracing.span("examine"), installation.database.reading() as session:
-        findings = unlearning.examine(session, run_id=claimed.run_id, records=records, observed=observed)
+        findings = unlearning.examine(session, run_id=run.run_id, records=records, observed=observed)
     if findings:
-        raise AuditFailed(f"The lanes of run {claimed.run_id} refuted it.", observed=observed)
+        raise AuditFailed(f"The lanes of run {run.run_id} refuted it.", observed=observed)
 
 
-def alarm(claimed: ClaimedRun, observed: Observed | None) -> None:
+def alarm(run: ClaimedRun, observed: Observed | None) -> None:
     """Log the findings of a canary test that failed."""
-    findings = observed.findings(claimed.mechanism) if observed and claimed.mechanism else ()
-    telemetry.logger().error("audit.failed", run_id=claimed.run_id, findings=findings)
+    findings = observed.findings(run.mechanism) if observed and run.mechanism else ()
+    telemetry.logger().error("audit.failed", run_id=run.run_id, findings=findings)
 
 
 def network_of(installation: Installation, mechanism: Mechanism) -> bytes | None:

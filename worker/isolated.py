@@ -159,16 +159,16 @@ def main(connection: Connection, rows: int) -> None:
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(request["shape"])
         network = connection.recv_bytes()
         mechanism = Mechanism.from_json(request["mechanism"])
-        ran = _run(request, mechanism, initial, rows, network, connection)
+        result = _run(request, mechanism, initial, rows, network, connection)
         answer = {
-            "first_step": ran.first_step,
-            "steps": ran.steps,
-            "mechanism": ran.mechanism.to_json(),
-            "records": ran.records,
-            "observed": ran.observed and ran.observed.counted(),
+            "first_step": result.first_step,
+            "steps": result.steps,
+            "mechanism": result.mechanism.to_json(),
+            "records": result.records,
+            "observed": result.observed and result.observed.counted(),
         }
         connection.send_bytes(json.dumps(answer).encode())
-        connection.send_bytes(ran.parameters.data)
+        connection.send_bytes(result.parameters.data)
     # Only the name of an error may leave the process.
     except BaseException as error:  # noqa: BLE001
         code = error.code if isinstance(error, Problem) else type(error).__name__

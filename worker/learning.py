@@ -28,53 +28,53 @@ from worker.langevin import engines, evaluate, init
 from worker.langevin.evaluate import LabelledRows
 
 
-def make_version(installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None:
+def make_version(installation: Installation, run: ClaimedRun, root: str, holder: Holder) -> None:
     """Take the steps of a run and publish the resulting version."""
-    assert claimed.mechanism is not None
+    assert run.mechanism is not None
     with tracing.span("steps"):
-        result = run_chain(installation, claimed, claimed.mechanism, root, holder)
-    records = installation.rows.count(claimed.dataset_id, root)
-    handlers.examine(installation, claimed, records=records, observed=result.observed)
+        result = run_chain(installation, run, run.mechanism, root, holder)
+    records = installation.rows.count(run.dataset_id, root)
+    handlers.examine(installation, run, records=records, observed=result.observed)
     with tracing.span("evaluate"):
-        metrics = _evaluate(installation, claimed, result)
+        metrics = _evaluate(installation, run, result)
     with tracing.span("publish"):
-        _publish(installation, claimed, result, metrics)
+        _publish(installation, run, result, metrics)
 
 
 handlers.register(make_version, RunKind.LEARN, RunKind.UNLEARN, RunKind.RELEARN)
 
 
 def run_chain(
-    installation: Installation, claimed: ClaimedRun, mechanism: Mechanism, root: str, holder: Holder
+    installation: Installation, run: ClaimedRun, mechanism: Mechanism, root: str, holder: Holder
 ) -> IsolatedResult:
     """Take the steps of a run in its own process, so that this process only holds the last iterate."""
     network = network_of(installation, mechanism)
-    with installation.rows.open(claimed.dataset_id, root) as rows:
-        if claimed.parent_version_id is not None:
-            initial = sealing.from_safetensors(installation.weights.get(claimed.parent_version_id))
+    with installation.rows.open(run.dataset_id, root) as rows:
+        if run.parent_version_id is not None:
+            initial = sealing.from_safetensors(installation.weights.get(run.parent_version_id))
         else:
             initial = init.origin_of(mechanism, rows.shape.num_columns)
         return isolated.run(
             mechanism,
             rows=rows,
             initial=initial,
-            first_step=claimed.first_step,
-            steps=claimed.steps,
+            first_step=run.first_step,
+            steps=run.steps,
             device=installation.settings.device,
             threads=installation.settings.threads,
-            audit=claimed.audit,
+            audit=run.audit,
             on_progress=holder.progressed,
             on_opened=holder.opened,
             network=network,
         )
 
 
-def _evaluate(installation: Installation, claimed: ClaimedRun, result: IsolatedResult) -> dict[str, Any]:
+def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResult) -> dict[str, Any]:
     """Return metrics on the evaluation dataset, which post-process the version and never use the data it learned.
 
     The result is empty if that dataset is damaged: a deletion must not wait for another dataset.
     """
-    dataset_id = claimed.evaluation_dataset_id
+    dataset_id = run.evaluation_dataset_id
     if dataset_id is None:
         return {}
     # Runs of the evaluation dataset edit its rows.
@@ -104,14 +104,14 @@ def _evaluate(installation: Installation, claimed: ClaimedRun, result: IsolatedR
             return {}
 
 
-def _publish(installation: Installation, claimed: ClaimedRun, result: IsolatedResult, metrics: dict[str, Any]) -> None:
+def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult, metrics: dict[str, Any]) -> None:
     sealed = sealing.to_safetensors(result.parameters)
-    installation.weights.put(claimed.version_id, sealed)
-    if claimed.model_id is not None:
+    installation.weights.put(run.version_id, sealed)
+    if run.model_id is not None:
         release = Release(
-            version_id=claimed.version_id,
-            model_id=claimed.model_id,
-            dataset_id=claimed.dataset_id,
+            version_id=run.version_id,
+            model_id=run.model_id,
+            dataset_id=run.dataset_id,
             mechanism=result.mechanism.to_json(),
             steps=result.steps,
         )
@@ -121,7 +121,7 @@ def _publish(installation: Installation, claimed: ClaimedRun, result: IsolatedRe
         unlearning.publish(
             session,
             installation.keys,
-            run_id=claimed.run_id,
+            run_id=run.run_id,
             first_step_ran=result.first_step,
             steps_ran=result.steps,
             mechanism_ran=result.mechanism,

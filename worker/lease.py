@@ -20,10 +20,10 @@ class Lease(Periodic):
     another worker's may not.
     """
 
-    def __init__(self, installation: Installation, claimed: ClaimedRun) -> None:
+    def __init__(self, installation: Installation, run: ClaimedRun) -> None:
         self._installation = installation
         self.poll_seconds = installation.settings.poll_seconds
-        self._run_id = claimed.run_id
+        self._run_id = run.run_id
         self._steps_done = 0
         # Infinite before the first step, when there is no progress to wait for.
         self._moved_at = math.inf

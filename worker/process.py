@@ -79,15 +79,15 @@ class Forker:
     def start(self, *descriptors: int) -> Child:
         """Start a child with copies of these descriptors. A child that cannot run counts as ended."""
         mine, theirs = socket.socketpair()
-        leash, held = socket.socketpair()
+        leash, leash_end = socket.socketpair()
         try:
-            with theirs, held, self._lock:
+            with theirs, leash_end, self._lock:
                 try:
-                    self._ask(theirs.fileno(), held.fileno(), *descriptors)
+                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors)
                 # The server does not exist yet, or was killed.
                 except (BrokenPipeError, ConnectionResetError):
                     self._launch()
-                    self._ask(theirs.fileno(), held.fileno(), *descriptors)
+                    self._ask(theirs.fileno(), leash_end.fileno(), *descriptors)
         except BaseException:
             mine.close()
             leash.close()
@@ -148,17 +148,17 @@ def _serve(control: socket.socket, main: Callable[..., None]) -> None:
                 _kill(children.pop(descriptor))
                 os.close(descriptor)
             elif (message := socket.recv_fds(control, 1, _MAX_DESCRIPTORS))[0]:
-                given = message[1]
+                descriptors = message[1]
                 # A child cannot run if descriptors, memory or processes are exhausted.
-                if len(given) < 2:
-                    for mine in given:
+                if len(descriptors) < 2:
+                    for mine in descriptors:
                         os.close(mine)
                     continue
-                connection, leash, *others = given
+                connection, leash, *others = descriptors
                 with contextlib.suppress(OSError):
                     children[leash] = _forked(main, connection, others, not_for_it=[control.fileno(), leash, *children])
                     events.register(leash, select.POLLIN)
-                for mine in (connection, *others) if leash in children else given:
+                for mine in (connection, *others) if leash in children else descriptors:
                     os.close(mine)
             else:
                 for child in children.values():

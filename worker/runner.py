@@ -45,68 +45,68 @@ def _run_next(installation: Installation, *, worker: str, deletions_only: bool) 
     lease_seconds, max_requests = installation.settings.lease_seconds, installation.settings.max_requests_per_run
     with tracing.span("run") as span:
         with tracing.span("claim"), installation.database.writing() as session:
-            claimed = queue.claim(
+            run = queue.claim(
                 session,
                 worker=worker,
                 lease_seconds=lease_seconds,
                 max_requests=max_requests,
                 deletions_only=deletions_only,
             )
-        if claimed is None:
+        if run is None:
             return False
-        _name(span, claimed)
-        _do(installation, claimed, span, worker=worker)
+        _name(span, run)
+        _do(installation, run, span, worker=worker)
     destroy_unneeded(installation)
     return True
 
 
-def _do(installation: Installation, claimed: ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
-    log = functools.partial(telemetry.logger().info, run_id=claimed.run_id, model_id=claimed.model_id)
-    log("unlearning.run_claimed", kind=claimed.kind, steps=claimed.steps, rows=len(claimed.slots_to_null))
+def _do(installation: Installation, run: ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
+    log = functools.partial(telemetry.logger().info, run_id=run.run_id, model_id=run.model_id)
+    log("unlearning.run_claimed", kind=run.kind, steps=run.steps, rows=len(run.slots_to_null))
     started = time.monotonic()
     try:
-        with Lease(installation, claimed) as lease:
+        with Lease(installation, run) as lease:
             deletions = functools.partial(run_next, installation, worker=worker, deletions_only=True)
-            _work(
-                installation, claimed, PreemptibleLease(lease, run_deletion=deletions) if claimed.gives_way else lease
-            )
+            _work(installation, run, PreemptibleLease(lease, run_deletion=deletions) if run.gives_way else lease)
     except LeaseLost:
-        _log_lost(installation, claimed)
+        _log_lost(installation, run)
     # Any failed run is handed back, whatever the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, Problem | ChainFailed) else type(error).__name__
         observed = error.observed if isinstance(error, AuditFailed) else None
         if code == AuditFailed.code:
-            handlers.alarm(claimed, observed)
+            handlers.alarm(run, observed)
         with installation.database.writing() as session:
             if isinstance(error, DatasetDamaged):
-                unlearning.note_damage(session, run_id=claimed.run_id, error=error)
-            held = unlearning.fail(session, run_id=claimed.run_id, error_code=code, observed=observed)
+                unlearning.note_damage(session, run_id=run.run_id, error=error)
+            is_held = unlearning.fail(session, run_id=run.run_id, error_code=code, observed=observed)
         span.set_attribute("error.type", code)
-        if held:
-            telemetry.logger().error("unlearning.run_failed", run_id=claimed.run_id, error=code)
+        if is_held:
+            telemetry.logger().error("unlearning.run_failed", run_id=run.run_id, error=code)
         else:
-            _log_lost(installation, claimed)
+            _log_lost(installation, run)
     else:
-        log("unlearning.run_ended", kind=claimed.kind, seconds=round(time.monotonic() - started, 3))
+        log("unlearning.run_ended", kind=run.kind, seconds=round(time.monotonic() - started, 3))
 
 
-def _log_lost(installation: Installation, claimed: ClaimedRun) -> None:
+def _log_lost(installation: Installation, claimed_run: ClaimedRun) -> None:
     """Log that the run was taken from this worker, and why."""
     with installation.database.reading() as session:
-        run = repository.run(session, claimed.run_id)
+        run = repository.run(session, claimed_run.run_id)
         reason = run.error_code or run.status if run else "missing"
-    telemetry.logger().info("unlearning.run_lost", run_id=claimed.run_id, model_id=claimed.model_id, reason=reason)
+    telemetry.logger().info(
+        "unlearning.run_lost", run_id=claimed_run.run_id, model_id=claimed_run.model_id, reason=reason
+    )
 
 
-def _name(span: tracing.TraceSpan, claimed: ClaimedRun) -> None:
+def _name(span: tracing.TraceSpan, run: ClaimedRun) -> None:
     """Label the span. Its run id leads from logs and the API to this trace."""
-    span.set_attribute("lethe.run_id", claimed.run_id)
-    span.set_attribute("lethe.kind", claimed.kind)
-    span.set_attribute("lethe.dataset_id", claimed.dataset_id)
-    span.set_attribute("lethe.model_id", claimed.model_id or "")
-    span.set_attribute("lethe.steps", claimed.steps)
-    span.set_attribute("lethe.records", len(claimed.slots_to_null))
+    span.set_attribute("lethe.run_id", run.run_id)
+    span.set_attribute("lethe.kind", run.kind)
+    span.set_attribute("lethe.dataset_id", run.dataset_id)
+    span.set_attribute("lethe.model_id", run.model_id or "")
+    span.set_attribute("lethe.steps", run.steps)
+    span.set_attribute("lethe.records", len(run.slots_to_null))
 
 
 def destroy_unneeded(installation: Installation) -> None:
@@ -115,18 +115,18 @@ def destroy_unneeded(installation: Installation) -> None:
     periodic_jobs.destroy_orphans(installation)
 
 
-def _work(installation: Installation, claimed: ClaimedRun, holder: Holder) -> None:
-    handler = handlers.handler_of(claimed.kind)
+def _work(installation: Installation, run: ClaimedRun, holder: Holder) -> None:
+    handler = handlers.handler_of(run.kind)
     verification.require_whole(installation)
     # A backup that brings erased rows back must have them erased again.
     tombstones.record(installation)
-    handler(installation, claimed, edits.edited(installation, claimed), holder)
+    handler(installation, run, edits.edited(installation, run), holder)
 
 
-def _finish(installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None:
+def _finish(installation: Installation, run: ClaimedRun, root: str, holder: Holder) -> None:
     """End a run that only edits rows."""
     with installation.database.writing() as session:
-        unlearning.finish(session, run_id=claimed.run_id)
+        unlearning.finish(session, run_id=run.run_id)
 
 
 handlers.register(_finish, RunKind.ERASE, RunKind.ADD)

@@ -38,7 +38,7 @@ def post(
     `chain` is the accountant's state after `run`; `requests` lists the deletion requests that the run served.
     """
     last = repository.last_entry(session, model_id=model.id)
-    ran = accountant.Run(steps=run.steps_total, records=run.records)
+    last_run = accountant.Run(steps=run.steps_total, records=run.records)
     body = canonical(
         {
             "format": FORMAT,
@@ -56,7 +56,7 @@ def post(
             "requests": requests,
             "weights_sha256": version.weights_sha256,
             "chain": chain_numbers(chain),
-            "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=ran, delta=model.delta)],
+            "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=last_run, delta=model.delta)],
             "theorem": accountant.THEOREM,
             "recorded_at": now(session).isoformat(),
         }
@@ -74,15 +74,15 @@ def post(
     return entry
 
 
-def link(session: Session, *, tenant_id: str, kind: str, **said: Any) -> LedgerLink:
+def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> LedgerLink:
     """Append a link to the tenant's chain over all models: an entry of a model, or a restoration from a backup.
 
-    The keywords in `said` become fields of the link.
+    The keywords in `fields` become fields of the link.
     """
     last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     sequence, previous = (last.sequence + 1, last.hash) if last else (1, GENESIS)
     place = {"format": LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
-    body = canonical(place | said)
+    body = canonical(place | fields)
     linked = LedgerLink(
         tenant_id=tenant_id, sequence=sequence, body=body, previous_hash=previous, hash=link_hash(previous, body)
     )
@@ -116,9 +116,9 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
     read: list[repository.PublishedRun] = []
 
     def newest_first() -> Iterator[tuple[int, accountant.Run]]:
-        for ran in repository.chain_backwards(session, model_id=model_id):
-            read.append(ran)
-            yield ran.number, accountant.Run(steps=ran.steps, records=ran.records)
+        for run in repository.chain_backwards(session, model_id=model_id):
+            read.append(run)
+            yield run.number, accountant.Run(steps=run.steps, records=run.records)
 
     runs = tuple(accountant.recent(mechanism, newest_first()))
     steps_before = read[len(runs) - 1].first_step if runs else 0
@@ -126,9 +126,9 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 
 
 def verify_tenant(
-    session: Session, public_keys: KeySet, *, tenant_id: str, kept: Sequence[SignedHead] = ()
+    session: Session, public_keys: KeySet, *, tenant_id: str, heads: Sequence[SignedHead] = ()
 ) -> OfTenant:
-    """Verify the ledger of a tenant in the database, also against the signed heads in `kept`, which are stored outside.
+    """Verify the ledger of a tenant in the database, also against the signed `heads`, which are stored outside.
 
     Raises `LedgerCorrupt`.
     """
@@ -141,7 +141,7 @@ def verify_tenant(
         certificates=repository.certificates_of_tenant(session, tenant_id=tenant_id),
         public_keys=public_keys,
     )
-    for signed_head in kept:
+    for signed_head in heads:
         if signed_head.tenant_id == tenant_id:
             ledgers.require_kept(verified, signed_head, public_keys)
     return verified

@@ -67,9 +67,9 @@ def chain_steps(session: Session, *, model_id: str) -> int:
 def chain_steps_before(session: Session, *, model_id: str, revision: int) -> int:
     """Return the number of steps of the model's present chain before dataset revision `revision`; 0 if the chain began
     later."""
-    for ran in chain_backwards(session, model_id=model_id):
-        if ran.revision < revision:
-            return ran.first_step + ran.steps
+    for run in chain_backwards(session, model_id=model_id):
+        if run.revision < revision:
+            return run.first_step + run.steps
     return 0
 
 
@@ -296,8 +296,8 @@ def datasets_at(session: Session, *, at: datetime.datetime, among: list[str] | N
 
 def is_model_waited_for(session: Session, *, request_id: str) -> bool:
     """Return True if a model still has to forget the rows of the request."""
-    owed = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(OWED))
-    return session.scalars(sa.select(sa.exists().where(owed))).one()
+    is_waiting = sa.and_(RequestModel.request_id == request_id, RequestModel.status.in_(OWED))
+    return session.scalars(sa.select(sa.exists().where(is_waiting))).one()
 
 
 def is_live_since(session: Session, model: Model, *, revision: int) -> bool:

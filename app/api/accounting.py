@@ -102,7 +102,7 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         chain = standing.chain
         plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
         epsilon, delta = _asked(datasets.get(session, model.dataset_id), query.adaptive_epsilon, query.adaptive_delta)
-        left = _left(session, model, chain, epsilon=epsilon, delta=delta)
+        releases_left = _left(session, model, chain, epsilon=epsilon, delta=delta)
         releases = repository.count_versions(session, model_id=model.id)
         waits = waiting.for_models(session, [model])[model.id]
     reset = service.reset(model, at_most=call.installation.settings.max_steps)
@@ -118,7 +118,7 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         releases=releases,
         reset=ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
-        releases_left=left,
+        releases_left=releases_left,
     )
 
 
@@ -207,20 +207,20 @@ def _budget(
 ) -> ModelBudgetOut:
     plan, records = queue.next_run(session, model, max_requests=max_requests)
     waits = records > 0 or model.wanted is not None
-    room = left = None
+    room = releases_left = None
     large: list[tuple[str, int]] = []
     if model.live_version is not None:
         chain = service.standing(session, model).chain
         room = service.room(chain, epsilon=model.epsilon, delta=model.delta)
         large = repository.larger_requests(session, model, records=room, limit=100)
-        left = _left(session, model, chain, epsilon=epsilon, delta=delta)
+        releases_left = _left(session, model, chain, epsilon=epsilon, delta=delta)
     return ModelBudgetOut(
         model_id=model.id,
         version=model.live_version,
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
         releases=sum(count for _, count in exposed.releases),
         mu=accountant.adaptive_mu([exposed]),
-        releases_left=left,
+        releases_left=releases_left,
         room=room,
         next_run=_next_run(plan, records) if waits else None,
         relearning=[LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],

@@ -107,14 +107,14 @@ def create_batch_from_csv(
 
 @serves(router, contract.EXPORT)
 def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingResponse:
-    sought = sought_by(call, query)
+    search = sought_by(call, query)
     with call.reading() as session:
         view = view_of(session, call)
-    pages = _pages(call, view, sought)
+    pages = _pages(call, view, search)
     # Invalid filters are refused before the answer begins.
     first = next(pages)
     with call.writing() as session:
-        sought_by_names = sorted(name for name in _FILTERS if getattr(sought, name) is not None)
+        sought_by_names = sorted(name for name in _FILTERS if getattr(search, name) is not None)
         audit.record(session, "deletion_requests.exported", call.caller.tenant_id, sought_by=sought_by_names)
     columns = _EXPORTED if first.names is None else (*_EXPORTED, *_OF_ASSIGNEES)
     headers = {"Content-Disposition": 'attachment; filename="deletion-requests.csv"'}
@@ -182,10 +182,11 @@ def _store(
         if before is not None:
             items = [BatchItemOut.model_validate(item) for item in before.body["items"]]
         else:
-            made = iter(deletion.submit_all(session, ready) if ready else ())
+            outcomes = iter(deletion.submit_all(session, ready) if ready else ())
             view = view_of(session, call)
             items = [
-                _answered(item, next(made) if isinstance(draft, RequestDraft) else draft, view) for item, draft in group
+                _answered(item, next(outcomes) if isinstance(draft, RequestDraft) else draft, view)
+                for item, draft in group
             ]
             if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
@@ -199,10 +200,10 @@ def _store(
     ]
 
 
-def _answered(item: _Item, made: Submitted | Problem, view: View) -> BatchItemOut:
-    if isinstance(made, Problem):
-        return _refused(item, made)
-    request = made.request
+def _answered(item: _Item, outcome: Submitted | Problem, view: View) -> BatchItemOut:
+    if isinstance(outcome, Problem):
+        return _refused(item, outcome)
+    request = outcome.request
     return BatchItemOut(
         index=item.place, line=item.line, status=202, id=request.id, request_status=view.status(request)
     )
@@ -274,12 +275,12 @@ class _Page:
     names: Mapping[str, str] | None
 
 
-def _pages(call: Call, view: View, sought: Sought) -> Iterator[_Page]:
+def _pages(call: Call, view: View, search: Sought) -> Iterator[_Page]:
     """Yield the pages of the export, each from a session of its own: a slow reader keeps no transaction open."""
     cursor = None
     while True:
         with call.reading() as session:
-            page = search_repository.requests(session, sought, view=view, limit=_PAGE, cursor=cursor)
+            page = search_repository.requests(session, search, view=view, limit=_PAGE, cursor=cursor)
             names = names_of_assignees(session, call, page.items)
         yield _Page(requests=page.items, names=names)
         if (cursor := page.next_cursor) is None:
@@ -331,9 +332,9 @@ def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Ma
 
 @serves(router, contract.COUNT)
 def count_deletion_requests(call: Call, query: RequestFilter) -> CountOut:
-    sought = audited_search(call, query)
+    search = audited_search(call, query)
     with call.reading() as session:
-        count = search_repository.count(session, sought, view=view_of(session, call), at_most=COUNTED)
+        count = search_repository.count(session, search, view=view_of(session, call), at_most=COUNTED)
     return CountOut(count=count)
 
 
@@ -363,11 +364,11 @@ def summarise_deletion_requests(call: Call) -> SummaryOut:
 def decide_deletion_requests(call: Call, body: DecisionsIn) -> DecisionsOut:
     _check(body)
     filters = body.model_dump(include={field.name for field in dataclasses.fields(Sought)})
-    sought = Sought(**filters, horizon=horizon_of(call))
+    search = Sought(**filters, horizon=horizon_of(call))
     decided = refused = 0
     with call.writing() as session:
         view = view_of(session, call)
-        page = search_repository.requests(session, sought, view=view, limit=body.limit, cursor=body.cursor)
+        page = search_repository.requests(session, search, view=view, limit=body.limit, cursor=body.cursor)
         for request in page.items:
             try:
                 with session.begin_nested():

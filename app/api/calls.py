@@ -106,36 +106,36 @@ async def _installation(request: Request) -> Installation:
     return installation
 
 
-async def identified(known: Known, key: str | None, address: str) -> Caller:
+async def identified(state: Known, key: str | None, address: str) -> Caller:
     """Return the caller of a key. Raises `Unauthenticated`; `RateLimited` after too many wrong keys from `address`."""
-    caller = known.callers.recall(key)
+    caller = state.callers.recall(key)
     if caller is not None:
         return caller
     if not key:
         raise access.unauthenticated()
     limiter = None
-    if not known.callers.has_known(key):
-        known.rates.admit(address)
-        limiter = known.strangers
+    if not state.callers.has_known(key):
+        state.rates.admit(address)
+        limiter = state.strangers
     try:
-        return await anyio.to_thread.run_sync(known.callers.authenticate, key, limiter=limiter)
+        return await anyio.to_thread.run_sync(state.callers.authenticate, key, limiter=limiter)
     except Unauthenticated:
-        known.rates.failed(address)
+        state.rates.failed(address)
         raise
 
 
-async def let_in(known: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Caller:
+async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Caller:
     """Return the caller of a request from its head alone: authenticate the key, count the call, require `scopes`."""
     key = _bearer_of(scope)
     try:
-        caller = await identified(known, key, address_of(scope))
+        caller = await identified(state, key, address_of(scope))
     # Monitoring is told that the database is unreachable, so its last known key suffices.
     except OperationalError:
-        before = known.callers.last_known(key) if set(scopes) == {Scope.METRICS_READ} else None
+        before = state.callers.last_known(key) if set(scopes) == {Scope.METRICS_READ} else None
         if before is None:
             raise
         caller = before
-    scope[WINDOW] = known.rates.count(caller)
+    scope[WINDOW] = state.rates.count(caller)
     for required in scopes:
         caller.require(required)
     return caller
@@ -161,13 +161,13 @@ class Call:
 
     installation: Installation
     caller: Caller
-    _found: dict[Callable[[Session], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _cache: dict[Callable[[Session], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find_once(self, session: Session, find: Callable[[Session], T]) -> T:
         """Return `find(session)`, computed once for all endpoints that a page of the dashboard calls."""
-        if find not in self._found:
-            self._found[find] = find(session)
-        result: T = self._found[find]
+        if find not in self._cache:
+            self._cache[find] = find(session)
+        result: T = self._cache[find]
         return result
 
     def reading(self) -> AbstractContextManager[Session]:

@@ -139,16 +139,16 @@ def asked(
 
 @serves(router, contract.LIST)
 def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[DeletionRequestOut]:
-    sought = audited_search(call, query)
+    search = audited_search(call, query)
     with call.reading() as session:
         view = view_of(session, call)
         page = search_repository.requests(
-            session, sought, view=view, order=query.order, limit=query.limit, cursor=query.cursor
+            session, search, view=view, order=query.order, limit=query.limit, cursor=query.cursor
         )
-        owed = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
+        models = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
         names, horizon = names_of_assignees(session, call, page.items), horizon_of(call)
     items = [
-        to_response(request, owed.get(request.id, ()), view=view, horizon=horizon, names=names)
+        to_response(request, models.get(request.id, ()), view=view, horizon=horizon, names=names)
         for request in page.items
     ]
     return PageOut(items=items, next_cursor=page.next_cursor)
@@ -158,8 +158,8 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
 def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
     with call.reading() as session:
         with_models = None if call.caller.discreet else repository.request_with_models(session, request_id)
-        request, owed = with_models or (deletion.get(session, request_id), None)
-        return to_response_of(session, call, intake, request, owed)
+        request, models = with_models or (deletion.get(session, request_id), None)
+        return to_response_of(session, call, intake, request, models)
 
 
 @serves(router, contract.EVENTS)
@@ -261,11 +261,11 @@ def sought_by(call: Call, query: RequestFilter) -> Sought:
 
 def audited_search(call: Call, query: RequestFilter) -> Sought:
     """Return the search of a query, after a search by subject has been written to the audit log."""
-    sought = sought_by(call, query)
-    if sought.subject_ref is not None:
+    search = sought_by(call, query)
+    if search.subject_ref is not None:
         with call.writing() as session:
             audit.record(session, "deletion_requests.looked_up", call.caller.tenant_id)
-    return sought
+    return search
 
 
 def _subject_sought(call: Call, query: RequestFilter) -> str | None:
@@ -312,17 +312,17 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatem
 
 
 def to_response_of(
-    session: Session, call: Call, intake: Intake, request: DeletionRequest, owed: Sequence[RequestModel] | None = None
+    session: Session, call: Call, intake: Intake, request: DeletionRequest, models: Sequence[RequestModel] | None = None
 ) -> DeletionRequestOut:
-    """Return a request as the caller may see it. Without `owed` the models of the request are looked up."""
+    """Return a request as the caller may see it. Without `models` the models of the request are looked up."""
     view = view_of(session, call)
     if view.discreet:
         return to_response(request, (), view=view, horizon=horizon_of(call))
-    if owed is None:
-        owed = repository.request_models(session, request_id=request.id)
-    estimate = intake.estimates.of(session, request, owed)
+    if models is None:
+        models = repository.request_models(session, request_id=request.id)
+    estimate = intake.estimates.of(session, request, models)
     names = names_of_assignees(session, call, [request])
-    return to_response(request, owed, estimate, view=view, horizon=horizon_of(call), names=names)
+    return to_response(request, models, estimate, view=view, horizon=horizon_of(call), names=names)
 
 
 def names_of_assignees(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:

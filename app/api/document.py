@@ -158,12 +158,12 @@ def _link(document: dict[str, Any], operations: dict[str, Operation]) -> None:
                 for name, link in _takers(document, parameter, where):
                     _lead(operation, name, link)
         if any(declared["name"] == "cursor" for declared in operation.get("parameters", ())):
-            given = {
+            link_parameters = {
                 declared["name"]: f"$request.path.{declared['name']}"
                 for declared in operation["parameters"]
                 if _in_path(declared)
             }
-            next_page = {"parameters": given | {"cursor": "$response.body#/next_cursor"}}
+            next_page = {"parameters": link_parameters | {"cursor": "$response.body#/next_cursor"}}
             _lead(operation, operation["operationId"], next_page)
     for name, leads in _LEADS.items():
         for target, parameters in leads.items():

@@ -109,13 +109,13 @@ def _is_form(endpoint: Callable[..., Any]) -> bool:
 
 async def _known_fields_only(request: Request) -> None:
     """Raise `InputInvalid` for unknown fields of a form, which FastAPI would ignore."""
-    known = {field.alias for field in request.scope["route"].dependant.body_params}
+    fields = {field.alias for field in request.scope["route"].dependant.body_params}
     names = dict.fromkeys(name for name, _ in (await request.form()).multi_items())
     repeatable = [name for name in names if is_name(name) and len(name) <= _MAX_SHOWN_LENGTH]
     faults = [
-        FieldError(name if name in repeatable else "form", f"is no field of this form: {expected(known, found=name)}")
+        FieldError(name if name in repeatable else "form", f"is no field of this form: {expected(fields, found=name)}")
         for name in names
-        if name not in known
+        if name not in fields
     ]
     if faults:
         raise InputInvalid("The form has what this call does not know.", faults)
@@ -138,17 +138,17 @@ def _typed(endpoint: Callable[..., Any], operation: Operation[..., Any]) -> Call
         operation.query: Annotated[operation.query, InQuery()],
     }
     parameters = list(inspect.signature(endpoint).parameters.values())
-    taken = {parameter.annotation for parameter in parameters}
-    if missing := {Call, *([operation.takes] if operation.takes else [])} - taken:
+    annotations = {parameter.annotation for parameter in parameters}
+    if missing := {Call, *([operation.takes] if operation.takes else [])} - annotations:
         raise TypeError(f"{endpoint.__name__} does not take {missing}")
-    if operation.keyed != (Once in taken):
+    if operation.keyed != (Once in annotations):
         raise TypeError(f"{endpoint.__name__} takes an Idempotency-Key where {operation} does not, or the other way")
     typed = [
         parameter.replace(annotation=resolved.get(parameter.annotation, _described(parameter, operation)))
         for parameter in parameters
     ]
     # FastAPI refuses unknown query parameters only if the endpoint takes a query.
-    if operation.query not in taken:
+    if operation.query not in annotations:
         typed.append(inspect.Parameter("_query", inspect.Parameter.KEYWORD_ONLY, annotation=resolved[operation.query]))
 
     if inspect.iscoroutinefunction(endpoint):

@@ -68,37 +68,37 @@ class Estimates:
         self._known: dict[str, _Estimate] = {}
         self._due: Sequence[str] = ()
 
-    def of(self, session: Session, request: DeletionRequest, owed: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the runs left for `owed`, the models of `request`; None without work, or without an estimate."""
+    def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
+        """Estimate the runs left for `models`, the models of `request`; None without work, or without an estimate."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
-        waiting = [model.model_id for model in owed if model.status in OWED]
-        at, known = time.monotonic(), self._known
-        if not all(model_id in known and at < known[model_id].old_at for model_id in waiting):
-            self._known = known = known | _estimated(session, waiting, max_requests=self._max_requests)
-        elif any(known[model_id].renew_at < at for model_id in waiting):
+        waiting = [model.model_id for model in models if model.status in OWED]
+        at, estimates = time.monotonic(), self._known
+        if not all(model_id in estimates and at < estimates[model_id].old_at for model_id in waiting):
+            self._known = estimates = estimates | _estimated(session, waiting, max_requests=self._max_requests)
+        elif any(estimates[model_id].renew_at < at for model_id in waiting):
             self._due = waiting
-        models = [known[model_id].model for model_id in waiting]
-        estimated = [model for model in models if model is not None]
+        model_estimates = [estimates[model_id].model for model_id in waiting]
+        estimated = [model for model in model_estimates if model is not None]
         return (
             EstimateOut(steps=sum(model.steps for model in estimated), models=estimated)
-            if len(estimated) == len(models)
+            if len(estimated) == len(model_estimates)
             else None
         )
 
     def renew(self, database: Database) -> None:
         """Renew the estimates that are in demand and no longer fresh. Failed estimates are repeated on demand."""
-        due, self._due = self._due, ()
-        if not due:
+        model_ids, self._due = self._due, ()
+        if not model_ids:
             return
         renewed: dict[str, _Estimate] = {}
         try:
             with database.reading() as session:
-                renewed = _estimated(session, due, max_requests=self._max_requests, min_records=1)
+                renewed = _estimated(session, model_ids, max_requests=self._max_requests, min_records=1)
         # The next answer that needs an estimate repeats it, and raises the error.
         except Exception as error:  # noqa: BLE001
             telemetry.logger().warning("intake.estimates_not_renewed", error=type(error).__name__)
-        others = {model_id: estimate for model_id, estimate in self._known.items() if model_id not in due}
+        others = {model_id: estimate for model_id, estimate in self._known.items() if model_id not in model_ids}
         self._known = others | {
             model_id: estimate for model_id, estimate in renewed.items() if estimate.model is not None
         }
@@ -127,7 +127,7 @@ def _estimated(
 
 def to_response(
     request: DeletionRequest,
-    owed: Sequence[RequestModel],
+    models: Sequence[RequestModel],
     estimate: EstimateOut | None = None,
     *,
     view: View,
@@ -137,8 +137,8 @@ def to_response(
     """Return a request as `view` shows it. Deadlines within `horizon` count as at risk. `names` maps assignees to their
     names; None hides the assignee."""
     clock = view.clock(request, horizon=horizon)
-    written = request.particulars
-    ground, explanation = request.rejection_ground, written.rejection_explanation
+    particulars = request.particulars
+    ground, explanation = request.rejection_ground, particulars.rejection_explanation
     return DeletionRequestOut(
         id=request.id,
         status=view.status(request),
@@ -147,12 +147,12 @@ def to_response(
         alias_refs=request.alias_refs or [],
         regulation=request.regulation,
         ground=request.ground,
-        external_id=written.external_id,
-        metadata=written.metadata,
+        external_id=particulars.external_id,
+        metadata=particulars.metadata,
         submitted_at=request.submitted_at,
         due_at=request.due_at,
         extended_due_at=request.extended_due_at,
-        extension_reason=written.extension_reason,
+        extension_reason=particulars.extension_reason,
         clock=ClockOut(
             state=clock.state, deadline=clock.deadline, paused_since=clock.paused_since, days_left=clock.days_left
         ),
@@ -176,7 +176,7 @@ def to_response(
                 version=model.version,
                 certificate_id=model.certificate_id,
             )
-            for model in owed
+            for model in models
         ],
     )
 
@@ -184,7 +184,7 @@ def to_response(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
     once: Once
-    asked: RequestDraft
+    draft: RequestDraft
     answered: asyncio.Future[StoredResponse]
 
 
@@ -202,12 +202,12 @@ class Intake:
         self._storing = threading.Thread(target=self._store, name="intake", daemon=True)
         self._storing.start()
 
-    async def submit(self, once: Once, asked: RequestDraft) -> StoredResponse:
+    async def submit(self, once: Once, draft: RequestDraft) -> StoredResponse:
         """Store a request and return its answer after the commit; for a repeated call, return the first answer.
 
         Raises `IdempotencyConflict`, the problems of `deletion.submit_all`, and `OperationalError` without a database.
         """
-        call = _Call(once=once, asked=asked, answered=self._loop.create_future())
+        call = _Call(once=once, draft=draft, answered=self._loop.create_future())
         with self._changed:
             self._waiting.append(call)
             self._changed.notify()
@@ -266,21 +266,19 @@ class Intake:
         self._installation.database.require_served()
         with self._installation.database.writing() as session:
             answers: dict[int, StoredResponse | Exception] = {
-                place: _written_by(calls[place].asked, answer) if isinstance(answer, StoredResponse) else answer
+                place: _written_by(calls[place].draft, answer) if isinstance(answer, StoredResponse) else answer
                 for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))
                 if answer is not None
             }
             new = [place for place in range(len(calls)) if place not in answers]
-            made = deletion.submit_all(session, [calls[place].asked for place in new]) if new else []
-            for place, submitted in zip(new, made, strict=True):
-                discreet = calls[place].asked.discreet
-                answers[place] = (
-                    self._answer(session, submitted, discreet) if isinstance(submitted, Submitted) else submitted
-                )
+            outcomes = deletion.submit_all(session, [calls[place].draft for place in new]) if new else []
+            for place, outcome in zip(new, outcomes, strict=True):
+                discreet = calls[place].draft.discreet
+                answers[place] = self._answer(session, outcome, discreet) if isinstance(outcome, Submitted) else outcome
             new_answers = [(calls[place].once, answers[place]) for place in new]
-            at = next((submitted.request.created_at for submitted in made if isinstance(submitted, Submitted)), None)
-            kept = [(once, _unwritten(answer)) for once, answer in new_answers if isinstance(answer, StoredResponse)]
-            idempotency.remember_all(session, kept, at=at)
+            at = next((outcome.request.created_at for outcome in outcomes if isinstance(outcome, Submitted)), None)
+            stored = [(once, _unwritten(answer)) for once, answer in new_answers if isinstance(answer, StoredResponse)]
+            idempotency.remember_all(session, stored, at=at)
         return [answers[place] for place in range(len(calls))]
 
     def _answer(self, session: Session, new: Submitted, discreet: bool) -> StoredResponse:

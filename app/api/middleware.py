@@ -221,9 +221,9 @@ class Headers(_CallMiddleware):
 
         async def dressed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = list(message.get("headers", ()))
-                names = {name for name, _ in given}
-                message["headers"] = given + [header for header in _headers(scope) if header[0] not in names]
+                headers = list(message.get("headers", ()))
+                names = {name for name, _ in headers}
+                message["headers"] = headers + [header for header in _headers(scope) if header[0] not in names]
             await send(message)
 
         await self._app(scope, receive, dressed)

@@ -127,10 +127,10 @@ def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
                 message = "Expected the next_cursor of an earlier page"
                 raise InputInvalid(message, [FieldError("cursor", message)])
             begins = ids.index(query.cursor) + 1
-        shown = ranked[begins : begins + query.limit]
+        page = ranked[begins : begins + query.limit]
         is_more = begins + query.limit < len(ranked)
-        items = _to_response(session, call, [standing.model for standing in shown])
-        return PageOut(items=items, next_cursor=shown[-1].model.id if is_more else None)
+        items = _to_response(session, call, [standing.model for standing in page])
+        return PageOut(items=items, next_cursor=page[-1].model.id if is_more else None)
 
 
 def _is_in(danger: ModelDanger | None, standing: ModelStanding) -> bool:

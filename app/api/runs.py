@@ -59,14 +59,14 @@ def get_queue(call: Call) -> QueueOut:
         running = repository.runs(
             session, model_id=None, status=RunStatus.RUNNING, unresolved=False, limit=_MAX_RUNNING_RUNS, cursor=None
         )
-        counted = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
+        counts = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
         return QueueOut(
             at=at,
             next=[QueuedOut.model_validate(queued, from_attributes=True) for queued in waiting],
             running=[_to_response(session, run) for run in running.items],
             hours=[
                 HourOut(begins_at=begin, published=published, failed=failed)
-                for begin, (published, failed) in zip(begins, counted, strict=True)
+                for begin, (published, failed) in zip(begins, counts, strict=True)
             ],
         )
 
@@ -84,8 +84,8 @@ def _to_response(session: Session, run: Run) -> RunOut:
 
 def _expected(session: Session, run: Run) -> dict[str, Any]:
     at = now(session)
-    left = runtime_estimates.seconds_left(session, run, at=at)
+    seconds_left = runtime_estimates.seconds_left(session, run, at=at)
     return {
-        "seconds_left": None if left is None else round(left, 3),
-        "expected_at": None if left is None else at + datetime.timedelta(seconds=left),
+        "seconds_left": None if seconds_left is None else round(seconds_left, 3),
+        "expected_at": None if seconds_left is None else at + datetime.timedelta(seconds=seconds_left),
     }

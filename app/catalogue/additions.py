@@ -57,10 +57,13 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
         _check_room(num_taken, num_free)
 
     with rows.writing(addition_id, dataset.num_features + 1) as writer:
-        taken = take_in(writer, upload, suppressed=suppressed, check=check)
+        result = take_in(writer, upload, suppressed=suppressed, check=check)
         _check_room(writer.num_slots, num_free)
     return Staged(
-        addition_id=addition_id, root=writer.root, subject_refs=taken.subject_refs, num_suppressed=taken.num_suppressed
+        addition_id=addition_id,
+        root=writer.root,
+        subject_refs=result.subject_refs,
+        num_suppressed=result.num_suppressed,
     )
 
 

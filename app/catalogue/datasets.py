@@ -58,9 +58,9 @@ def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network
     `DatasetUnusable`, `InputInvalid` or `SubjectSuppressed`, and then leaves nothing on disk."""
     dataset_id = new_id("ds")
     with rows.writing(dataset_id) as writer:
-        taken = take_in(writer, upload, suppressed=suppressed)
+        result = take_in(writer, upload, suppressed=suppressed)
         if upload.has_classes:
-            ingest.check_learnable(taken.class_counts.tolist(), upload.classes)
+            ingest.check_learnable(result.class_counts.tolist(), upload.classes)
     assert writer.num_columns is not None
     return Encoded(
         dataset_id=dataset_id,
@@ -71,9 +71,9 @@ def encode(rows: RowStore, upload: RowUpload, *, suppressed: Suppressed, network
         num_features=writer.num_columns - 1,
         num_slots=writer.num_slots,
         root=writer.root,
-        subject_refs=taken.subject_refs,
-        num_suppressed=taken.num_suppressed,
-        warnings=taken.spread.warnings(_places(upload, writer.num_columns - 1)) if taken.spread else [],
+        subject_refs=result.subject_refs,
+        num_suppressed=result.num_suppressed,
+        warnings=result.spread.warnings(_places(upload, writer.num_columns - 1)) if result.spread else [],
     )
 
 

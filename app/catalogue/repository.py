@@ -53,9 +53,9 @@ def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
     """Return the datasets that must not share people with a dataset: those that its models are evaluated on, and those
     whose models are evaluated on it. Retired models do not count; their rows may be destroyed."""
-    kept = Model.retired_at.is_(None)
-    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, kept)
-    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, kept)
+    is_in_use = Model.retired_at.is_(None)
+    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, is_in_use)
+    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, is_in_use)
     query = sa.select(Dataset).where(sa.or_(Dataset.id.in_(measured), Dataset.id.in_(learned)))
     return list(session.scalars(query.order_by(Dataset.id)))
 

@@ -52,15 +52,15 @@ def ledger_verify(
     if export is not None:
         verify_export(export, head=head, jwks=jwks)
         return
-    settings, kept = Settings(), LEDGER.kept(head.read_text()) if head else None
+    settings, external_head = Settings(), LEDGER.kept(head.read_text()) if head else None
     with _reading(settings) as session:
         tenant_ids = _tenants(session, tenant)
         keys, remembered = _public_keys(jwks), _remembered(settings, LEDGER.name)
-        if kept is not None and kept.tenant_id not in tenant_ids:
-            raise LedgerCorrupt(f"The head is about tenant {kept.tenant_id!r}, whose ledger is not there.")
-        heads = [*remembered, *([kept] if kept else [])]
+        if external_head is not None and external_head.tenant_id not in tenant_ids:
+            raise LedgerCorrupt(f"The head is about tenant {external_head.tenant_id!r}, whose ledger is not there.")
+        heads = [*remembered, *([external_head] if external_head else [])]
         print_reports(
-            [anchors.verify_tenant(session, keys, tenant_id=tenant_id, kept=heads) for tenant_id in tenant_ids]
+            [anchors.verify_tenant(session, keys, tenant_id=tenant_id, heads=heads) for tenant_id in tenant_ids]
         )
 
 

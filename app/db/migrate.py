@@ -39,7 +39,7 @@ def _of_features() -> tuple[ModuleType, ...]:
 
 def _branches() -> list[str]:
     """Return the branches of the installed migrations, each after those whose tables it refers to."""
-    return [_CORE, *(one.__name__.split(".")[-2] for one in _of_features())]
+    return [_CORE, *(module.__name__.split(".")[-2] for module in _of_features())]
 
 
 def check(engine: sa.Engine) -> None:

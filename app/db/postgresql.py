@@ -50,11 +50,11 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
     outage = _Outage(patience_seconds)
 
     @sa.event.listens_for(engine, "do_connect")
-    def _connect(dialect: sa.Dialect, _record: Any, given: list[Any], named: dict[str, Any]) -> Any:
+    def _connect(dialect: sa.Dialect, _record: Any, args: list[Any], named: dict[str, Any]) -> Any:
         assert dialect.dbapi
         while True:
             try:
-                connection = dialect.connect(*given, **named)
+                connection = dialect.connect(*args, **named)
             except dialect.dbapi.OperationalError as error:
                 if not outage.may_end(error):
                     raise

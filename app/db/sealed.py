@@ -113,12 +113,12 @@ def give(engine: sa.Engine, vault: Sealer) -> None:
 
 
 def _given(dialect: sa.Dialect) -> Sealer | None:
-    found: Sealer | None = getattr(dialect, _VAULT, None)
-    return found
+    sealer: Sealer | None = getattr(dialect, _VAULT, None)
+    return sealer
 
 
 def _vault(dialect: sa.Dialect) -> Sealer:
-    found = _given(dialect)
-    if found is None:
+    sealer = _given(dialect)
+    if sealer is None:
         raise RuntimeError("This database was opened without a vault.")
-    return found
+    return sealer

@@ -37,8 +37,8 @@ def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
 
     @sa.event.listens_for(engine, "do_connect")
-    def _own(_dialect: sa.Dialect, _record: Any, given: list[Any], _named: dict[str, Any]) -> None:
-        _make_private(given[0])
+    def _own(_dialect: sa.Dialect, _record: Any, args: list[Any], _named: dict[str, Any]) -> None:
+        _make_private(args[0])
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: Any) -> None:

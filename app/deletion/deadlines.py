@@ -39,12 +39,12 @@ def due_at(limit: TimeLimit, submitted_at: datetime.datetime, *, zone: str = "UT
     return _later(submitted_at, relativedelta(months=limit.months, days=limit.days), zone)
 
 
-def extended(limit: TimeLimit, due: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
-    """Return the end (UTC) of a time limit after its extension beyond `due`; `due` itself if it has no extension.
+def extended(limit: TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> datetime.datetime:
+    """Return the end (UTC) of a time limit after its extension beyond `end`; `end` itself if it has no extension.
 
-    The extension counts from `due`, so it never ends later than if the whole limit were counted from the request.
+    The extension counts from `end`, so it never ends later than if the whole limit were counted from the request.
     """
-    return _later(due, relativedelta(months=limit.extension_months, days=limit.extension_days), zone)
+    return _later(end, relativedelta(months=limit.extension_months, days=limit.extension_days), zone)
 
 
 def midnight(day: datetime.date, *, zone: str) -> datetime.datetime:

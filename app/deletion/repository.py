@@ -88,12 +88,12 @@ def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tupl
     """Return up to `limit` requests that waited only for the end of their grace period or for records repaired since,
     each with whether it has erasures."""
     mine = Erasure.request_id == DeletionRequest.id
-    owed = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
+    is_waiting = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
     query = (
         sa.select(DeletionRequest, sa.exists().where(mine))
         .where(
             ~sa.exists().where(mine, Erasure.nulled_at.is_(None)),
-            ~sa.exists().where(owed),
+            ~sa.exists().where(is_waiting),
             *[~_may_be_in(dataset_id, of) for dataset_id, of in rows_repository.doubtful(session).items()],
         )
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
@@ -261,8 +261,8 @@ def drop_pending(session: Session, *, model_id: str) -> None:
 
 def count_owed(session: Session, *, model_id: str) -> int:
     """Return the number of requests that wait for a model."""
-    owed = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(OWED))
-    return session.scalars(sa.select(sa.func.count()).where(owed)).one()
+    is_waiting = sa.and_(RequestModel.model_id == model_id, RequestModel.status.in_(OWED))
+    return session.scalars(sa.select(sa.func.count()).where(is_waiting)).one()
 
 
 def count_to_erase(session: Session, *, dataset_id: str) -> int:
@@ -496,11 +496,11 @@ def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collec
         of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
         lookup.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
     people = (row for batch in in_parts(subject_refs) for row in rows(session, _PEOPLE, {"these": batch}))
-    for subject_ref, dataset_id, request_id, *claimed in people:
+    for subject_ref, dataset_id, request_id, *details in people:
         if request_id is None:
             lookup.holding.setdefault(subject_ref, []).append(dataset_id)
             continue
-        erasure = UnderWay(request_id, dataset_id, *claimed)
+        erasure = UnderWay(request_id, dataset_id, *details)
         of_person = lookup.claimed.setdefault(subject_ref, {})
         if dataset_id not in of_person or of_person[dataset_id].revision <= erasure.revision:
             of_person[dataset_id] = erasure
@@ -508,7 +508,7 @@ def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collec
     if holders:
         for dataset_id, model_id in rows(session, _MODELS, {"these": list(holders)}):
             lookup.models.setdefault(dataset_id, []).append(model_id)
-    request_ids = list({claimed.request_id for of_person in lookup.claimed.values() for claimed in of_person.values()})
+    request_ids = list({erasure.request_id for of_person in lookup.claimed.values() for erasure in of_person.values()})
     if request_ids:
         for request_id, dataset_id, model_id in rows(session, _OWED, {"these": request_ids}):
             lookup.owed.setdefault((request_id, dataset_id), []).append(model_id)
@@ -516,7 +516,7 @@ def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collec
     shared = _shared(lookup.claimed.values())
     if shared:
         keys = {"these": [dataset_id for dataset_id, _ in shared], "revisions": [revision for _, revision in shared]}
-        lookup.nulled.update({(dataset_id, at): claimed for dataset_id, at, claimed in rows(session, _NULLED, keys)})
+        lookup.nulled.update({(dataset_id, at): count for dataset_id, at, count in rows(session, _NULLED, keys)})
     return lookup
 
 
@@ -529,8 +529,8 @@ def in_parts(subject_refs: Iterable[str]) -> Iterator[list[str]]:
 
 def _shared(of_people: Iterable[dict[str, UnderWay]]) -> set[tuple[str, int]]:
     """Return pairs (dataset, revision) at which several requests have claimed rows."""
-    claimed = {(e.request_id, e.dataset_id, e.revision) for of_person in of_people for e in of_person.values()}
-    requests = Counter((dataset_id, revision) for _, dataset_id, revision in claimed)
+    revisions = {(e.request_id, e.dataset_id, e.revision) for of_person in of_people for e in of_person.values()}
+    requests = Counter((dataset_id, revision) for _, dataset_id, revision in revisions)
     return {pair for pair, count in requests.items() if count > 1}
 
 

@@ -66,83 +66,83 @@ class Sought:
 
 def requests(
     session: Session,
-    sought: Sought,
+    search: Sought,
     *,
     view: View,
     order: RequestOrder = RequestOrder.NEWEST,
     limit: int,
     cursor: str | None,
 ) -> Page[DeletionRequest]:
-    """Return one page of the requests matching `sought`, judged by the status that the reader sees."""
-    filters = _filters(session, sought, view)
+    """Return one page of the requests matching `search`, judged by the status that the reader sees."""
+    filters = _filters(session, search, view)
     match order:
         case RequestOrder.NEWEST | RequestOrder.OLDEST:
             at = DeletionRequest.created_at
         case RequestOrder.DEADLINE | RequestOrder.LATEST_DEADLINE:
             at = DeletionRequest.deadline
-            filters += [] if sought.is_of_open else [is_open(view)]
+            filters += [] if search.is_of_open else [is_open(view)]
         case RequestOrder.LAST_COMPLETED | RequestOrder.FIRST_COMPLETED:
             at = cast("InstrumentedAttribute[datetime.datetime]", completed_at(view))
-            if sought.is_of_open or sought.status not in (None, RequestStatus.COMPLETED):
+            if search.is_of_open or search.status not in (None, RequestStatus.COMPLETED):
                 # No completed request can match, and the query would read all of them.
                 return Page([], None)
             filters.append(was_completed(view, since=None, before=None))
-    if sought.model_id is not None and not filters and order is RequestOrder.NEWEST:
-        return _requests_of_model(session, sought.model_id, limit=limit, cursor=cursor)
-    if sought.model_id is not None:
-        filters.append(_asks(session, sought.model_id))
+    if search.model_id is not None and not filters and order is RequestOrder.NEWEST:
+        return _requests_of_model(session, search.model_id, limit=limit, cursor=cursor)
+    if search.model_id is not None:
+        filters.append(_asks(session, search.model_id))
     query = sa.select(DeletionRequest).where(*filters)
     return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=order in _ASCENDING)
 
 
-def count(session: Session, sought: Sought, *, view: View, at_most: int) -> int:
-    """Return the number of requests matching `sought`, counted up to `at_most`."""
-    filters = _filters(session, sought, view)
-    if sought.model_id is not None:
-        filters.append(_asks(session, sought.model_id))
-    if sought.regulation is not None and sought.status in OPEN and not view.discreet:
+def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
+    """Return the number of requests matching `search`, counted up to `at_most`."""
+    filters = _filters(session, search, view)
+    if search.model_id is not None:
+        filters.append(_asks(session, search.model_id))
+    if search.regulation is not None and search.status in OPEN and not view.discreet:
         # Lets the database count in the partial index of open requests.
         filters.append(DeletionRequest.status.in_(_OPEN))
     matches = sa.select(DeletionRequest.id).where(*filters).limit(at_most).subquery()
     return session.scalars(sa.select(sa.func.count()).select_from(matches)).one()
 
 
-def _filters(session: Session, sought: Sought, view: View) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of `sought`, except that of the model."""
+def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions of `search`, except that of the model."""
     request = DeletionRequest
     comparisons: tuple[tuple[InstrumentedAttribute[Any], Callable[[Any, Any], Any], Any], ...] = (
-        (request.source, operator.eq, sought.source),
-        (request.regulation, operator.eq, sought.regulation),
-        (request.refers_to, operator.eq, sought.refers_to),
-        (request.created_at, operator.lt, sought.made_before),
-        (request.submitted_at, operator.ge, sought.received_from),
-        (request.submitted_at, operator.lt, sought.received_before),
-        (request.deadline, operator.ge, sought.due_from),
-        (request.deadline, operator.lt, sought.due_before),
+        (request.source, operator.eq, search.source),
+        (request.regulation, operator.eq, search.regulation),
+        (request.refers_to, operator.eq, search.refers_to),
+        (request.created_at, operator.lt, search.made_before),
+        (request.submitted_at, operator.ge, search.received_from),
+        (request.submitted_at, operator.lt, search.received_before),
+        (request.deadline, operator.ge, search.due_from),
+        (request.deadline, operator.lt, search.due_before),
     )
     filters: list[sa.ColumnElement[bool]] = [
         compare(column, value) for column, compare, value in comparisons if value is not None
     ]
-    if sought.subject_ref is not None:
-        filters.append(is_about([sought.subject_ref]))
-    if sought.external_id is not None:
-        filters.append(sealed.refers_to(session, request.external_ref, sought.external_id))
-    if sought.status is not None:
-        filters.append(_has_status(sought.status, view))
-    if sought.refers_to is not None:
-        filters.append(request.subject_ref == _subject_of(sought.refers_to))
-    if sought.assignee is not None:
-        is_unassigned = sought.assignee == NOBODY
-        filters.append(request.assignee.is_(None) if is_unassigned else request.assignee == sought.assignee)
-    if sought.received_from is not None:
+    if search.subject_ref is not None:
+        filters.append(is_about([search.subject_ref]))
+    if search.external_id is not None:
+        filters.append(sealed.refers_to(session, request.external_ref, search.external_id))
+    if search.status is not None:
+        filters.append(_has_status(search.status, view))
+    if search.refers_to is not None:
+        filters.append(request.subject_ref == _subject_of(search.refers_to))
+    if search.assignee is not None:
+        is_unassigned = search.assignee == NOBODY
+        filters.append(request.assignee.is_(None) if is_unassigned else request.assignee == search.assignee)
+    if search.received_from is not None:
         # Redundant, but lets the database use the index on `created_at`.
-        filters.append(request.created_at >= sought.received_from - _EARLY)
-    if sought.clock is not None:
-        filters.append(_has_clock(sought, view))
-    if sought.is_of_open:
+        filters.append(request.created_at >= search.received_from - _EARLY)
+    if search.clock is not None:
+        filters.append(_has_clock(search, view))
+    if search.is_of_open:
         filters.append(is_open(view))
-    if sought.completed_from is not None or sought.completed_before is not None:
-        filters.append(was_completed(view, since=sought.completed_from, before=sought.completed_before))
+    if search.completed_from is not None or search.completed_before is not None:
+        filters.append(was_completed(view, since=search.completed_from, before=search.completed_before))
     return filters
 
 
@@ -174,14 +174,14 @@ def was_completed(
     return sa.and_(column.is_not(None), *within)
 
 
-def _has_clock(sought: Sought, view: View) -> sa.ColumnElement[bool]:
-    """Return the condition that an open request has the clock state of `sought`, as `deadlines.clock` defines it."""
-    runs, due = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
-    match sought.clock:
+def _has_clock(search: Sought, view: View) -> sa.ColumnElement[bool]:
+    """Return the condition that an open request has the clock state of `search`, as `deadlines.clock` defines it."""
+    runs, deadline = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
+    match search.clock:
         case ClockState.OVERDUE:
             return is_overdue(view)
         case ClockState.AT_RISK:
-            return sa.and_(runs, due > view.at, due <= view.at + sought.horizon)
+            return sa.and_(runs, deadline > view.at, deadline <= view.at + search.horizon)
         case _:
             return ~runs
 

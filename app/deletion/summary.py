@@ -61,13 +61,13 @@ def of_requests(session: Session, *, view: View, zone: str) -> Summary:
     weeks = [monday - n * _WEEK for n in reversed(range(WEEKS))]
     mornings = [deadlines.midnight(day, zone=zone) for day in (*days, today + DAYS * _DAY)]
     mondays = [deadlines.midnight(day, zone=zone) for day in (*weeks, monday + _WEEK)]
-    due = search_repository.count_due(session, mornings, view=view)
-    counts = {place: count for place, count, _ in due}
+    due_counts = search_repository.count_due(session, mornings, view=view)
+    counts = {place: count for place, count, _ in due_counts}
     received = search_repository.count_received(session, mondays)
     completed = search_repository.count_completed(session, mondays, view=view)
     took = search_repository.count_durations(session, since=mondays[0], before=mondays[-1], view=view)
     return Summary(
-        overdue=sum(overdue for _, _, overdue in due),
+        overdue=sum(overdue for _, _, overdue in due_counts),
         due={day: counts.get(n, 0) for n, day in enumerate(days, start=1)},
         later=counts.get(len(mornings), 0),
         weeks=[

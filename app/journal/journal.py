@@ -197,16 +197,16 @@ class Journal:
         while True:
             start = max(0, size - tail_size)
             tail = os.pread(file.fileno(), size - start, start)
-            whole, _, torn = tail.rpartition(b"\n")
-            if start == 0 or b"\n" in whole:
+            complete, _, torn = tail.rpartition(b"\n")
+            if start == 0 or b"\n" in complete:
                 break
             tail_size *= 2
         if torn:
             self._require_torn(torn, where="its last line")
             os.ftruncate(file.fileno(), size - len(torn))
-        if not whole:
+        if not complete:
             return None, GENESIS
-        line = whole.rpartition(b"\n")[2]
+        line = complete.rpartition(b"\n")[2]
         own = self._hash_of(line)
         if own is None:
             raise _damaged(self.path, "its last line")

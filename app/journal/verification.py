@@ -52,13 +52,13 @@ class BackupVerdict:
         return BackupState.WHOLE if _now() - self.whole_at < _BELIEVED_FOR else BackupState.UNVERIFIED
 
 
-def verify(installation: Installation, *, whole: bool = True) -> BackupVerdict:
-    """Verify the journal, store the verdict and return it; damage is logged. Without `whole` only lines added since the
+def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
+    """Verify the journal, store the verdict and return it; damage is logged. Without `full` only lines added since the
     last verification are verified if that verdict still holds."""
     journal = tombstones.journal(installation)
     last = last_verdict(installation.settings)
     inode = _inode(journal.path)
-    since = last if not whole and last is not None and _holds_still(last, journal.path) else None
+    since = last if not full and last is not None and _holds_still(last, journal.path) else None
     verdict = _verified(journal, inode, since=since)
     if verdict.fault is not None:
         telemetry.logger().error("backup.tombstones_damaged", fault=verdict.fault)
@@ -76,7 +76,7 @@ def verify_at_start(installation: Installation) -> None:
 
 def verify_on_schedule(installation: Installation) -> None:
     """Verify new lines, and every hour the whole journal."""
-    verify(installation, whole=False)
+    verify(installation, full=False)
 
 
 def require_whole(installation: Installation, *, now: bool = False) -> None:

@@ -170,12 +170,12 @@ def purge_requests(installation: Installation) -> None:
     """Reduce ended requests to what the policies of their tenants retain."""
     for _ in range(MAX_BATCHES):
         with installation.database.reading() as session:
-            due = retention.due(session, limit=AT_ONCE)
-        if not due:
+            batches = retention.due(session, limit=AT_ONCE)
+        if not batches:
             return
-        installation.vault.destroy(key for batch in due for key in batch.keys)
+        installation.vault.destroy(key for batch in batches for key in batch.keys)
         with installation.database.writing() as session:
-            retention.forget(session, due)
+            retention.forget(session, batches)
 
 
 def settle(installation: Installation) -> None:

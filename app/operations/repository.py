@@ -39,15 +39,16 @@ def reported_open(session: Session, *, at: datetime.datetime) -> int:
 
 
 def waiting(session: Session, *, at: datetime.datetime, horizon: datetime.timedelta) -> list[WaitingCount]:
-    due, held_until, runs = DeletionRequest.deadline, DeletionRequest.held_until, DeletionRequest.paused_at.is_(None)
+    deadline, held_until = DeletionRequest.deadline, DeletionRequest.held_until
+    runs = DeletionRequest.paused_at.is_(None)
     query = (
         sa.select(
             DeletionRequest.tenant_id,
             DeletionRequest.status,
             DeletionRequest.regulation,
             sa.func.count().label("count"),
-            sa.func.count().filter(runs, due <= at).label("overdue"),
-            sa.func.count().filter(runs, due > at, due <= at + horizon).label("at_risk"),
+            sa.func.count().filter(runs, deadline <= at).label("overdue"),
+            sa.func.count().filter(runs, deadline > at, deadline <= at + horizon).label("at_risk"),
             sa.func.min(
                 sa.case((held_until <= at, held_until), (held_until.is_(None), DeletionRequest.created_at))
             ).label("oldest"),

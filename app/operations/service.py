@@ -363,12 +363,12 @@ def standings(session: Session) -> list[ModelStanding]:
     unsorted = []
     for model in models:
         first_due_at = waits.get(model.id)
-        due = [at for at in (first_due_at, deadlines.get(model.id)) if at is not None]
+        due_times = [at for at in (first_due_at, deadlines.get(model.id)) if at is not None]
         unsorted.append(
             ModelStanding(
                 model=model,
                 first_due_at=first_due_at,
-                due_at=min(due, default=None),
+                due_at=min(due_times, default=None),
                 load=epsilons.get(model.id, 0.0) / model.epsilon,
                 failed_runs=failed[model.id],
                 refused=refused.get(model.id),

@@ -51,13 +51,13 @@ def read(
     target: TargetColumn | None = None,
     folder: Path,
     max_bytes: int = formats.MAX_BYTES,
-    counted: bool = False,
+    count_rows: bool = False,
 ) -> Iterator[formats.Batch]:
     """Yield batches of at most 8192 rows, and close the file after the last. Results must be discarded if this raises.
 
     `classes` are the classes of the integer labels, or `target` the target, of an npz file without a schema. An array
-    in column order is spooled in `folder`. With `counted` a csv file is read twice, so that the number of its rows is
-    known before the first batch.
+    in column order is spooled in `folder`. With `count_rows` a csv file is read twice, so that the number of its rows
+    is known before the first batch.
 
     Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
     """
@@ -67,7 +67,7 @@ def read(
         return _bounded(formats.read_vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
     match kind:
         case "csv":
-            return _bounded(_read_csv(file, schema, counted=counted), max_bytes)
+            return _bounded(_read_csv(file, schema, count_rows=count_rows), max_bytes)
         case "parquet":
             return _bounded(_read_parquet(file, schema, max_bytes), max_bytes)
         case "npz":
@@ -138,8 +138,8 @@ def _count_csv(file: io.RawIOBase) -> int:
     return num_records
 
 
-def _read_csv(file: io.RawIOBase, schema: Schema, *, counted: bool) -> Iterator[formats.Batch]:
-    num_rows = _count_csv(file) - 1 if counted else None
+def _read_csv(file: io.RawIOBase, schema: Schema, *, count_rows: bool) -> Iterator[formats.Batch]:
+    num_rows = _count_csv(file) - 1 if count_rows else None
     pieces = io.BufferedReader(file, _PIECE)
     with io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         lines_read = _Lines(stream)
@@ -210,11 +210,11 @@ def _read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterato
         # Dictionaries keep repeated texts once: expanded for every row, a small file could exhaust the memory.
         texts = [name for name in schema.used if _is_text(arrow.field(name).type)]
         with formats.damage_refused("parquet"):
-            opened = pq.ParquetFile(
+            parquet = pq.ParquetFile(
                 stream, metadata=metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE
             )
         most = formats.batch_rows(len(schema.used) + schema.num_held)
-        batches = opened.iter_batches(batch_size=most, columns=list(schema.used), use_threads=False)
+        batches = parquet.iter_batches(batch_size=most, columns=list(schema.used), use_threads=False)
         line = 1
         while True:
             with formats.damage_refused("parquet"):
@@ -235,8 +235,8 @@ def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tupl
         directory = footer(stream)
         if directory is None:
             raise InputInvalid("The parquet file is encrypted.", [FieldError("file", "expected plain parquet")])
-        opened = pq.ParquetFile(stream)
-        metadata, arrow = opened.metadata, opened.schema_arrow
+        parquet = pq.ParquetFile(stream)
+        metadata, arrow = parquet.metadata, parquet.schema_arrow
     formats.check_size(formats.encoded_bytes(metadata.num_rows, schema.num_features), max_bytes)
     _check_columns(arrow.names, schema)
     vectors = {column.name: column for column in schema.features if isinstance(column, Vector)}

@@ -155,18 +155,18 @@ class Shuffle:
     def _spool_held(self) -> None:
         if self._spool is None:
             self._spool = store.create(self._folder)
-        for held, spooled in zip(self._held, self._spooled, strict=True):
-            if held:
-                content = np.concatenate(held).view(np.uint8)
+        for pieces, spooled in zip(self._held, self._spooled, strict=True):
+            if pieces:
+                content = np.concatenate(pieces).view(np.uint8)
                 spooled.append((self._spool.tell(), content.nbytes))
                 self._spool.write(content.data)
-                held.clear()
+                pieces.clear()
         self._room = self._held_bytes
 
     def _part(self, number: int) -> Rows | None:
-        held, self._held[number] = self._held[number], []
+        pieces, self._held[number] = self._held[number], []
         if self._spool is None or not self._spooled[number]:
-            return np.concatenate(held) if held else None
+            return np.concatenate(pieces) if pieces else None
         assert self._type is not None
         content = np.empty(sum(length for _, length in self._spooled[number]), np.uint8)
         read = 0
@@ -175,7 +175,7 @@ class Shuffle:
             if self._spool.readinto(content[read : read + length].data) != length:
                 raise EOFError("The file of rows that wait to be shuffled is shorter than what was written to it.")
             read += length
-        return np.concatenate([content.view(self._type), *held])
+        return np.concatenate([content.view(self._type), *pieces])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +305,7 @@ def _read(upload: RowUpload) -> Iterator[Batch]:
         target=upload.target,
         folder=upload.folder,
         max_bytes=upload.max_bytes,
-        counted=upload.features_of is not None,
+        count_rows=upload.features_of is not None,
     )
     if upload.features_of is None:
         return batches

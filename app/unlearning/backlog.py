@@ -41,14 +41,14 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
     session must see all tenants, as a worker's does."""
     by_dataset: dict[str, list[DueDataset]] = {}
     reasons = due_repository.rules_due(session, tenant_id=tenant_id, at=at, limit=_MAX_DATASETS)
-    for due in reasons:
-        by_dataset.setdefault(due.dataset_id, []).append(due)
+    for reason in reasons:
+        by_dataset.setdefault(reason.dataset_id, []).append(reason)
     since = due_repository.oldest_ready(session, dataset_ids=by_dataset.keys(), at=at)
     return [
         Queued(
             dataset_id=merged.dataset_id,
-            model_ids=_models(session, merged, {due.rule for due in by_dataset[merged.dataset_id]}, at=at),
-            due=[_reason(due, since) for due in by_dataset[merged.dataset_id]],
+            model_ids=_models(session, merged, {reason.rule for reason in by_dataset[merged.dataset_id]}, at=at),
+            due=[_reason(reason, since) for reason in by_dataset[merged.dataset_id]],
             urgent=merged.deadline is not None and merged.deadline <= at + BEFORE_THE_DEADLINE,
         )
         for merged in due_repository.ordered(session, reasons, at=at)
@@ -56,20 +56,20 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
 
 
 def _models(
-    session: Session, due: DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
+    session: Session, due_dataset: DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
 ) -> list[str]:
     if QueueRule.REQUESTED in rules:
-        return due_repository.models_to_serve(session, dataset_id=due.dataset_id, at=at, limit=_MAX_MODELS)
-    dataset = session.get_one(Dataset, due.dataset_id)
-    if due.test:
+        return due_repository.models_to_serve(session, dataset_id=due_dataset.dataset_id, at=at, limit=_MAX_MODELS)
+    dataset = session.get_one(Dataset, due_dataset.dataset_id)
+    if due_dataset.test:
         models = (test.model_due(session, dataset_id=dataset.id) for test in kinds.asked_kinds().values())
         return [model.id for model in models if model is not None][:1]
     return [model.id for model, _ in due_repository.models_due(session, dataset=dataset, at=at)][:_MAX_MODELS]
 
 
-def _reason(due: DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
-    assert due.rule is not None
-    asked_at = due.learning - due_repository.LEARNING_MAY_WAIT if due.learning else None
-    if due.rule is QueueRule.REQUESTED:
-        asked_at = since.get(due.dataset_id)
-    return DueReason(rule=due.rule, since=asked_at, first_due_at=due.deadline)
+def _reason(due_dataset: DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
+    assert due_dataset.rule is not None
+    asked_at = due_dataset.learning - due_repository.LEARNING_MAY_WAIT if due_dataset.learning else None
+    if due_dataset.rule is QueueRule.REQUESTED:
+        asked_at = since.get(due_dataset.dataset_id)
+    return DueReason(rule=due_dataset.rule, since=asked_at, first_due_at=due_dataset.deadline)

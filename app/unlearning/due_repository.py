@@ -34,16 +34,16 @@ def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit:
 def ordered(session: Session, dues: Iterable[DueDataset], *, at: datetime.datetime) -> list[DueDataset]:
     """Return each dataset once, with its reasons merged, in the order of `turns.in_turn`."""
     by_id: dict[str, DueDataset] = {}
-    for due in dues:
-        known = by_id.get(due.dataset_id, due)
-        by_id[due.dataset_id] = DueDataset(
-            dataset_id=due.dataset_id,
-            tenant_id=due.tenant_id,
-            deadline=_earlier(due.deadline, known.deadline),
-            learning=_earlier(due.learning, known.learning),
-            test=due.test and known.test,
+    for due_dataset in dues:
+        merged = by_id.get(due_dataset.dataset_id, due_dataset)
+        by_id[due_dataset.dataset_id] = DueDataset(
+            dataset_id=due_dataset.dataset_id,
+            tenant_id=due_dataset.tenant_id,
+            deadline=_earlier(due_dataset.deadline, merged.deadline),
+            learning=_earlier(due_dataset.learning, merged.learning),
+            test=due_dataset.test and merged.test,
         )
-    standings = _tenant_shares(session, tenant_ids={due.tenant_id for due in by_id.values()})
+    standings = _tenant_shares(session, tenant_ids={due_dataset.tenant_id for due_dataset in by_id.values()})
     return turns.in_turn(by_id.values(), standings, at=at)
 
 
@@ -52,8 +52,8 @@ def anything_due(session: Session, *, at: datetime.datetime, deletions_only: boo
     return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
-def _earlier(one: datetime.datetime | None, other: datetime.datetime | None) -> datetime.datetime | None:
-    return min((moment for moment in (one, other) if moment), default=None)
+def _earlier(first: datetime.datetime | None, second: datetime.datetime | None) -> datetime.datetime | None:
+    return min((moment for moment in (first, second) if moment), default=None)
 
 
 def _due(
@@ -165,7 +165,7 @@ def _batching_models() -> sa.Select[
 ]:
     """Return live models that batch requests, with the number of claimed requests, the time since which the oldest
     ready and the oldest claimed request wait, and the earliest deadlines of both."""
-    claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
+    is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)
     longest = unclaimed.where(_READY).order_by(Erasure.ready_at)
@@ -173,11 +173,11 @@ def _batching_models() -> sa.Select[
     return (
         sa.select(
             Model,
-            sa.select(sa.func.count()).where(claimed).scalar_subquery(),
+            sa.select(sa.func.count()).where(is_claimed).scalar_subquery(),
             longest.limit(1).scalar_subquery(),
-            sa.select(sa.func.min(Erasure.ready_at)).where(claimed).scalar_subquery(),
+            sa.select(sa.func.min(Erasure.ready_at)).where(is_claimed).scalar_subquery(),
             first.limit(1).scalar_subquery(),
-            sa.select(sa.func.min(Erasure.deadline)).where(claimed).scalar_subquery(),
+            sa.select(sa.func.min(Erasure.deadline)).where(is_claimed).scalar_subquery(),
         )
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .where(Model.max_wait_seconds > 0, Model.wanted.is_(None), ~sa.exists().where(added))
@@ -244,8 +244,8 @@ def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
 
 
 def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, TenantShare]:
-    counted = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
-    running = dict(iter(session.execute(counted)))
+    query = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
+    running = dict(iter(session.execute(query)))
     last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
     began = session.execute(sa.select(Tenant.id, last).where(Tenant.id.in_(list(tenant_ids)), last.is_not(None)))
     return {
@@ -258,10 +258,10 @@ def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | N
     """Return the earliest deadline of accepted requests about people whom a model's live version carries, if any."""
     mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
     revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
-    claimed = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)
+    claimed_deadlines = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)
     waiting = mine.where(Erasure.revision.is_(None)).order_by(Erasure.deadline).limit(1)
     return _earlier(
-        session.scalar(sa.select(sa.func.min(claimed.subquery().c.deadline))),
+        session.scalar(sa.select(sa.func.min(claimed_deadlines.subquery().c.deadline))),
         session.scalar(waiting),
     )
 

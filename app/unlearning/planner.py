@@ -93,8 +93,8 @@ class BatchSchedule:
 def in_batches(chain: Chain, *, records: int, batch: int, epsilon: float, delta: float) -> BatchSchedule:
     """Plan to forget `records` in batches of `batch`, each brought to the target before the next one."""
     runs = relearned = steps = longest = 0
-    for left in range(records, 0, -batch):
-        forgotten = min(batch, left)
+    for remaining in range(records, 0, -batch):
+        forgotten = min(batch, remaining)
         plan = forget(chain, records=forgotten, epsilon=epsilon, delta=delta)
         chain = after(chain, plan, records=forgotten)
         runs, steps, longest = runs + 1, steps + plan.steps, max(longest, plan.steps)

@@ -69,13 +69,13 @@ def claim(
     at = now(session)
     for run in repository.expired_runs(session, at=at):
         service.abandon(session, run, error_code="lease_expired")
-    for due in due_repository.datasets_due(session, at=at, deletions_only=deletions_only):
-        dataset = session.get_one(Dataset, due.dataset_id)
+    for due_dataset in due_repository.datasets_due(session, at=at, deletions_only=deletions_only):
+        dataset = session.get_one(Dataset, due_dataset.dataset_id)
         try:
             with session.begin_nested():
-                if due.test:
+                if due_dataset.test:
                     return _claim_test(session, dataset, worker=worker, lease_seconds=lease_seconds)
-                claimed = _claim(
+                claimed_run = _claim(
                     session,
                     dataset,
                     worker=worker,
@@ -83,8 +83,8 @@ def claim(
                     max_requests=max_requests,
                     deletions_only=deletions_only,
                 )
-                if claimed is not None:
-                    return claimed
+                if claimed_run is not None:
+                    return claimed_run
         except DatasetDamaged as error:
             records.record(session, error)
         except (Problem, PrivacyError) as error:
@@ -110,13 +110,13 @@ def _claim(
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
-    for due, version in due_repository.models_due(
+    for due_model, version in due_repository.models_due(
         session, dataset=dataset, at=now(session), deletions_only=deletions_only
     ):
-        records = accounting_repository.records_waiting_for(session, due)
-        plan = plan_next(session, due, records=records)
-        if _has_room(session, dataset, due, plan):
-            model, live = due, version if plan.kind == RunKind.UNLEARN else None
+        records = accounting_repository.records_waiting_for(session, due_model)
+        plan = plan_next(session, due_model, records=records)
+        if _has_room(session, dataset, due_model, plan):
+            model, live = due_model, version if plan.kind == RunKind.UNLEARN else None
             break
     else:
         erases = bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id))
@@ -146,8 +146,8 @@ def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> b
 
 def _claim_test(session: Session, dataset: Dataset, *, worker: str, lease_seconds: float) -> ClaimedRun:
     """Claim the first requested test. No row is claimed, so batched requests continue to wait."""
-    due = (test for test in kinds.asked_kinds().values() if test.model_due(session, dataset_id=dataset.id))
-    test = next(due)
+    tests = (test for test in kinds.asked_kinds().values() if test.model_due(session, dataset_id=dataset.id))
+    test = next(tests)
     planned = test.plan(session, dataset)
     run = _begin(
         session,

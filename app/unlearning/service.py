@@ -169,7 +169,7 @@ def publish(
     began = accounting_repository.chain_began_at(session, model_id=model.id)
     if began is None or accounting_repository.records_added_since(session, dataset_id=dataset.id, revision=began):
         raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")
-    owed = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
+    pending_models = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
     history = ledger.history_of(session, model_id=model.id, mechanism=mechanism)
     entry = ledger.post(
         session,
@@ -177,11 +177,11 @@ def publish(
         run=run,
         version=version,
         chain=history.chain,
-        requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in owed],
+        requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in pending_models],
     )
     checkpoints.checkpoint_now(session, keys, LEDGER, tenant_id=model.tenant_id)
     evidences = certificates.Evidences(session, model, history)
-    for owed_model, erasure, request in owed:
+    for pending_model, erasure, request in pending_models:
         certificate = certificates.issue(
             session,
             keys,
@@ -195,7 +195,7 @@ def publish(
             evidence=evidences.of(erasure),
             observed=observed,
         )
-        claims.complete_model(session, owed_model, version=version.number, certificate_id=certificate.id)
+        claims.complete_model(session, pending_model, version=version.number, certificate_id=certificate.id)
     run.steps_done = steps_ran
     _note(session, run, observed)
     _end(session, run, status=RunStatus.PUBLISHED)

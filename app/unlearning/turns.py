@@ -47,9 +47,9 @@ def batch_ends(
 
 
 def in_turn(
-    due: Collection[DueDataset], standings: Mapping[str, TenantShare], *, at: datetime.datetime
+    datasets: Collection[DueDataset], standings: Mapping[str, TenantShare], *, at: datetime.datetime
 ) -> list[DueDataset]:
-    """Return `due` in the order in which workers claim it.
+    """Return `datasets` in the order in which workers claim it.
 
     1. Datasets with a request due within a week precede all others.
     2. Within each group tenants take turns: the place of a dataset is the number of its tenant's runs under way plus
@@ -63,7 +63,7 @@ def in_turn(
     """
     urgent: list[DueDataset] = []
     others: list[DueDataset] = []
-    for dataset in due:
+    for dataset in datasets:
         is_urgent = dataset.deadline is not None and dataset.deadline <= at + BEFORE_THE_DEADLINE
         (urgent if is_urgent else others).append(dataset)
     return [
@@ -74,9 +74,9 @@ def in_turn(
 
 
 def _with_places(
-    due: Collection[DueDataset], standings: Mapping[str, TenantShare]
+    datasets: Collection[DueDataset], standings: Mapping[str, TenantShare]
 ) -> Iterator[tuple[tuple[int, datetime.datetime, str], DueDataset]]:
-    by_tenant = sorted(due, key=lambda dataset: (dataset.tenant_id, dataset.first, dataset.dataset_id))
+    by_tenant = sorted(datasets, key=lambda dataset: (dataset.tenant_id, dataset.first, dataset.dataset_id))
     for tenant_id, own in groupby(by_tenant, key=lambda dataset: dataset.tenant_id):
         share = standings.get(tenant_id, TenantShare())
         for place, dataset in enumerate(own, start=share.running):

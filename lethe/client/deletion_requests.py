@@ -202,8 +202,8 @@ class _RequestSteps:
     def unknown(self, request: deletion_requests.DeletionRequestOut) -> Iterator[str]:
         """Yield the ids of runs to fetch: those that had not ended when last fetched."""
         for progress in request.models:
-            known = self._runs.get(progress.run_id or "")
-            if known is not None and known.finished_at:
+            run = self._runs.get(progress.run_id or "")
+            if run is not None and run.finished_at:
                 continue
             if self.may_read and progress.run_id and progress.status is not RequestModelStatus.PENDING:
                 yield progress.run_id

@@ -10,13 +10,13 @@ _ALIKE = 0.6
 
 def expected(names: Iterable[str], *, found: object = None) -> str:
     """Return advice such as `expected one of age, work; did you mean age?`, with the name nearest to `found`."""
-    known = sorted(names)
-    if not known:
+    choices = sorted(names)
+    if not choices:
         return "expected none here"
-    listed = ", ".join(known[:_MAX_LISTED_WORDS]) + (", ..." if len(known) > _MAX_LISTED_WORDS else "")
-    advice = f"expected one of {listed}" if len(known) > 1 else f"expected {listed}"
-    meant = nearest(found, known)
-    return f"{advice}; did you mean {meant}?" if meant is not None and len(known) > 1 else advice
+    listed = ", ".join(choices[:_MAX_LISTED_WORDS]) + (", ..." if len(choices) > _MAX_LISTED_WORDS else "")
+    advice = f"expected one of {listed}" if len(choices) > 1 else f"expected {listed}"
+    meant = nearest(found, choices)
+    return f"{advice}; did you mean {meant}?" if meant is not None and len(choices) > 1 else advice
 
 
 def nearest(found: object, names: Iterable[str]) -> str | None:

@@ -354,8 +354,8 @@ class _OfNumbers(Column):
             faults.mark(self.name, missing, "expected a value")
         faults.mark(self.name, np.isinf(numbers), self.unreadable)
         self.check(numbers, faults)
-        known = np.where(np.isfinite(numbers), numbers, 0.0)
-        features = np.where(missing[:, np.newaxis], 0.0, self.scaled(known))  # (b, num_scaled)
+        finite = np.where(np.isfinite(numbers), numbers, 0.0)
+        features = np.where(missing[:, np.newaxis], 0.0, self.scaled(finite))  # (b, num_scaled)
         if self._says_missing:
             features = np.column_stack((features, missing))
         return features, int(missing.sum())
@@ -608,9 +608,9 @@ class Vector(Column):
     def encode(self, column: Values, faults: Faults) -> tuple[Floats, int]:
         points = vectors(column, self.length)  # (b, length)
         faults.mark(self.name, ~np.isfinite(points).all(axis=1), self.expected)
-        known = np.where(np.isfinite(points), points, 0.0)
+        finite = np.where(np.isfinite(points), points, 0.0)
         clip = math.inf if self.clip is None else self.clip
-        return _standard(known, np.array(self.center), np.array(self.scale), clip), 0
+        return _standard(finite, np.array(self.center), np.array(self.scale), clip), 0
 
     def num_clipped(self, column: Values) -> int:
         clip = math.inf if self.clip is None else self.clip

@@ -276,10 +276,10 @@ class Schema:
             records = [{name: record} if isinstance(record, list) else record for record in records]
         dicts = [record if isinstance(record, dict) else {} for record in records]
         faults.mark("", [not isinstance(record, dict) for record in records], "expected an object")
-        known = set(self.declared)
-        strange = [min(map(str, record.keys() - known), default=None) for record in dicts]
+        declared = set(self.declared)
+        strange = [min(map(str, record.keys() - declared), default=None) for record in dicts]
         for name in sorted({name for name in strange if name is not None})[:MAX_FAULTS]:
-            message = f"{expected(known, found=name)} (columns of the schema)"
+            message = f"{expected(declared, found=name)} (columns of the schema)"
             faults.mark("", [name == other for other in strange], message)
         faults.refuse()
         columns = {column.name: [record.get(column.name) for record in dicts] for column in self.features}

@@ -344,12 +344,12 @@ def _column_expectation(spec: object) -> str:
     expectation = f"expected kind {_or(OF_KIND)}, or role {_or(_OF_ROLE)}"
     if not isinstance(spec, dict):
         return f'{expectation}, such as {{"kind": "numeric", "min": 0, "max": 100}}'
-    for key, known in (("kind", OF_KIND), ("role", _OF_ROLE)):
+    for key, names in (("kind", OF_KIND), ("role", _OF_ROLE)):
         if key in spec:
             other = _OF_ROLE if key == "kind" else OF_KIND
             if isinstance(spec[key], str) and spec[key] in other:
                 return f"{expectation}; did you mean {'role' if key == 'kind' else 'kind'} {spec[key]}?"
-            meant = nearest(spec[key], known)
+            meant = nearest(spec[key], names)
             return f"{expectation}; did you mean {key} {meant}?" if meant else expectation
     return expectation
 

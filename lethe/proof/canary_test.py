@@ -123,7 +123,7 @@ _FARTHEST = 1e6
 _WITNESSED = 1e6
 """Maximum standard deviations by which witnesses move a lane in a run. Witnesses are artificial and stay, so the
 distance can be large, and lanes reveal a batch that was read one step early."""
-_LANES_OF_GROUP, _MOST_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
+_LANES_OF_GROUP, _MAX_GROUPS, _DIFFERENT_BATCHES = 16, 64, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class CanaryPlan:
     @property
     def groups(self) -> int:
         """Number of groups of lanes with different witnesses: lanes i and i + lanes/2 are in group i mod `groups`."""
-        return min(_MOST_GROUPS, max(1, self.lanes // _LANES_OF_GROUP))
+        return min(_MAX_GROUPS, max(1, self.lanes // _LANES_OF_GROUP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -225,7 +225,7 @@ def _places(num_batches: int, canaries: int, *, worst: int) -> Array:
 @lru_cache(maxsize=1)
 def _amounts() -> Array:
     """Return fixed pseudo-random numbers in (-1, 1) that distinguish the batches; they are public."""
-    drawn: Array = np.random.default_rng(0).uniform(-1, 1, (_DIFFERENT_BATCHES, _MOST_GROUPS))
+    drawn: Array = np.random.default_rng(0).uniform(-1, 1, (_DIFFERENT_BATCHES, _MAX_GROUPS))
     return drawn
 
 

@@ -35,7 +35,7 @@ class InfeasibleError(PrivacyError):
     """No choice of the free parameter reaches the target."""
 
 
-class WorkExceeded(PrivacyError):
+class WorkBudgetExceeded(PrivacyError):
     """An evaluation would exceed its budget of work."""
 
 

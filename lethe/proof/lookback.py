@@ -133,10 +133,10 @@ def worst_mu(mechanism: Mechanism, steps: int) -> float:
 
 def _walked(runs: Runs, *, ranges: int) -> "_Walk":
     walk = _Walk(runs[-1][0].num_batches, ranges)
-    for left, (mechanism, steps) in zip(range(len(runs) - 1, -1, -1), reversed(runs), strict=True):
+    for index, (mechanism, steps) in zip(range(len(runs) - 1, -1, -1), reversed(runs), strict=True):
         walk.go_on(mechanism, steps)
-        if walk.decay <= _NEGLIGIBLE and left:
-            walk.end_with(max(map(_farthest, _different(runs[:left]))))
+        if walk.decay <= _NEGLIGIBLE and index:
+            walk.end_with(max(map(_farthest, _different(runs[:index]))))
             break
     return walk
 
@@ -327,8 +327,8 @@ def _sensitivity(mechanism: Mechanism) -> float:
 
 
 def _from_the_end(mechanism: Mechanism, steps: int) -> Iterator[tuple[int, float]]:
-    for left in range(1, mechanism.cooling(steps) + 1):
-        yield 1, left / mechanism.cool_down
+    for remaining in range(1, mechanism.cooling(steps) + 1):
+        yield 1, remaining / mechanism.cool_down
     if mechanism.steady(steps):
         yield mechanism.steady(steps), 1.0
 

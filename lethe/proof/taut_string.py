@@ -186,14 +186,14 @@ class _Pulled(Generic[Number]):
 
     def extend(self, span: Span[Number], count: int = 1) -> None:
         """Pull the string taut under `count` >= 1 further spans. More than one span must be of expanding steps."""
-        piece, left = self._pooled(span), count - 1
-        while left and piece.steeper(span):
+        piece, remaining = self._pooled(span), count - 1
+        while remaining and piece.steeper(span):
             joined = partial(self._flattened, piece, span)
-            joins = bisect_left(range(1, left), True, key=joined) + 1
-            piece, left = self._pooled(piece.then(span.times(joins))), left - joins
+            joins = bisect_left(range(1, remaining), True, key=joined) + 1
+            piece, remaining = self._pooled(piece.then(span.times(joins))), remaining - joins
         self.pieces.append((piece, 1))
-        if left:
-            self.pieces.append((span, left))
+        if remaining:
+            self.pieces.append((span, remaining))
 
     def _pooled(self, piece: Span[Number]) -> Span[Number]:
         """Merge `piece` with all preceding pieces from which the string cannot bend away, and return it."""
@@ -219,8 +219,8 @@ class _Pulled(Generic[Number]):
 
 def faded(decay: Number, value: Number) -> Number:
     """Return decay * value, rounded up to the smallest positive float if `value` is not 0."""
-    left = decay * value
-    return left if left or not value else type(value)(math.ulp(0.0))
+    product = decay * value
+    return product if product or not value else type(value)(math.ulp(0.0))
 
 
 def _mu_in_decimals(stretches: Iterable[Stretch], *, apart: Decimal) -> Decimal:

@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from lethe.proof.errors import WorkExceeded
+from lethe.proof.errors import WorkBudgetExceeded
 
-_budget: ContextVar["Budget | None"] = ContextVar("budget", default=None)
+_budget: ContextVar["WorkBudget | None"] = ContextVar("budget", default=None)
 
 
-class Budget:
+class WorkBudget:
     """Budget of `units` of work within `seconds`; another thread may stop it."""
 
     def __init__(self, *, units: int, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Budget:
         self._is_stopped = True
 
     def reserve(self, units: int) -> None:
-        """Reserve `units` of work, or raise `WorkExceeded` and reserve none."""
+        """Reserve `units` of work, or raise `WorkBudgetExceeded` and reserve none."""
         self.require(units)
         self._remaining_units -= units
 
@@ -37,12 +37,12 @@ class Budget:
         """Check that `units` of work fit into the budget, without reserving them.
 
         Raises:
-            WorkExceeded: if the budget is stopped, past its deadline, or has fewer units left.
+            WorkBudgetExceeded: if the budget is stopped, past its deadline, or has fewer units left.
         """
         if self._is_stopped or time.monotonic() > self._deadline:
-            raise WorkExceeded("Expected the evaluation to end in time, while its caller waits")
+            raise WorkBudgetExceeded("Expected the evaluation to end in time, while its caller waits")
         if units > self._remaining_units:
-            raise WorkExceeded(
+            raise WorkBudgetExceeded(
                 f"Expected at most {self.units} units of work in total, of which {self._remaining_units} are left, not"
                 f" {units} more: request a smaller evaluation, or run `lethe account` on your own machine"
             )
@@ -52,7 +52,7 @@ def spend(units: int) -> None:
     """Reserve `units` of the current budget for the next part of an evaluation; a no-op without a budget.
 
     Raises:
-        WorkExceeded: if the part does not fit.
+        WorkBudgetExceeded: if the part does not fit.
     """
     if (budget := _budget.get()) is not None:
         budget.reserve(units)
@@ -62,14 +62,14 @@ def foresee(units: int) -> None:
     """Check that all further parts, which cost at least `units` together, fit; each part reserves its own cost later.
 
     Raises:
-        WorkExceeded: if they do not fit.
+        WorkBudgetExceeded: if they do not fit.
     """
     if (budget := _budget.get()) is not None:
         budget.require(units)
 
 
 @contextlib.contextmanager
-def within(budget: Budget) -> Iterator[None]:
+def within(budget: WorkBudget) -> Iterator[None]:
     """Apply `budget` to the evaluations in the block; a surrounding budget takes precedence."""
     if _budget.get() is not None:
         yield

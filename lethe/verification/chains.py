@@ -82,8 +82,8 @@ class HashChain:
     corrupt: type[Problem]
     hash_of: Callable[[Any], str] = field(repr=False)
 
-    def fault(self, tenant_id: str, place: str, what: str) -> Problem:
-        return self.corrupt(f"Tenant {tenant_id}, {place}: {what}.")
+    def fault(self, tenant_id: str, place: str, reason: str) -> Problem:
+        return self.corrupt(f"Tenant {tenant_id}, {place}: {reason}.")
 
     def statement(self, head: SignedHead) -> dict[str, Any]:
         """Return the statement that is signed for a head."""
@@ -143,8 +143,8 @@ class HashChain:
                 num_signed, last_signed = num_signed + 1, sequence
                 head = next(remaining, None)
         if head is not None:
-            what = f"it is missing, and entry {head.sequence} was signed"
-            raise self.fault(tenant_id, f"{self.item} {sequence + 1}", what)
+            reason = f"it is missing, and entry {head.sequence} was signed"
+            raise self.fault(tenant_id, f"{self.item} {sequence + 1}", reason)
         return Verified(entries=sequence, checkpoints=num_signed, signed=last_signed, head=hash_)
 
     def _linked(self, tenant_id: str, row: Any, *, sequence: int, previous: str) -> str:

@@ -163,30 +163,30 @@ def verify_tenant(
     )
 
 
-def require_kept(found: OfTenant, kept: SignedHead, public_keys: KeySet) -> None:
+def require_kept(verified: OfTenant, head: SignedHead, public_keys: KeySet) -> None:
     """Require that a verified ledger continues from a head that was kept elsewhere.
 
     Raises `LedgerRestored` if the ledger states that it was restored to before that head, otherwise `LedgerCorrupt`.
     """
-    if not LEDGER.is_signed(kept, public_keys):
-        raise LedgerCorrupt(f"The head of link {kept.sequence} was not signed with any of the given keys.")
-    if kept.sequence <= found.links and found.link_hashes[kept.sequence - 1] == kept.hash:
+    if not LEDGER.is_signed(head, public_keys):
+        raise LedgerCorrupt(f"The head of link {head.sequence} was not signed with any of the given keys.")
+    if head.sequence <= verified.links and verified.link_hashes[head.sequence - 1] == head.hash:
         return
     place = (
-        f"Tenant {kept.tenant_id}: the head that was kept is of link {kept.sequence}, signed {kept.signed_at:%F %T} UTC"
+        f"Tenant {head.tenant_id}: the head that was kept is of link {head.sequence}, signed {head.signed_at:%F %T} UTC"
     )
-    for fact in found.restored:
+    for fact in verified.restored:
         restored_at = datetime.datetime.fromisoformat(fact["restored_at"])
-        if fact["sequence"] <= kept.sequence and restored_at >= kept.signed_at:
+        if fact["sequence"] <= head.sequence and restored_at >= head.signed_at:
             raise LedgerRestored(
                 f"{place}, and the ledger does not have it. It says itself that the installation was restored from a "
                 f"backup ({fact['backup_id']}) on {restored_at:%F %T} UTC, and that nothing is left of what came after "
                 f"link {fact['sequence'] - 1} until then. Whether that is so, ask whoever runs it."
             )
-    if kept.sequence > found.links:
+    if head.sequence > verified.links:
         raise LedgerCorrupt(
-            f"{place}, and the ledger ends with link {found.links}: it is older than the head, or what came last was "
-            "removed."
+            f"{place}, and the ledger ends with link {verified.links}: it is older than the head, or what came last "
+            "was removed."
         )
     raise LedgerCorrupt(f"{place}, and that link of the ledger is another one: it was rewritten.")
 
@@ -331,8 +331,8 @@ def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
     return history
 
 
-def _corrupt(entry: Entry, what: str) -> LedgerCorrupt:
-    return LedgerCorrupt(f"Model {entry.model_id}, ledger entry {entry.sequence}: {what}.")
+def _corrupt(entry: Entry, reason: str) -> LedgerCorrupt:
+    return LedgerCorrupt(f"Model {entry.model_id}, ledger entry {entry.sequence}: {reason}.")
 
 
 def chain_numbers(chain: Chain) -> dict[str, float]:

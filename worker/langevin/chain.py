@@ -84,22 +84,22 @@ def run(
     features, labels = np.asarray(features), np.asarray(labels)
     if (labels.ndim == 2) != (mechanism.weight_bound is not None):
         raise ValueError("Expected weights of rows where the mechanism states their bound, and nowhere else")
-    seen = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
-    window = seen.look(0)
+    shown_rows = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
+    window = shown_rows.look(0)
     assert window is not None
     moments = Kept(mechanism, schedule, features)
     _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
     stops = checkpoints.steps if checkpoints else ()
 
-    with engines.open_rows(mechanism, features, seen.labels, seen.weights, backend, window.slots) as rows:
+    with engines.open_rows(mechanism, features, shown_rows.labels, shown_rows.weights, backend, window.slots) as rows:
         resident = rows if isinstance(rows, ResidentRows) else None
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
         try:
             while state.steps_done < steps:
-                if moved := seen.look(state.steps_done):
+                if moved := shown_rows.look(state.steps_done):
                     window = moved
                     rows.look(window.slots)
                 moments.require(until=window.until)
@@ -125,7 +125,7 @@ def run(
                     noise,
                     before,
                     rows=rows,
-                    here=step.rows,
+                    block=step.rows,
                     num_slots=step.rows.stop - step.rows.start,
                     step_size=step_size * step.share,
                     push=push.of(step.batch) * step.share if push else no_lanes(),
@@ -137,13 +137,13 @@ def run(
                 if checkpoints and state.steps_done in stops:
                     checkpoints.reached(state.steps_done, state.parameters.numpy().copy())
             parameters = state.parameters.numpy().copy()
-            _require_gradient(rows, parameters, seen, mechanism, schedule.step(steps - 1).rows)
+            _require_gradient(rows, parameters, shown_rows, mechanism, schedule.step(steps - 1).rows)
             return Ran(
                 mechanism=mechanism,
                 parameters=parameters,
                 first_step=first_step,
                 steps=state.steps_done,
-                records=seen.records,
+                records=shown_rows.records,
                 lanes=state.lanes if lanes else None,
                 observed=lanes.observed(start, state.lanes) if lanes else None,
             )
@@ -154,24 +154,24 @@ def run(
 def _require_gradient(
     rows: OpenRows,
     parameters: NDArray[np.float64],
-    seen: Shown,
+    shown_rows: Shown,
     mechanism: Mechanism,
-    here: slice,
+    block: slice,
 ) -> None:
     """Raise `AuditFailed` if the gradient used for the run's last batch is not the gradient of these rows."""
     at = torch.from_numpy(parameters)
-    ours = rows.gradient(at, here)
+    ours = rows.gradient(at, block)
     # Least squares has a large bound that no record of a fit comes near.
     bound = min(mechanism.gradient_bound, math.sqrt(2))
     if isinstance(rows, SelfCheckedRows):
-        other = rows.differs(ours, at, here, bound=TOLERANCE * bound)
+        other = rows.differs(ours, at, block, bound=TOLERANCE * bound)
     else:
         other = differs(
             ours.numpy(),
             parameters,
-            features=seen.features[here],
-            labels=seen.labels[here],
-            weights=None if seen.weights is None else seen.weights[here],
+            features=shown_rows.features[block],
+            labels=shown_rows.labels[block],
+            weights=None if shown_rows.weights is None else shown_rows.weights[block],
             bound=bound,
             objective=mechanism.objective,
             loss_width=mechanism.loss_width,

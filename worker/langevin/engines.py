@@ -76,9 +76,9 @@ class ResidentRows(OpenRows, Protocol):
 class SelfCheckedRows(OpenRows, Protocol):
     """Rows whose gradient only the engine can recompute, by other means than it computed it."""
 
-    def differs(self, ours: Tensor, parameters: Tensor, here: slice, *, bound: float) -> bool:
-        """Return True if `ours` is not the gradient of the rows `here` at `parameters`, up to a distance of `bound`, or
-        if the gradient of a row is longer than the mechanism states."""
+    def differs(self, ours: Tensor, parameters: Tensor, block: slice, *, bound: float) -> bool:
+        """Return True if `ours` is not the gradient of the rows `block` at `parameters`, up to a distance of `bound`,
+        or if the gradient of a row is longer than the mechanism states."""
 
 
 class Engine(Protocol):
@@ -161,10 +161,10 @@ def choose(device: str) -> torch.device:
     named = re.fullmatch(r"cuda(?::([0-9]{1,3}))?", device)
     if named is None:
         raise ValueError(f"Expected {device=} to be auto, cpu or cuda:i")
-    index, there = int(named[1] or 0), torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if index >= there:
+    index, num_devices = int(named[1] or 0), torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if index >= num_devices:
         raise ValueError(
-            f"Expected {device=} to be one of the {there} GPUs that torch sees: check its driver and that torch is a "
-            "CUDA build, or choose auto or cpu"
+            f"Expected {device=} to be one of the {num_devices} GPUs that torch sees: check its driver and that torch "
+            "is a CUDA build, or choose auto or cpu"
         )
     return torch.device("cuda", index)

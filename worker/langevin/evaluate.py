@@ -31,7 +31,7 @@ def of_classes(
     `is_probable`, scores are log-odds and there are also `log_loss`, the mean of -log(probability of the label) in
     nats, and `calibration_error` (`Calibration`) of the probability of the predicted class.
     """
-    right = counted = 0
+    right = num_rows = 0
     lost = 0.0
     ranking = Ranking.of(1 if num_classes == 2 else num_classes)
     calibration = Calibration()
@@ -39,23 +39,23 @@ def of_classes(
         logs = _log_probabilities(parameters, features, num_classes)  # (b, C)
         guesses = logs.argmax(axis=1)
         right += int((guesses == labels).sum())
-        counted += len(labels)
+        num_rows += len(labels)
         lost -= float(np.take_along_axis(logs, labels[:, None], axis=1).sum())
         calibration.add(np.exp(logs.max(axis=1)), guesses == labels)
         if ranking:
             ranked = logs[:, 1:] if num_classes == 2 else logs
             ranking.add(_log_odds(ranked), labels[:, None] == np.arange(num_classes)[-ranked.shape[1] :])
-    if not counted:
+    if not num_rows:
         return {"evaluated_on": 0}
-    probable = {"log_loss": lost / counted, "calibration_error": calibration.error()} if is_probable else {}
-    return {"accuracy": right / counted} | (ranking.auc() if ranking else {}) | probable | {"evaluated_on": counted}
+    probable = {"log_loss": lost / num_rows, "calibration_error": calibration.error()} if is_probable else {}
+    return {"accuracy": right / num_rows} | (ranking.auc() if ranking else {}) | probable | {"evaluated_on": num_rows}
 
 
 def of_labels(parameters: NDArray[np.float64], batches: Iterable[LabelledRows]) -> dict[str, Any]:
     """Return `label_accuracy`, the share of all (row, label) pairs predicted correctly, and `exact_match`, the share of
     rows with every label correct. As in `of_classes`, each label counts on its own: the mean `auc`, and over all labels
     `log_loss` and `calibration_error` of the probability of having the label."""
-    right = exact = counted = 0
+    right = exact = num_rows = 0
     lost = 0.0
     ranking, calibration = Ranking.of(len(parameters)), Calibration()
     for features, labels in _present(batches):
@@ -63,16 +63,16 @@ def of_labels(parameters: NDArray[np.float64], batches: Iterable[LabelledRows]) 
         log_odds = scores(parameters, features)
         is_right = (log_odds > 0) == has
         right, exact = right + int(is_right.sum()), exact + int(is_right.all(axis=1).sum())
-        counted += len(labels)
+        num_rows += len(labels)
         lost += float(np.logaddexp(0, np.where(has, -log_odds, log_odds)).sum())
         calibration.add(0.5 * (1 + np.tanh(log_odds / 2)), has)
         if ranking:
             ranking.add(log_odds, has)
-    if not counted:
+    if not num_rows:
         return {"evaluated_on": 0}
-    shares = {"label_accuracy": right / (counted * len(parameters)), "exact_match": exact / counted}
-    probable = {"log_loss": lost / (counted * len(parameters)), "calibration_error": calibration.error()}
-    return shares | (ranking.auc() if ranking else {}) | probable | {"evaluated_on": counted}
+    shares = {"label_accuracy": right / (num_rows * len(parameters)), "exact_match": exact / num_rows}
+    probable = {"log_loss": lost / (num_rows * len(parameters)), "calibration_error": calibration.error()}
+    return shares | (ranking.auc() if ranking else {}) | probable | {"evaluated_on": num_rows}
 
 
 def of_target(
@@ -84,7 +84,7 @@ def of_target(
     """Return `r_squared`, 1 less squared errors over squared distances from the mean (omitted if all targets are
     equal), `mean_absolute_error` in units of the target, for Poisson regression `mean_poisson_deviance`, and the number
     of rows `evaluated_on`. `mechanism` is None if the scores are the target itself."""
-    counted, total, squares, missed, absolute, deviance = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    num_rows, total, squares, missed, absolute, deviance = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     bend = mechanism.loss_width if mechanism and mechanism.objective is Objective.POISSON_REGRESSION else None
     for features, labels in _present(batches):
         values = target.values(labels / UNIT) - target.low  # (b,)
@@ -93,15 +93,15 @@ def of_target(
         errors = target.values(predictions) - target.low - values
         if bend is not None:
             deviance += _deviance(np.rint(values), math.log(target.high) + np.minimum(of_rows - bend, 0))
-        counted += len(labels)
+        num_rows += len(labels)
         total, squares = total + float(values.sum()), squares + float(values @ values)
         missed, absolute = missed + float(errors @ errors), absolute + float(np.abs(errors).sum())
-    apart = squares - total * total / max(counted, 1)
+    apart = squares - total * total / max(num_rows, 1)
     return (
         ({"r_squared": 1 - missed / apart} if apart > 1e-12 * squares else {})
-        | ({"mean_absolute_error": absolute / counted} if counted else {})
-        | ({"mean_poisson_deviance": deviance / counted} if counted and bend is not None else {})
-        | {"evaluated_on": counted}
+        | ({"mean_absolute_error": absolute / num_rows} if num_rows else {})
+        | ({"mean_poisson_deviance": deviance / num_rows} if num_rows and bend is not None else {})
+        | {"evaluated_on": num_rows}
     )
 
 
@@ -165,8 +165,8 @@ class Calibration:
             self._sums[row] += np.bincount(bins, weights, CALIBRATION_BINS)
 
     def error(self) -> float:
-        counted, expected, happened = self._sums
-        return float(np.abs(happened - expected).sum() / counted.sum())
+        num_rows, expected, happened = self._sums
+        return float(np.abs(happened - expected).sum() / num_rows.sum())
 
 
 def _log_probabilities(

@@ -100,12 +100,12 @@ def _below(words: Words, bound: int) -> int:
 
 def _nearest(spread: Fraction, k: int, x: _Uniform) -> int:
     """Return the integer nearest to spread * (k + x), drawing as many digits of x as needed."""
-    known, scale, place = k, 1, 0
+    digits, scale, place = k, 1, 0
     while True:
-        known, scale, place = known * _ONE + x.digit(place), scale * _ONE, place + 1
+        digits, scale, place = digits * _ONE + x.digit(place), scale * _ONE, place + 1
         unit = 2 * spread.denominator * scale
-        low = (2 * spread.numerator * known + unit // 2) // unit
+        low = (2 * spread.numerator * digits + unit // 2) // unit
         # x is smaller than its known digits plus one unit in the last place.
-        high = (2 * spread.numerator * (known + 1) + unit // 2 - 1) // unit
+        high = (2 * spread.numerator * (digits + 1) + unit // 2 - 1) // unit
         if low == high:
             return low

@@ -105,14 +105,14 @@ class HostRows:
     def threads(self) -> int:
         return self._threads
 
-    def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
-        """Return the sum over the rows `here` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64
+    def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
+        """Return the sum over rows `block` of the gradient of their loss at `parameters`  # (1, d) or (C, d) float64
 
         Raises ValueError if the loss does not admit a label of these rows.
         """
         if parameters.shape != self._shape:
             raise ValueError(f"Expected parameters of shape {self._shape}")
-        body, tail = self._of(here)
+        body, tail = self._of(block)
         try:
             self._weights[: parameters.numel()] = parameters.detach().numpy().ravel()
             threads = max(1, min(self._threads, len(body.totals)))
@@ -139,18 +139,18 @@ class HostRows:
         _overwrite(self._weights, *self._sums, *self._scores)
         self.look(())
 
-    def _of(self, here: slice) -> tuple[_Part, _Part]:
+    def _of(self, block: slice) -> tuple[_Part, _Part]:
         """Return the rows of a batch without the last few, and a copy of the last few."""
-        parts = self._parts.get((here.start, here.stop))
+        parts = self._parts.get((block.start, block.stop))
         if parts is None:
             if len(self._parts) >= _MAX_PARTS:
                 self.look(())
             # A private copy, because the kernels use labels as indices without checking them.
-            labels = np.array(self._labels[here])
+            labels = np.array(self._labels[block])
             self._loss.require_labels(labels, self._num_classes)
-            factors = np.zeros(0, np.float32) if self._row_weights is None else as_factors(self._row_weights[here])
-            rows = self._features[here], labels, factors, self._shape[0]
-            parts = self._parts[here.start, here.stop] = _body(*rows), _tail(*rows)
+            factors = np.zeros(0, np.float32) if self._row_weights is None else as_factors(self._row_weights[block])
+            rows = self._features[block], labels, factors, self._shape[0]
+            parts = self._parts[block.start, block.stop] = _body(*rows), _tail(*rows)
         return parts
 
     def _add(self, part: _Part, number: int, threads: int) -> None:

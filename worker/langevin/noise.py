@@ -61,8 +61,8 @@ class SystemNoise:
             return self._normal(size)
         if size > len(self._ahead):
             self._ahead = self._normal(_NORMALS_AHEAD)
-        drawn, self._ahead = self._ahead[:size], self._ahead[size:]
-        return drawn
+        normals, self._ahead = self._ahead[:size], self._ahead[size:]
+        return normals
 
     def _normal(self, size: int) -> Tensor:
         words = torch.frombuffer(bytearray(self._bytes(size * _WORD_BYTES)), dtype=torch.int64)

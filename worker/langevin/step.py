@@ -14,8 +14,8 @@ from worker.langevin.projection import project_onto_ball
 class Rows(Protocol):
     """Rows of a run, on any device."""
 
-    def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
-        """Return the sum over the rows `here` of the gradient of their loss  # (1, d) or (C, d) float64"""
+    def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
+        """Return the sum over the rows `block` of the gradient of their loss  # (1, d) or (C, d) float64"""
 
 
 def no_lanes() -> Tensor:
@@ -36,7 +36,7 @@ def projected_noisy_step(
     state: State,
     *,
     rows: Rows,
-    here: slice = slice(None),
+    block: slice = slice(None),
     num_slots: int,
     l2: float,
     step_size: float,
@@ -46,7 +46,7 @@ def projected_noisy_step(
     push: Tensor | None = None,
 ) -> State:
     """Take the step x <- Proj_R( x - step_size * grad f(x) + N(0, nu^2 I) ) with nu^2 = 2 * step_size * noise_scale^2,
-    f(x) = (1 / num_slots) * sum of the losses of the records `here` + (l2 / 2) * ||x||^2.
+    f(x) = (1 / num_slots) * sum of the losses of the records `block` + (l2 / 2) * ||x||^2.
 
     With `grid` > 0 the projected point is a multiple of it: the mean rounded to the grid, plus an exact normal number
     rounded to the grid (`docs/mathematics/grid.md`).
@@ -59,21 +59,21 @@ def projected_noisy_step(
     """
     size, lanes = state.parameters.numel(), state.lanes.numel()
     noise_std, keep = math.sqrt(2 * step_size) * noise_scale, 1 - step_size * l2
-    gradient = rows.gradient(state.parameters, here)
+    gradient = rows.gradient(state.parameters, block)
     if grid:
-        drawn = noise.rounded_normal(size + lanes, noise_std / grid)
+        normals = noise.rounded_normal(size + lanes, noise_std / grid)
         point = torch.cat((state.parameters.reshape(-1), state.lanes)).mul_(keep)
     else:
-        drawn = noise.normal(size + lanes)
-        point = drawn.mul(noise_std)
+        normals = noise.normal(size + lanes)
+        point = normals.mul(noise_std)
         point[:size].add_(state.parameters.reshape(-1), alpha=keep)
         point[size:].add_(state.lanes, alpha=keep)
     point[:size].sub_(gradient.reshape(-1), alpha=step_size / num_slots)
     if push is not None and lanes:
         point[size:].add_(push)
     if grid:
-        point.div_(grid).round_().add_(drawn).mul_(grid)
-    for used in (gradient, drawn):
+        point.div_(grid).round_().add_(normals).mul_(grid)
+    for used in (gradient, normals):
         used.zero_()
     parameters = point[:size].view_as(state.parameters)
     try:

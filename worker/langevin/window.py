@@ -89,15 +89,15 @@ class Shown:
 
 def _without(slots: slice, others: Sequence[slice]) -> list[slice]:
     """Return the parts of a range that lie in none of `others`."""
-    left = [slots]
+    pieces = [slots]
     for other in others:
-        left = [
+        pieces = [
             part
-            for piece in left
+            for piece in pieces
             for part in (
                 slice(piece.start, min(piece.stop, other.start)),
                 slice(max(piece.start, other.stop), piece.stop),
             )
             if part.start < part.stop
         ]
-    return left
+    return pieces

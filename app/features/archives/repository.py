@@ -47,8 +47,8 @@ def datasets(session: Session) -> list[Dataset]:
 def claimed_positions(session: Session, rows_id: str) -> list[int]:
     """Return the positions of the rows of a dataset or a batch that are claimed for erasure."""
     if session.get(Dataset, rows_id) is not None:
-        claimed = sa.select(Record.slot).where(Record.dataset_id == rows_id, Record.erasure_id.is_not(None))
-        return list(session.scalars(claimed.order_by(Record.slot)))
+        query = sa.select(Record.slot).where(Record.dataset_id == rows_id, Record.erasure_id.is_not(None))
+        return list(session.scalars(query.order_by(Record.slot)))
     of_batch = sa.select(Record.erasure_id).where(Record.addition_id == rows_id).order_by(Record.slot)
     return [position for position, erasure_id in enumerate(session.scalars(of_batch)) if erasure_id is not None]
 

@@ -267,8 +267,8 @@ def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progre
                 continue
             raise BackupDamaged("The archive holds rows of which its tables do not tell.")
         with installation.database.reading() as session:
-            claimed = repository.claimed_positions(session, rows_id)
-        root = _write(installation, rows_id, parts, np.array(claimed, dtype=np.int64))
+            positions = repository.claimed_positions(session, rows_id)
+        root = _write(installation, rows_id, parts, np.array(positions, dtype=np.int64))
         with installation.database.writing() as session:
             rows_repository.set_root(session, rows_id, root)
     if stored:

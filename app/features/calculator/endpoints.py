@@ -16,7 +16,7 @@ from lethe.features.calculator.contract import BoundIn, BoundOut, BoundsQuery
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
 from lethe.proof import errors, work
 from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
-from lethe.proof.work import Budget
+from lethe.proof.work import WorkBudget
 
 _WORK = 3_000_000
 """Maximum units of `lethe.proof.work` per call: a few seconds on a slow machine."""
@@ -43,11 +43,11 @@ class _Route(APIRoute):
         return handle
 
 
-def _budget() -> Budget:
-    return Budget(units=_WORK, seconds=_SECONDS)
+def _budget() -> WorkBudget:
+    return WorkBudget(units=_WORK, seconds=_SECONDS)
 
 
-async def _stop_on_disconnect(request: Request, budget: Budget) -> None:
+async def _stop_on_disconnect(request: Request, budget: WorkBudget) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     budget.stop()
@@ -71,7 +71,7 @@ def evaluate_bound(
     try:
         with work.within(_budget()):
             return evaluate(bound.name, body.params)
-    except errors.WorkExceeded as error:
+    except errors.WorkBudgetExceeded as error:
         raise WorkExceeded(str(error), [FieldError("params", str(error))]) from error
     except (PreconditionError, NotionError, InfeasibleError) as error:
         raise PreconditionFailed(str(error)) from error

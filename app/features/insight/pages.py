@@ -354,14 +354,14 @@ def _days(summary: SummaryOut) -> list[Day]:
     overdue = Day(count=summary.overdue, label="", when=gettext("overdue"), path=_requests_path(**passed), tone="bad")
     days = [
         Day(
-            count=due.requests,
+            count=day.requests,
             label=gettext("due on") if place else gettext("due"),
-            when=languages.short_day(due.day) if place else gettext("today"),
-            path=_requests_path(due_from=due.day, due_to=due.day, order="deadline"),
-            title=languages.weekday(due.day),
+            when=languages.short_day(day.day) if place else gettext("today"),
+            path=_requests_path(due_from=day.day, due_to=day.day, order="deadline"),
+            title=languages.weekday(day.day),
             tone="warn" if place < _PRESSING else "",
         )
-        for place, due in enumerate(summary.due)
+        for place, day in enumerate(summary.due)
     ]
     after = summary.due[-1].day + _DAY
     later = Day(

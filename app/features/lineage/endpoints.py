@@ -14,7 +14,7 @@ from app.catalogue import service as catalogue
 from app.db import actor
 from app.deletion import service as deletion
 from app.features.lineage import repository, service, serving
-from app.features.lineage.service import FirstWithout, Lineage, ModelLineage
+from app.features.lineage.service import FirstWithout, ModelLineage, PersonLineage
 from app.features.lineage.serving import Serving
 from lethe.contract.fields import PageOut, SubjectIn
 from lethe.features.lineage import contract
@@ -108,7 +108,7 @@ def trace_lineage(call: Call, body: SubjectIn) -> LineageOut:
         return _lineage(service.of_person(session, subject_ref=subject_ref(call, body)))
 
 
-def _lineage(lineage: Lineage) -> LineageOut:
+def _lineage(lineage: PersonLineage) -> LineageOut:
     datasets = [
         DatasetLineageOut(
             id=presence.dataset_id, name=presence.name, records=presence.records, erased_at=presence.erased_at

@@ -42,14 +42,14 @@ class ModelLineage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
+class PersonLineage:
     """Lineage of a person's rows over all datasets concerned."""
 
     datasets: list[Presence]
     models: list[ModelLineage]
 
 
-def of_request(session: Session, request: DeletionRequest) -> Lineage:
+def of_request(session: Session, request: DeletionRequest) -> PersonLineage:
     """Return the lineage of the person of a request, in the datasets that the request concerns."""
     dataset_ids = repository.dataset_ids(session, request_id=request.id)
     presences = repository.presences(session, subject_refs=request.subject_refs)
@@ -57,14 +57,14 @@ def of_request(session: Session, request: DeletionRequest) -> Lineage:
     return _of(session, request.subject_refs, concerned, request_id=request.id)
 
 
-def of_person(session: Session, *, subject_ref: str) -> Lineage:
+def of_person(session: Session, *, subject_ref: str) -> PersonLineage:
     """Return the lineage of a person, in all datasets of the tenant."""
     return _of(session, [subject_ref], repository.presences(session, subject_refs=[subject_ref]), request_id=None)
 
 
 def _of(
     session: Session, subject_refs: Collection[str], datasets: list[Presence], *, request_id: str | None
-) -> Lineage:
+) -> PersonLineage:
     of_dataset = {presence.dataset_id: presence for presence in datasets}
     asked_models = repository.asked_models(session, subject_refs=subject_refs)
     signed: dict[tuple[str, int], Certificate] = {}
@@ -76,7 +76,7 @@ def _of(
         _of_model(session, model, of_dataset[model.dataset_id].revision, signed, is_asked=model.id in asked_models)
         for model in repository.models(session, dataset_ids=of_dataset.keys())
     ]
-    return Lineage(datasets=datasets, models=[model for model in models if model is not None])
+    return PersonLineage(datasets=datasets, models=[model for model in models if model is not None])
 
 
 def _of_model(

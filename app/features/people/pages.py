@@ -52,10 +52,10 @@ Sent = Annotated[str, Query(max_length=4096)]
 # Addresses of logins usually name this parameter so.
 async def begin(request: Request, installation: At, next: Next = ROOT) -> Response:  # noqa: A002
     """Redirect to the identity provider."""
-    known = _provider_limits(request, installation)
-    known.rates.count_login(calls.address_of(request.scope))
+    limits = _provider_limits(request, installation)
+    limits.rates.count_login(calls.address_of(request.scope))
     address, attempt = await anyio.to_thread.run_sync(
-        lambda: oidc.start(installation.settings, redirect_uri=_back(request, installation)), limiter=known.providers
+        lambda: oidc.start(installation.settings, redirect_uri=_back(request, installation)), limiter=limits.providers
     )
     answer = pages.see(address)
     answer.set_cookie(
@@ -75,7 +75,7 @@ async def come_back(
     request: Request, installation: At, state: Sent = "", code: Sent = "", error: Sent = ""
 ) -> Response:
     """Log in the invited person whom the identity provider names."""
-    known = _provider_limits(request, installation)
+    limits = _provider_limits(request, installation)
     token = sessions.new_token()
     try:
         attempt, onward = _opened(installation, request.cookies.get(_COOKIE, ""))
@@ -87,11 +87,11 @@ async def come_back(
             raise IdentityRefused(gettext("The identity provider let nobody in."))
         identity = await anyio.to_thread.run_sync(
             lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
-            limiter=known.providers,
+            limiter=limits.providers,
         )
         caller = await run_in_threadpool(_enter, installation, identity, token)
     except IdentityRefused:
-        known.rates.failed(calls.address_of(request.scope))
+        limits.rates.failed(calls.address_of(request.scope))
         raise
     answer = pages.rendered(request, "continue.html", onward=onward, name=caller.name)
     answer.delete_cookie(_COOKIE, path=_PATH)
@@ -102,9 +102,9 @@ def _provider_limits(request: Request, installation: Installation) -> Known:
     """Return the limits of calls to the provider. Raises `NotFound` if none is configured, and `RateLimited`."""
     if installation.settings.oidc_issuer is None:
         raise NotFound(gettext("This installation knows no identity provider."))
-    known: Known = request.app.state.known
-    known.rates.admit(calls.address_of(request.scope))
-    return known
+    limits: Known = request.app.state.known
+    limits.rates.admit(calls.address_of(request.scope))
+    return limits
 
 
 def _back(request: Request, installation: Installation) -> str:
@@ -167,7 +167,7 @@ def welcome_page(request: Request, installation: At, invitation: Invitation = ""
 async def accept_invitation(request: Request, installation: At) -> Response:
     """Set the password, enrol the authenticator app if there is a code of it, and log the person in."""
     form = await gate.form_of(request, installation.settings)
-    known: Known = request.app.state.known
+    state: Known = request.app.state.known
     invitation, password = text(form, "invitation"), str(form.get("password", ""))
     secret, code = text(form, "secret"), text(form, "code")
     user, token = await run_in_threadpool(_invited_user, installation, invitation), sessions.new_token()
@@ -175,7 +175,7 @@ async def accept_invitation(request: Request, installation: At) -> Response:
         if not code and installation.settings.require_totp:
             message = gettext("enrol an app: this installation asks everybody for its codes")
             raise InputInvalid(gettext("The password was not set."), [FieldError("code", message)])
-        password_hash = await anyio.to_thread.run_sync(passwords.hash_of, password, limiter=known.strangers)
+        password_hash = await anyio.to_thread.run_sync(passwords.hash_of, password, limiter=state.strangers)
         await run_in_threadpool(
             _accept, installation, user, invitation, token, password_hash=password_hash, secret=secret, code=code
         )
@@ -292,12 +292,12 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     user = await run_in_threadpool(_own_user, context)
     if user is None:
         raise NotFound(gettext("This session is of an API key, which has no password."))
-    known: Known = context.request.app.state.known
+    state: Known = context.request.app.state.known
     places = calls.address_of(context.request.scope), account_key(user.email)
-    known.rates.admit(*places)
+    state.rates.admit(*places)
     password = str(form.get("present", ""))
-    if not await anyio.to_thread.run_sync(passwords.matches, password, user.password_hash, limiter=known.strangers):
-        known.rates.failed(*places)
+    if not await anyio.to_thread.run_sync(passwords.matches, password, user.password_hash, limiter=state.strangers):
+        state.rates.failed(*places)
         raise InputInvalid(
             gettext("Nothing was changed."), [FieldError("present", gettext("this is not your present password"))]
         )

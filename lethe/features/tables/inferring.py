@@ -101,10 +101,10 @@ def infer(
 def _infer_learned(column: Any, role: str, separator: str) -> dict[str, Any]:
     if role == "target":
         numbers = values.numbers(column)
-        known = numbers[np.isfinite(numbers)]
-        if len(known) < len(numbers) or np.ptp(known) == 0:
+        finite = numbers[np.isfinite(numbers)]
+        if len(finite) < len(numbers) or np.ptp(finite) == 0:
             raise InputInvalid("The target is not a number in each row.", [FieldError("target", "expected numbers")])
-        low, high = float(known.min()), float(known.max())
+        low, high = float(finite.min()), float(finite.max())
         place = 10.0 ** (math.floor(math.log10(high - low)) - 1)
         ends = {"min": _rounded(math.floor(low / place) * place, 10 * place)}
         return {"role": role} | ends | {"max": _rounded(math.ceil(high / place) * place, 10 * place), "outside": "clip"}
@@ -139,11 +139,11 @@ def _infer_kind(column: Any) -> dict[str, Any]:
     if not texts or (len(texts) < 2 and not gap):
         return _IGNORED
     numbers = values.numbers(column)
-    known = numbers[~np.isnan(numbers)]
-    if len(known) and np.isfinite(known).all():
-        if len(texts) <= _MAX_CATEGORIES and (known == np.round(known)).all():
+    filled = numbers[~np.isnan(numbers)]
+    if len(filled) and np.isfinite(filled).all():
+        if len(texts) <= _MAX_CATEGORIES and (filled == np.round(filled)).all():
             return {"kind": "categorical", "values": sorted(texts, key=float), "unknown": "null"}
-        return {"kind": "standard", **_scaling(known)} | gap
+        return {"kind": "standard", **_scaling(filled)} | gap
     moments = values.seconds(column)
     if np.isfinite(moments[~np.isnan(moments)]).all() and not np.isnan(moments).all():
         return _moments(moments) | gap
@@ -170,9 +170,9 @@ def _vector(vectors: Any) -> dict[str, Any]:
     return {"kind": "vector", "length": vectors.shape[1], **_scaling(vectors.ravel()), "clip": 3}
 
 
-def _scaling(known: Any) -> dict[str, float]:
-    low, center, high = np.quantile(known, [0.25, 0.5, 0.75])
-    scale = (high - low) / _PER_SCALE or float(known.std()) or 1.0
+def _scaling(values: Any) -> dict[str, float]:
+    low, center, high = np.quantile(values, [0.25, 0.5, 0.75])
+    scale = (high - low) / _PER_SCALE or float(values.std()) or 1.0
     return {"center": _rounded(float(center), scale), "scale": _rounded(scale, scale)}
 
 

@@ -140,7 +140,7 @@ def test_what_was_signed_and_lost_is_said_in_the_chains(
         kept = [LEDGER.kept(one.jws) for one in tombstones.kept_heads(other) if one.log == "ledger"]
         assert len(kept) == 1
         with again.database.reading() as session:
-            found = ledger.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT, kept=kept)
+            found = ledger.verify_tenant(session, keys, tenant_id=DEFAULT_TENANT, heads=kept)
             assert (found.links, found.signed) == (3, 3)
             [said] = found.restored
             assert (said["sequence"], said["backup_id"]) == (2, made.id)

@@ -16,7 +16,7 @@ from app.features.calculator import endpoints as bounds
 from app.main import create_app
 from lethe.features.theorems import CALCULATOR
 from lethe.proof import work
-from lethe.proof.errors import WorkExceeded
+from lethe.proof.errors import WorkBudgetExceeded
 
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
@@ -61,7 +61,7 @@ def test_an_evaluation_ends_when_its_caller_goes(settings: Settings, admin_key: 
             while True:
                 work.spend(1)
                 time.sleep(0.001)
-        except WorkExceeded:
+        except WorkBudgetExceeded:
             stopped.set()
             raise
 

@@ -6,8 +6,8 @@ import pytest
 
 from lethe.features.theorems import evaluate
 from lethe.proof import work
-from lethe.proof.errors import WorkExceeded
-from lethe.proof.work import Budget
+from lethe.proof.errors import WorkBudgetExceeded
+from lethe.proof.work import WorkBudget
 
 SEQUENCE = {"eps_target": 1.0, "sigma": 0.03, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26, "n": 11982, "delta": 1e-5}
 CLIPPED = {"eps": 1.0, "delta0": 1.0, "C2": 10.0, "sigma": 0.1}
@@ -22,12 +22,12 @@ HEAVY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", HEAVY)
 def test_what_takes_much_work_is_refused(name: str) -> None:
     """The theorems that sum or search say what they cost before they do it."""
-    with work.within(Budget(units=100_000, seconds=60)), pytest.raises(WorkExceeded):
+    with work.within(WorkBudget(units=100_000, seconds=60)), pytest.raises(WorkBudgetExceeded):
         evaluate(name, HEAVY[name])
 
 
 def test_what_is_small_fits() -> None:
     """Each theorem of usual size stays far below what one call may cost."""
-    with work.within(Budget(units=100_000, seconds=60)):
+    with work.within(WorkBudget(units=100_000, seconds=60)):
         evaluate("alg6_K_list", SEQUENCE | {"total": 3})
         evaluate("t32_rates", RATES | {"K": 1000})

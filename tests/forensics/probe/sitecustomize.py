@@ -62,8 +62,8 @@ def _watched(step):
         def __init__(self, rows, named):
             self._rows, self._named = rows, named
 
-        def gradient(self, parameters, here=slice(None)):
-            summed = self._rows.gradient(parameters, here)
+        def gradient(self, parameters, block=slice(None)):
+            summed = self._rows.gradient(parameters, block)
             named = self._named
             note("gradient", summed)
             before_noise = summed.mul(-named["step_size"] / named["num_slots"])

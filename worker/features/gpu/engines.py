@@ -168,12 +168,12 @@ class DeviceRows:
         self._clear()
         self._open(tuple(slots))
 
-    def gradient(self, parameters: Tensor, here: slice = slice(None)) -> Tensor:
-        """Return the sum over the rows `here` of the gradient of their loss  # (1, d) or (C, d) float64, on the CPU"""
+    def gradient(self, parameters: Tensor, block: slice = slice(None)) -> Tensor:
+        """Return the sum over the rows `block` of the gradient of their loss  # (1, d) or (C, d) float64, on the CPU"""
         with self._computing():
             try:
                 self._pass.weights[:, : self._width].copy_(parameters)
-                self._pass.run(self._place(here))
+                self._pass.run(self._place(block))
                 return self._pass.total[:, : self._width].to("cpu", copy=True)
             finally:
                 self._pass.clear()

@@ -150,27 +150,27 @@ class Measure:
         return np.asarray(predicted == labels, np.float64)
 
 
-def rehearse(installation: Installation, claimed: ClaimedRun, root: str, holder: Holder) -> None:
+def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
     """Draw people, forget them on one copy, learn another without them, and end the run with the report. The names of
     the people who were drawn never leave this function."""
-    mechanism = claimed.mechanism
+    mechanism = claimed_run.mechanism
     assert mechanism is not None
-    assert claimed.parent_version_id is not None
+    assert claimed_run.parent_version_id is not None
     with installation.database.reading() as session:
-        selection = rehearsals.draw(session, run_id=claimed.run_id)
-        dataset = session.get_one(Dataset, claimed.dataset_id)
-        version = catalogue_repository.live_version(session, session.get_one(Model, claimed.model_id))
+        selection = rehearsals.draw(session, run_id=claimed_run.run_id)
+        dataset = session.get_one(Dataset, claimed_run.dataset_id)
+        version = catalogue_repository.live_version(session, session.get_one(Model, claimed_run.model_id))
         target = datasets.target_of(dataset)
-    if version is None or version.id != claimed.parent_version_id:
+    if version is None or version.id != claimed_run.parent_version_id:
         raise ModelNotLive("The version that a rehearsal was to go on from is not live any more.")
     with installation.database.writing() as session:
-        plan = rehearsals.plan(session, run_id=claimed.run_id, records=len(selection.forget))
+        plan = rehearsals.plan(session, run_id=claimed_run.run_id, records=len(selection.forget))
     network = handlers.network_of(installation, mechanism)
-    live = sealing.from_safetensors(installation.weights.get(claimed.parent_version_id))
+    live = sealing.from_safetensors(installation.weights.get(claimed_run.parent_version_id))
     with (
         tracing.span("steps"),
-        _measured_on(installation, claimed, root, selection) as sets,
-        installation.rows.open(claimed.dataset_id, root, without=selection.forget) as rows,
+        _measured_on(installation, claimed_run, root, selection) as sets,
+        installation.rows.open(claimed_run.dataset_id, root, without=selection.forget) as rows,
     ):
         origin = init.origin_of(mechanism, rows.shape.num_columns)
         goes_on = plan.kind == RunKind.UNLEARN
@@ -181,7 +181,7 @@ def rehearse(installation: Installation, claimed: ClaimedRun, root: str, holder:
             forgetting=Forgetting(
                 way=plan.kind,
                 initial=live if goes_on else origin,
-                first_step=claimed.first_step if goes_on else 0,
+                first_step=claimed_run.first_step if goes_on else 0,
                 steps=plan.steps,
             ),
             origin=origin,
@@ -199,14 +199,14 @@ def rehearse(installation: Installation, claimed: ClaimedRun, root: str, holder:
             on_progress=holder.progressed,
         )
     with installation.database.writing() as session:
-        rehearsals.end(session, run_id=claimed.run_id, report=report.model_dump(mode="json"))
+        rehearsals.end(session, run_id=claimed_run.run_id, report=report.model_dump(mode="json"))
 
 
 HANDLERS: tuple[HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
 
 
 @contextmanager
-def _measured_on(installation: Installation, claimed: ClaimedRun, root: str, selection: Drawn) -> Iterator[Sets]:
+def _measured_on(installation: Installation, claimed_run: ClaimedRun, root: str, selection: Drawn) -> Iterator[Sets]:
     """Copy the rows on which a rehearsal measures, and overwrite the copies when the block ends.
 
     No mean is taken over too few people: a small test set is dropped, and for a small forget or retain set
@@ -216,11 +216,11 @@ def _measured_on(installation: Installation, claimed: ClaimedRun, root: str, sel
     def copy(dataset_id: str, root: str, slots: tuple[int, ...]) -> None:
         sets.append(_copied_rows(installation.rows.read(dataset_id, root, holding=slots), slots))
 
-    evaluated_on, sets = claimed.evaluation_dataset_id, list[LabelledRows]()
+    evaluated_on, sets = claimed_run.evaluation_dataset_id, list[LabelledRows]()
     with ExitStack() as stack:
         try:
-            copy(claimed.dataset_id, root, selection.measured)
-            copy(claimed.dataset_id, root, selection.retain)
+            copy(claimed_run.dataset_id, root, selection.measured)
+            copy(claimed_run.dataset_id, root, selection.retain)
             if evaluated_on is not None and selection.test is not None:
                 # Runs of the evaluation dataset edit its rows.
                 stack.enter_context(installation.rows.alone(evaluated_on))

@@ -335,8 +335,8 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
             text = gettext("tell the person why, and that they may complain. {reply}")
         case _:
             text = gettext("none. The request has ended.")
-    due, until = legal(request.clock.deadline, zone), moment(request.held_until)
-    return _sentence(text, due=due, until=until, reply=reply)
+    deadline, until = legal(request.clock.deadline, zone), moment(request.held_until)
+    return _sentence(text, due=deadline, until=until, reply=reply)
 
 
 def waits(model: ModelToForgetOut) -> Markup:
