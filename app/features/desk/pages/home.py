@@ -1,4 +1,4 @@
-"""The first page: dangers, urgent requests, runs and models; and the search box of all pages."""
+"""The overview: what needs attention, urgent requests, runs and models; and the search box of all pages."""
 
 import datetime
 import re
@@ -24,7 +24,7 @@ from lethe.contract.sets import DeliveryStatus, RunStatus, WorkerState
 router = pages.new_router()
 
 _MAX_LINES = 8
-"""Maximum number of requests, runs and models on the first page, which links to all of them."""
+"""Maximum number of requests, runs and models on the overview, which links to the full lists."""
 _MAX_MATCHES = 20
 """Maximum number of search results of each kind."""
 _MAX_QUERY_LENGTH = 200
@@ -37,7 +37,7 @@ _PAGES: Mapping[str, str] = {
     "key": "keys",
     "whd": "deliveries",
 }
-"""Lists of pages by the prefixes of ids."""
+"""Paths of lists by the prefixes of ids."""
 
 
 @router.get("")
@@ -54,21 +54,21 @@ def redirect_home(_context: TheContext) -> Response:
 
 @router.get("/live")
 def live_home(context: TheContext) -> Response:
-    """Refresh the changing part of an open first page."""
+    """Refresh the changing part of an open overview."""
     return context.page("home/live.html", **_sections(context))
 
 
 @router.get("/outlook")
 def live_outlook(context: TheContext) -> Response:
-    """Refresh the outlook of an open first page, which changes slowly and is requested seldom."""
+    """Refresh the outlook of an open overview, which changes slowly and is requested rarely."""
     return context.page("home/outlook.html", outlook=_outlook(context))
 
 
 @router.post("/find")
 def find(context: TheContext, form: Form) -> Response:
-    """Lead to the page of an id, a case number or a part of a name, or list the matches.
+    """Redirect to the page of an id, a case number or a part of a name, or list the matches.
 
-    A case number is sent in the body, so that no address has it.
+    The input is sent in the body, so that no case number appears in a URL.
     """
     query = text(form, "anything")
     if not 0 < len(query) <= _MAX_QUERY_LENGTH or "\x00" in query:
@@ -95,7 +95,7 @@ def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
 
 
 def _sections(context: RequestContext) -> dict[str, Any]:
-    """Return the sections of the first page; None for those that the caller may not see."""
+    """Return the sections of the overview; None for those that the caller may not see."""
     numbers = context.ask_if_allowed(operations.get_overview)
     risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
     order = ModelOrder.RISK if numbers else ModelOrder.NEWEST
@@ -133,7 +133,7 @@ def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """A sentence about a danger. Its subject links to `path`; the tone is bad or warn."""
+    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn."""
 
     subject: str
     predicate: str

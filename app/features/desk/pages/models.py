@@ -1,4 +1,4 @@
-"""Models: the guarantees of each, its versions and exports, its ledger, and what more forgetting would take."""
+"""Models: the guarantees of each, its versions and exports, its ledger, and the cost of further forgetting."""
 
 import contextlib
 from typing import Any, Literal
@@ -42,7 +42,7 @@ def list_models(
     order: ModelOrder = ModelOrder.NEWEST,
     danger: ModelDanger | Literal[""] = "",
 ) -> Response:
-    """List models, newest first, or those in service by their danger."""
+    """List models, newest first, or the models in service that need most attention first."""
     page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
     titles = {

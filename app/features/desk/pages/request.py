@@ -297,7 +297,7 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
 
 
 def _sensible(request: DeletionRequestOut) -> set[Decision]:
-    """Return the decisions that the state of a request leaves. The API may still refuse one with its reason."""
+    """Return the decisions that the state of a request allows. The API may still refuse one, with a reason."""
     is_paused = request.clock.state is ClockState.PAUSED
     decisions: set[Decision] = set()
     if request.status == RequestStatus.IN_REVIEW:
@@ -340,7 +340,7 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
 
 
 def waits(model: ModelToForgetOut) -> Markup:
-    """Return what a model waits for before it forgets, until when at the latest, and how long the run takes."""
+    """Describe what a model waits for before it forgets, the latest end of the wait, and the duration of the run."""
     reason = gettext(_REASONS[model.reason]) if model.reason in _REASONS else str(model.reason)
     if model.reason == WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")
