@@ -37,8 +37,8 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
     return made
 
 
-def test_nothing_yet(officer: Browser) -> None:
-    """Where nobody has asked and nothing was made, the pages say so, and what to do."""
+def test_an_empty_installation(officer: Browser) -> None:
+    """Without requests and models the pages say so, and what to do."""
     assert "Nobody has asked to be forgotten yet" in officer.get("/admin/requests").text
     home = officer.get("/admin").text
     assert "Nobody waits to be forgotten" in home
