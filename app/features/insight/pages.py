@@ -40,7 +40,7 @@ _RUNS = 12
 _POINTS = 60
 _EPSILONS = (marked("unlearning"), marked("deletion"), marked("one more"), marked("adaptive"), marked("release"))
 _INFLUENCES = (
-    marked("of everybody forgotten"),
+    marked("of all forgotten people"),
     marked("of one who stays"),
     marked("noise (standard deviation)"),
 )

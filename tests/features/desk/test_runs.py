@@ -35,7 +35,7 @@ def test_nothing_has_run(officer: Browser) -> None:
     """Without runs and workers the page says so and what that means."""
     page = officer.get("/admin/runs").text
     assert "Nothing has run yet" in page
-    assert "No worker has given a sign of life for a minute" in page
+    assert "No worker has responded for a minute" in page
 
 
 def test_a_run_under_way(
@@ -54,7 +54,7 @@ def test_a_run_under_way(
         assert " left, until <time" in officer.get(path).text, path
     assert "Running" in officer.get(f"/admin/runs/{run_id}/live").text
     assert run_id in officer.get(f"/admin/runs/live?status=running&model_id={model['id']}").text
-    assert "No run is like that" in officer.get("/admin/runs?status=published").text
+    assert "No matching runs" in officer.get("/admin/runs?status=published").text
     assert officer.get("/admin/runs?status=lost").status_code == 422
 
 
@@ -125,7 +125,7 @@ def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
         (folder / name).touch()
         os.utime(folder / name, (time.time() - seconds_ago,) * 2)
     page = officer.get("/admin/runs").text
-    assert "No worker has given a sign of life" not in page
+    assert "No worker has responded" not in page
     assert page.index(">Alive<") < page.index(">Silent<")
 
 

@@ -155,16 +155,14 @@ def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) ->
 
 def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
     if numbers.workers is WorkerState.SILENT:
-        predicate = gettext(
-            "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
-        )
+        predicate = gettext("has responded for a minute: erasures are on hold. Start a worker, or check its log.")
         yield Danger(subject=gettext("No worker"), predicate=predicate, path=f"{ROOT}/runs")
     elif numbers.workers is WorkerState.FAILING:
         path = f"{ROOT}/runs?status=unresolved"
         yield Danger(subject=gettext("The last runs"), predicate=gettext("all failed."), path=path)
     silent = [host.name for host in numbers.hosts if host.workers is WorkerState.SILENT]
     if silent and numbers.workers is not WorkerState.SILENT:
-        predicate = gettext("of {hosts} with workers gave no sign of life for a minute: {silent}.").format(
+        predicate = gettext("of {hosts} with workers sent no heartbeat for a minute: {silent}.").format(
             hosts=number(len(numbers.hosts)), silent=", ".join(silent)
         )
         yield Danger(subject=count(len(silent), "host", "hosts"), predicate=predicate, path=f"{ROOT}/runs", tone="warn")
@@ -172,12 +170,12 @@ def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
 
 def _of_requests(numbers: OverviewOut, risk_days: float) -> Iterator[Danger]:
     if numbers.overdue:
-        predicate = ngettext("is past the deadline of the law.", "are past the deadline of the law.", numbers.overdue)
+        predicate = ngettext("is past its legal deadline.", "are past their legal deadline.", numbers.overdue)
         path = f"{ROOT}/requests?due=overdue&order=deadline"
         yield Danger(subject=count(numbers.overdue, "request", "requests"), predicate=predicate, path=path)
     if numbers.at_risk:
         path = f"{ROOT}/requests?due=soon&order=deadline"
-        predicate = ngettext("is due within {days} days.", "are due within {days} days.", numbers.at_risk)
+        predicate = ngettext("is due in the next {days} days.", "are due in the next {days} days.", numbers.at_risk)
         predicate = predicate.format(days=f"{risk_days:.0f}")
         yield Danger(subject=count(numbers.at_risk, "request", "requests"), predicate=predicate, path=path, tone="warn")
 

@@ -28,9 +28,9 @@ _MAX_NEWEST = 5
 Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
 
 QUESTIONS: dict[str, str] = {
-    Notion.UNLEARNING: marked("How far is the live version from one learned without those whom it was made to forget?"),
-    Notion.RELEASE: marked("What can the live version show about somebody who stays, to whoever has the one before?"),
-    Notion.ADAPTIVE: marked("What can all versions together show about somebody, to whoever kept them all?"),
+    Notion.UNLEARNING: marked("Residual influence of erased people"),
+    Notion.RELEASE: marked("Leakage of this version about remaining people"),
+    Notion.ADAPTIVE: marked("Cumulative leakage of all versions"),
 }
 """The question about a model that a guarantee of each notion answers."""
 
@@ -48,7 +48,7 @@ def list_models(
     titles = {
         ModelOrder.NEWEST: gettext("Newest first"),
         ModelOrder.OLDEST: gettext("Oldest first"),
-        ModelOrder.RISK: gettext("In most danger first"),
+        ModelOrder.RISK: gettext("Most urgent first"),
     }
     return context.page(
         "models/list.html",

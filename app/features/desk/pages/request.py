@@ -317,7 +317,7 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
     reply = Markup("")
     if may_reply:
         link = Markup('<a href="{}/requests/{}/reply">{}</a>')
-        reply = link.format(ROOT, request.id, gettext("Prepare the reply"))
+        reply = link.format(ROOT, request.id, gettext("Draft the reply"))
     match request.status:
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.state is ClockState.PAUSED:
             text = gettext("establish who the person is; then approve or reject. The clock is paused.")

@@ -278,7 +278,7 @@ def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
     """Return the options of the filter by assignee; empty for a caller who may not list people."""
     people = everybody(context)
     mine = [(filters.ME, gettext("Me"))] if context.caller.is_person else []
-    return people and [("", gettext("Anybody or nobody")), *mine, *people]
+    return people and [("", gettext("Anyone")), *mine, *people]
 
 
 def _decide(

@@ -14,7 +14,7 @@ from tests.features.desk.browser.browsing import SIZES, Visitor
 
 def test_an_empty_installation(officer: Visitor) -> None:
     """A new installation says what will appear where, and that no worker is running yet."""
-    expect(officer.page.get_by_text("Nobody waits to be forgotten")).to_be_visible()
+    expect(officer.page.get_by_text("No open requests")).to_be_visible()
     expect(officer.page.get_by_role("alert")).to_contain_text("No worker")
     officer.shows()
 
@@ -82,8 +82,8 @@ def test_what_is_in_danger(officer: Visitor) -> None:
     keyboard."""
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
     officer.opens("/admin")
-    danger = officer.page.get_by_role("region", name="In danger")
-    expect(danger).to_contain_text("1 request is past the deadline of the law.")
+    danger = officer.page.get_by_role("region", name="Needs attention")
+    expect(danger).to_contain_text("1 request is past its legal deadline.")
     officer.shows("overview-danger")
     danger.get_by_role("link", name="1 request").press("Enter")
     officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")

@@ -17,8 +17,8 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
     page.get_by_label("requests:read").check()
     page.get_by_label("accounting:read").check()
     officer.shows("keys")
-    page.get_by_role("button", name="Make the key").click()
-    expect(page.get_by_text("The key is shown this once")).to_be_visible()
+    page.get_by_role("button", name="Create key").click()
+    expect(page.get_by_text("Copy this key now; it is shown only once")).to_be_visible()
     copy = page.get_by_role("button", name="Copy the key")
     copy.evaluate(
         """button => {
@@ -71,7 +71,7 @@ def test_a_form_that_lacks_something(officer: Visitor) -> None:
     page = officer.page
     page.get_by_label("Name").fill("crm")
     page.keyboard.press("Enter")
-    scopes = page.get_by_role("group", name="What it may do")
+    scopes = page.get_by_role("group", name="Permissions")
     expect(scopes).to_contain_text("Choose at least 1.")
     expect(scopes).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Name")).to_have_value("crm")
