@@ -85,7 +85,7 @@ def test_what_approving_erases_is_shown_before(
     assert "in-short" not in shown
     assert "version 1" in shown
     assert "waits for the decision" in shown
-    assert "They cannot be brought back" in shown
+    assert "This cannot be undone" in shown
 
 
 def test_the_day_of_completion_is_the_policys(
