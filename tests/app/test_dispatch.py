@@ -29,14 +29,14 @@ def _waited(descriptor: int, *, seconds: float) -> float:
 
 
 def test_settings_choose_the_bell(tmp_path: Path) -> None:
-    """Without a broker the bell is a pipe of the data folder, with one it is Celery's."""
+    """Without a broker the notifier is a pipe in the data folder, with a broker it is Celery's."""
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)), PipeNotifier)
     broker = SecretStr("redis://127.0.0.1:1/0")
     assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)), CeleryNotifier)
 
 
-def test_ring_wakes_who_waits(tmp_path: Path, listener: int) -> None:
-    """A listener that waits is woken by a ring of another process's bell."""
+def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
+    """A waiting listener is woken by a ring from another process."""
     ringing = threading.Timer(0.1, PipeNotifier(tmp_path).wake)
     ringing.start()
     assert _waited(listener, seconds=30) < 10
@@ -44,13 +44,13 @@ def test_ring_wakes_who_waits(tmp_path: Path, listener: int) -> None:
 
 
 def test_ring_before_the_wait_is_heard(tmp_path: Path, listener: int) -> None:
-    """A ring while the listener is at work ends its next wait at once."""
+    """A ring while the listener is busy ends its next wait at once."""
     PipeNotifier(tmp_path).wake()
     assert _waited(listener, seconds=30) < 10
 
 
 def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
-    """However often the bell was rung, even more than the pipe holds, one wait hears all of it."""
+    """Any number of rings, even more than the pipe holds, ends one wait only."""
     notifier = PipeNotifier(tmp_path)
     for _ in range(1000):
         notifier.wake()
@@ -61,12 +61,12 @@ def test_many_rings_count_as_one(tmp_path: Path, listener: int) -> None:
 
 
 def test_silence_ends_the_wait_too(listener: int) -> None:
-    """A listener that nobody wakes goes on after its time."""
+    """Without a ring a wait ends after its timeout."""
     assert 0.2 <= _waited(listener, seconds=0.2) < 10
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
-    """Ringing does not fail without a listener: before there was one, after it has gone, without a data folder."""
+def test_ringing_without_a_listener(tmp_path: Path) -> None:
+    """Ringing does not fail before there is a listener, after it has gone, or without a data folder."""
     notifier = PipeNotifier(tmp_path)
     notifier.wake()
     os.close(notifier.listen())
@@ -75,7 +75,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_two_listeners_share_one_pipe(tmp_path: Path, listener: int) -> None:
-    """A worker that starts while its predecessor's pipe is still there listens to the same one."""
+    """A worker that starts while its predecessor's pipe still exists listens to the same pipe."""
     other = PipeNotifier(tmp_path).listen()
     PipeNotifier(tmp_path).wake()
     assert _waited(other, seconds=30) < 10
@@ -84,7 +84,8 @@ def test_two_listeners_share_one_pipe(tmp_path: Path, listener: int) -> None:
 
 
 def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    """Where no broker answers, ringing neither fails nor makes its caller wait; the log says so without its address."""
+    """If no broker answers, ringing neither fails nor blocks its caller; the log reports it without the broker's
+    address."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"
@@ -100,7 +101,7 @@ def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixtur
 
 @pytest.mark.soak
 def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    """A broker that accepts connections and never answers holds its caller for less than 5 s."""
+    """A broker that accepts connections and never answers blocks the caller for less than 5 s."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

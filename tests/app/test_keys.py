@@ -17,7 +17,8 @@ def keys(tmp_path: Path) -> Keys:
 
 
 def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
-    """A folder of keys gives the same keys to every process that opens it, and other keys than any other folder."""
+    """A folder of keys gives the same keys to every process that opens it, and keys unlike those of any other
+    folder."""
 
     def used(opened: Keys) -> tuple[object, ...]:
         return opened.digest_key, opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
@@ -26,8 +27,8 @@ def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
     assert not set(map(str, used(keys))) & set(map(str, used(Keys(tmp_path / "other").create())))
 
 
-def test_nobody_else_can_read_them(keys: Keys, tmp_path: Path) -> None:
-    """Key files are 0600 in a 0700 folder, and nothing else is left beside them."""
+def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
+    """Key files have mode 0600 in a folder of mode 0700, without any other file beside them."""
     _ = keys.digest_key, keys.subject_ref("ten_1", "p1"), keys.signing_key, keys.webhook_secret("ten_1", 1)
     folder = tmp_path / "keys"
     assert {path.name for path in folder.iterdir()} == {*("digest.key", "subject.key", "webhook.key", "signing.jwk")}
@@ -37,8 +38,8 @@ def test_nobody_else_can_read_them(keys: Keys, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["digest.key", "subject.key", "webhook.key", "signing.jwk"])
 @pytest.mark.parametrize("content", [None, "", "00", "zz" * 32, "[]", '{"kty": "OKP"}'])
-def test_a_key_that_is_not_there_is_not_made(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
-    """What is missing, or is no key, is told by its name; no key is made in its place."""
+def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
+    """A missing or malformed key is reported by name, and no new key is created in its place."""
     path = tmp_path / "keys" / name
     path.unlink() if content is None else path.write_text(content)
     opened = Keys(tmp_path / "keys")
@@ -48,7 +49,8 @@ def test_a_key_that_is_not_there_is_not_made(keys: Keys, tmp_path: Path, name: s
 
 
 def test_a_check_value_tells_keys_apart(keys: Keys, tmp_path: Path) -> None:
-    """Each key has one value in each installation, whoever opens it; no two keys or installations share one."""
+    """A key has one check value per installation, whichever process opens it; no two keys or installations share
+    one."""
     names = list(keys.paths())
     other = Keys(tmp_path / "other").create()
     values = [one.check_value(name, at) for one in (keys, other) for name in names for at in ("ins_1", "ins_2")]
@@ -57,7 +59,8 @@ def test_a_check_value_tells_keys_apart(keys: Keys, tmp_path: Path) -> None:
 
 
 def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
-    """A person's reference is an HMAC of the tenant and the id's hash, so that nobody can guess without the key."""
+    """A person's reference is an HMAC of the tenant and the id's hash, so that ids cannot be guessed without the
+    key."""
     reference = keys.subject_ref("ten_1", "jane")
     key = bytes.fromhex((tmp_path / "keys" / "subject.key").read_text())
     sha256 = hashlib.sha256(b"jane").digest()
@@ -72,13 +75,13 @@ def test_a_reference_is_a_keyed_hash(keys: Keys, tmp_path: Path) -> None:
 
 @given(one=st.lists(st.binary(max_size=4), max_size=4), other=st.lists(st.binary(max_size=4), max_size=4))
 def test_fingerprints_tell_parts_apart(set_up_once: Path, one: list[bytes], other: list[bytes]) -> None:
-    """Only equal lists of parts have equal fingerprints: where one part ends and the next begins counts too."""
+    """Only equal lists of parts have equal fingerprints: the boundaries between parts count."""
     keys = Keys(set_up_once / "keys")
     assert (keys.fingerprint(*one) == keys.fingerprint(*other)) == (one == other)
 
 
 def test_processes_that_race_get_one_key(tmp_path: Path) -> None:
-    """Of many that create a key at once all read the same, and no temporary file remains."""
+    """Processes that create a key at the same time all read the same key and leave no temporary file."""
     path = tmp_path / "keys" / "a.key"
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda number: read_or_create(path, lambda: f"key {number}"), range(32)))
@@ -87,7 +90,7 @@ def test_processes_that_race_get_one_key(tmp_path: Path) -> None:
 
 
 def test_a_key_that_cannot_be_made_leaves_none(tmp_path: Path) -> None:
-    """When making a key fails, nothing that could be taken for a key remains."""
+    """When the creation of a key fails, nothing is left that could be mistaken for a key."""
 
     def fail() -> str:
         raise RuntimeError
@@ -112,7 +115,7 @@ def key_encryption(tmp_path: Path) -> KeyEncryptionFile:
 
 
 def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """Whoever has the file gets the key back; what is wrapped does not show it, and is another each time."""
+    """The holder of the key file unwraps the key; the wrapped form hides it and differs each time."""
     wrapped = [key_encryption.wrap(DATA_KEY, "ver_1") for _ in range(2)]
     assert [KeyEncryptionFile(tmp_path / "keys" / "kek").unwrap(one, "ver_1") for one in wrapped] == [DATA_KEY] * 2
     assert wrapped[0] != wrapped[1]
@@ -121,7 +124,7 @@ def test_a_wrapped_key_is_unwrapped(key_encryption: KeyEncryptionFile, tmp_path:
 
 
 def test_creating_it_again_changes_nothing(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """The key is made once, also in the middle of a rotation."""
+    """The key is created once, even in the middle of a rotation."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     key_encryption.create()
     assert key_encryption.unwrap(wrapped, "ver_1") == DATA_KEY
@@ -131,8 +134,8 @@ def test_creating_it_again_changes_nothing(key_encryption: KeyEncryptionFile, tm
     assert not (tmp_path / "keys" / "kek").exists()
 
 
-def test_what_is_no_wrapped_key(key_encryption: KeyEncryptionFile) -> None:
-    """A key wrapped for something else, a changed one, a short one and zeros are refused."""
+def test_a_foreign_wrapped_key_is_refused(key_encryption: KeyEncryptionFile) -> None:
+    """A key that was wrapped for another purpose, modified, truncated or zeroed is refused."""
     wrapped = key_encryption.wrap(DATA_KEY, "ver_1")
     changed = wrapped[:-1] + bytes([wrapped[-1] ^ 1])
     for one, context in ((wrapped, "ver_2"), (changed, "ver_1"), (wrapped[:-1], "ver_1"), (b"", "ver_1")):
@@ -144,14 +147,15 @@ def test_what_is_no_wrapped_key(key_encryption: KeyEncryptionFile) -> None:
 
 @pytest.mark.parametrize("content", ["", "\0" * 64, "00", "zz" * 32, "no key"])
 def test_a_file_without_a_key_is_refused(key_encryption: KeyEncryptionFile, tmp_path: Path, content: str) -> None:
-    """What is no key of 64 hex digits is not used as one, and the file is named."""
+    """A file without a key of 64 hex digits is refused by name."""
     (tmp_path / "keys" / "kek").write_text(content)
     with pytest.raises(KeyEncryptionKeyLost, match="kek"):
         key_encryption.wrap(DATA_KEY, "ver_1")
 
 
 def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """In between both keys unwrap and the new one wraps; at the end the old one is zero and what it wrapped is void."""
+    """During a rotation both keys unwrap and the new one wraps; afterwards the old one is zeroed and its wraps are
+    void."""
     file, link = tmp_path / "keys" / "kek", tmp_path / "link"
     os.link(file, link)
     old = key_encryption.wrap(DATA_KEY, "ver_1")
@@ -169,8 +173,8 @@ def test_a_rotation_changes_the_key(key_encryption: KeyEncryptionFile, tmp_path:
     assert [path.name for path in file.parent.iterdir()] == ["kek"]
 
 
-def test_a_rotation_cut_short_between_zeros_and_the_new_name(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
-    """Where a crash left the old key zero and the new one under its other name, the new one is used."""
+def test_a_rotation_interrupted_before_the_rename(key_encryption: KeyEncryptionFile, tmp_path: Path) -> None:
+    """After a crash that left the old key zeroed and the new one under its other name, the new key is used."""
     key_encryption.begin_rotation()
     new = key_encryption.wrap(DATA_KEY, "ver_1")
     (tmp_path / "keys" / "kek").write_bytes(bytes(64))

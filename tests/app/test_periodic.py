@@ -41,8 +41,8 @@ def named(name: str) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == name]
 
 
-def test_it_calls_again_and_again_until_it_is_stopped(calls: Calls) -> None:
-    """While the block lasts the function is called, from a thread of the name given; afterwards the thread is gone."""
+def test_the_function_is_called_until_the_block_ends(calls: Calls) -> None:
+    """The function is called repeatedly in a thread of the given name, which ends with the block."""
     with Periodic("often", calls, seconds=0.01):
         wait_until(lambda: calls.count > 3)
         assert [thread.daemon for thread in named("often")] == [True]
@@ -53,7 +53,7 @@ def test_it_calls_again_and_again_until_it_is_stopped(calls: Calls) -> None:
 
 
 def test_the_first_call_waits(calls: Calls) -> None:
-    """The function is not called before its seconds are over, and a stop does not wait for them."""
+    """The first call comes after the interval, and a stop does not wait for it."""
     began = time.monotonic()
     with Periodic("rare", calls, seconds=HOURS):
         time.sleep(0.05)
@@ -62,8 +62,8 @@ def test_the_first_call_waits(calls: Calls) -> None:
 
 
 @pytest.mark.parametrize("seconds", [HOURS, None])
-def test_it_wakes_early(calls: Calls, seconds: float | None) -> None:
-    """Whoever wakes it has the function called at once; without seconds nothing else does."""
+def test_a_wake_calls_at_once(calls: Calls, seconds: float | None) -> None:
+    """A wake makes the thread call the function at once; without an interval nothing else does."""
     with Periodic("woken", calls, seconds=seconds) as periodic:
         for count in (1, 2):
             periodic.wake()
@@ -71,7 +71,7 @@ def test_it_wakes_early(calls: Calls, seconds: float | None) -> None:
 
 
 def test_a_wake_before_the_start_is_heard(calls: Calls) -> None:
-    """A thread that was woken before it started calls at once."""
+    """A thread that was woken before its start calls the function at once."""
     periodic = Periodic("early", calls, seconds=HOURS)
     periodic.wake()
     with periodic:
@@ -79,7 +79,7 @@ def test_a_wake_before_the_start_is_heard(calls: Calls) -> None:
 
 
 def test_a_wake_during_a_call_is_not_lost(calls: Calls) -> None:
-    """Whoever wakes it while the function is at work has it called once more."""
+    """A wake during a call leads to one more call."""
     calls.may_end.clear()
     with Periodic("busy", calls, seconds=None) as periodic:
         periodic.wake()
@@ -90,7 +90,7 @@ def test_a_wake_during_a_call_is_not_lost(calls: Calls) -> None:
 
 
 def test_a_stop_waits_for_the_call_in_progress(calls: Calls) -> None:
-    """A stop returns when the call in progress has ended, and none has begun since."""
+    """A stop returns after the call in progress, and no other call begins."""
     calls.may_end.clear()
     periodic = Periodic("busy", calls, seconds=None).start()
     periodic.wake()
@@ -104,7 +104,7 @@ def test_a_stop_waits_for_the_call_in_progress(calls: Calls) -> None:
     assert (stopping.is_alive(), calls.count, named("busy")) == (False, 1, [])
 
 
-def test_the_function_may_stop_it() -> None:
+def test_the_function_may_stop_its_thread() -> None:
     """A function that stops its own thread is not called again."""
     counted: list[int] = []
 
@@ -119,7 +119,8 @@ def test_the_function_may_stop_it() -> None:
 
 
 def test_a_failure_is_logged_by_its_class(calls: Calls, capsys: Any) -> None:
-    """A call that fails is logged without what it said, once until one succeeds, and the next one comes."""
+    """A failed call is logged once by its class without the message, until a call succeeds; later calls still
+    happen."""
     telemetry.configure("info")
     with Periodic("fails", calls, seconds=0.01):
         for fails in (True, False, True):

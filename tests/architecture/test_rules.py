@@ -31,7 +31,7 @@ def callers(name: str) -> set[str]:
 
 
 def test_only_sessions_commit() -> None:
-    """A transaction ends where it began, in `db/session.py`: nobody calls `commit` or `rollback`."""
+    """A transaction ends where it began, in `db/session.py`: no other module calls `commit` or `rollback`."""
     assert callers("commit") | callers("rollback") <= {"app/db/session.py"}
     assert callers("sessionmaker") == {"app/db/session.py"}
 
@@ -42,12 +42,12 @@ def test_engines_begin_transactions_in_two_places() -> None:
 
 
 def test_nothing_is_signed_that_was_not_verified() -> None:
-    """Whatever is signed with signing.jwk is signed in one place, which verifies it."""
+    """Only one place signs with signing.jwk, and it verifies first."""
     assert callers("serialize_compact") == {"app/signing.py"}
 
 
 def test_only_the_command_line_prints() -> None:
-    """Everything else is logged."""
+    """Only the command line prints; all other code logs."""
     assert all(path.startswith(("app/cli/", "lethe/cli/")) or path.endswith("cli.py") for path in callers("print"))
 
 
@@ -68,30 +68,30 @@ def compared(path: Path) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def test_no_sentence_decides_anything() -> None:
-    """Code goes by kinds and codes: no text of several words is compared with anything."""
+def test_no_code_compares_sentences() -> None:
+    """Code decides by kinds and codes: no text of several words is compared with anything."""
     sentences = {text for path in SOURCES for _, text in compared(path) if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
 
 def test_statuses_are_named_by_the_contract() -> None:
-    """Nowhere is a status, a kind of a run, an order or a decision a bare text, but for those of MLflow."""
+    """No status, kind of run, order or decision is a bare string, except for those of MLflow."""
     ours = [path for path in SOURCES if path != ROOT / "lethe/features/handover/mlflow.py"]
     named = (".status", "run.kind", "plan.kind", "segment.kind", ".workers", ".order", ".decision", ".danger")
     assert {one for path in ours for one in compared(path) if one[0].endswith(named)} == set()
 
 
 def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
-    """pydantic writes JSON in memory that nothing overwrites, and remembers strings of what it reads: only what says
-    otherwise (`protocols.parsing.Message`), or tells of no person, is read by it."""
+    """JSON about people is neither written nor read by pydantic, which keeps strings in memory that nothing overwrites,
+    except by models that bypass its cache (`protocols.parsing.ProtocolMessage`)."""
     assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
     reads = {"app/features/protocols/parsing.py", "app/features/desk/pages/settings_in_force.py"}
     assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
 
 
 def test_nothing_reads_the_environment_but_the_settings() -> None:
-    """There is one list of what an operator may choose; what the allocator is told is no choice, nor is where clients
-    find the gateway."""
+    """Only the settings read the environment, except for variables of the memory allocator and the clients' address of
+    the gateway."""
     reads = {str(path.relative_to(ROOT)) for path in SOURCES if "os.environ" in path.read_text()}
     assert callers("getenv") == set()
     assert reads <= {"app/supervisor.py", "app/hardening.py", "lethe/cli/gateway.py", "lethe/hardening.py"}
@@ -99,7 +99,7 @@ def test_nothing_reads_the_environment_but_the_settings() -> None:
 
 @each("name", Settings.model_fields)
 def test_every_setting_is_described_and_optional(name: str) -> None:
-    """An operator can read what a setting is for, and need not choose it."""
+    """Every setting has a description for operators and a default."""
     field = Settings.model_fields[name]
     assert (field.description or "").endswith(".")
     assert not field.is_required()
@@ -140,14 +140,15 @@ NEVER_A_CALLERS_FAULT = {
 
 @each("condition", conditions())
 def test_every_condition_has_a_status(condition: type[Problem]) -> None:
-    """What a caller can bring about, or wait for the end of, has a status of its own; the others are ours, a 500."""
+    """Every error that a caller can cause or wait out has a status of its own; all others are a 500."""
     status = problems.status_of(condition)
     assert (status == 500) == (condition in NEVER_A_CALLERS_FAULT)
     assert 400 <= status <= 503
 
 
 def test_every_route_declares_its_problems(gateway: TestClient) -> None:
-    """Routes below /v1 declare malformed input, missing key and missing scope; those with an id, that it is unknown."""
+    """Routes below /v1 declare malformed input, a missing key and a missing scope; those with an id also an unknown
+    id."""
     paths = gateway.get("/openapi.json").json()["paths"]
     operations = {
         f"{method} {path}": operation["responses"].keys()
@@ -162,7 +163,7 @@ def test_every_route_declares_its_problems(gateway: TestClient) -> None:
 
 
 def test_every_test_says_what_it_shows() -> None:
-    """Each test's docstring is one sentence about the behaviour."""
+    """Each test has a docstring of one sentence about the behaviour."""
     for path in (ROOT / "tests").rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):

@@ -71,7 +71,7 @@ def _zipped(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("way", WRITTEN)
 def test_text_is_found(tmp_path: Path, way: str) -> None:
-    """Every text of the person is found however it is written, in the middle of whatever else there is."""
+    """Every text of the person is found in any encoding, also in the middle of other content."""
     before, *after = SURROUNDINGS
     for name, text in SOMEBODY.texts().items():
         content = before + WRITTEN[way](text) + b"".join(after)
@@ -92,7 +92,8 @@ def _kept_by_python(text: str) -> bytes:
 
 @pytest.mark.parametrize("way", IN_MEMORY)
 def test_text_is_found_where_nothing_is_unpacked(way: str) -> None:
-    """In memory, which is searched as it is, every text of the person is found in the ways in which it comes there."""
+    """In memory, which is searched without unpacking, every text of the person is found in the encodings that occur
+    there."""
     for name, text in SOMEBODY.texts().items():
         content = SURROUNDINGS[0] + IN_MEMORY[way](text) + SURROUNDINGS[2]
         assert Finder(forms.of_text(name, text)).found(content), name
@@ -101,7 +102,7 @@ def test_text_is_found_where_nothing_is_unpacked(way: str) -> None:
 @pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4"])
 @pytest.mark.parametrize("offset", range(4))
 def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
-    """Each row is found in float64 and float32 of either byte order, wherever it begins; uploaded or encoded."""
+    """Each row, uploaded or encoded, is found in float64 and float32 of either byte order at any offset."""
     for rows in (SOMEBODY.rows, SOMEBODY.added, SOMEBODY.encoded()):
         content = SURROUNDINGS[0][: 1000 + offset] + rows.astype(kind).tobytes() + SURROUNDINGS[2]
         assert _found(tmp_path, content, SOMEBODY.patterns_of_rows())
@@ -109,7 +110,7 @@ def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
 
 @pytest.mark.parametrize("way", ["hex", "base64"])
 def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
-    """A row that was written into a text is found there."""
+    """A row that is encoded inside a text is found."""
     for kind in ("<f8", "<f4"):
         row = SOMEBODY.encoded()[3].astype(kind).tobytes()
         content = row.hex().encode() if way == "hex" else base64.b64encode(b"{" + row)
@@ -117,20 +118,20 @@ def test_encoded_numbers_are_found(tmp_path: Path, way: str) -> None:
 
 
 def test_column_is_found(tmp_path: Path) -> None:
-    """One number of the person among those of others is found: columns do not keep rows together."""
+    """One number of the person among those of others is found, since columnar formats do not keep rows together."""
     column = np.random.default_rng(0).uniform(size=99)
     column[40] = SOMEBODY.rows[2, 2]
     assert _found(tmp_path, column.tobytes(), SOMEBODY.patterns_of_rows())
 
 
 def test_digits_are_found(tmp_path: Path) -> None:
-    """A number in digits is found."""
+    """A number written in digits is found."""
     assert _found(tmp_path, b'{"age": %r}' % float(SOMEBODY.rows[0, 0]), SOMEBODY.patterns_of_rows())
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
-    """The sequence of the person's labels is found among those of others, which alone do not have it."""
+    """The sequence of the person's labels is found among other people's labels, and not in these alone."""
     labels = person.among_others(SOMEBODY).labels.astype(kind)
     others = np.delete(labels, slice(150, 158))
     patterns = {name: one for name, one in SOMEBODY.patterns_of_rows().items() if name.startswith("labels")}
@@ -140,7 +141,7 @@ def test_label_pattern_is_found(tmp_path: Path, kind: type) -> None:
 
 @pytest.mark.parametrize("hashed", ["sha256", "sha1", "md5"])
 def test_hash_without_a_key_is_found(tmp_path: Path, hashed: str) -> None:
-    """A hash by which a guess is confirmed is found in bytes, in hex and in base64."""
+    """An unkeyed hash, which would confirm a guess, is found in bytes, hex and base64."""
     digest = hashlib.new(hashed, SOMEBODY.subject_id.encode()).digest()
     for written in (digest, digest.hex().encode(), base64.b64encode(digest)):
         assert _found(tmp_path, b"ref=" + written, forms.of_guess("subject id", SOMEBODY.subject_id))
@@ -158,7 +159,8 @@ UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
 
 @pytest.mark.parametrize("kind", UPLOADS)
 def test_upload_is_found(tmp_path: Path, kind: str) -> None:
-    """Of an upload that somebody kept, or part of it, the person's id and rows are found; without them, nothing is."""
+    """The person's id and rows are found in a stored upload or a part of it, and nothing is found in one without
+    them."""
     table = person.among_others(SOMEBODY)
     content = UPLOADS[kind](table)
     patterns = forms.of_text("id", SOMEBODY.subject_id) | SOMEBODY.patterns_of_rows()
@@ -170,14 +172,14 @@ def test_upload_is_found(tmp_path: Path, kind: str) -> None:
 
 
 def test_names_of_files_are_searched(tmp_path: Path) -> None:
-    """A person whose id is the name of a file is found."""
+    """A person's id is found in the name of a file."""
     (tmp_path / SOMEBODY.note).touch()
     assert search.folders([tmp_path], Finder(forms.of_text("note", SOMEBODY.note)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is open is found by /proc")
 def test_files_without_a_name_are_searched(tmp_path: Path) -> None:
-    """What a process holds in a file that it has removed is found."""
+    """Content is found in a file that a process has deleted but still holds open."""
     finder = Finder(forms.of_text("note", SOMEBODY.note))
     with tempfile.TemporaryFile(dir=tmp_path) as file:
         file.write(SOMEBODY.note.encode())
@@ -187,14 +189,14 @@ def test_files_without_a_name_are_searched(tmp_path: Path) -> None:
 
 
 def test_compressed_text_of_redis_is_found(tmp_path: Path) -> None:
-    """What is referred back to in a compressed string of a Redis dump is found in what it unpacks to."""
+    """Text that a compressed string of a Redis dump contains as back references is found after unpacking."""
     packed = bytes.fromhex("02414243e00300")  # ABC, then 12 bytes of what was three... before
     dump = b"REDIS0009\xfa" + b"\xc3" + bytes([len(packed) + 0]) + bytes([15]) + packed + b"\xff"
     assert (b"ABC" + b"CCCCCCCCCCCC") in [inside for _, inside in unpacked(dump)]
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    """In other people, in noise, and in what looks like it, nobody is found."""
+    """Nobody is found in other people's data, in noise, or in data that looks similar."""
     finder = Finder(SOMEBODY.patterns())
     for content in (os.urandom(2**22), person.among_others(person.new()).csv(), bytes(2**20), *SURROUNDINGS):
         (tmp_path / "file").write_bytes(content)
@@ -202,13 +204,13 @@ def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
 
 
 def test_patterns_must_be_long_enough() -> None:
-    """What would be found anywhere is no pattern."""
+    """Patterns so short that they would be found anywhere are refused."""
     with pytest.raises(ValueError, match="7 bytes or more"):
         Finder({"short": b"abc"})
 
 
 def test_every_place_is_found() -> None:
-    """A pattern is found at each place, on both sides of and across the blocks that are looked at together."""
+    """A pattern is found at every position, also at the edges of the searched blocks and across them."""
     pattern = secrets.token_bytes(16)
     for at in (0, 1, 2**22 - 17, 2**22 - 8, 2**22 - 2, 2**22 - 1, 2**22, 2**22 + 3):
         content = bytes(at) + pattern + bytes(11)

@@ -65,8 +65,9 @@ def signed(keys: Keys, statement: Any, **header: Any) -> str:
     return jws.serialize_compact(full, json.dumps(statement), keys.signing_key, algorithms=["Ed25519"])
 
 
-def test_what_does_not_hold_is_refused(certificate: Any, jwks: Any, installation: Installation) -> None:
-    """A forged statement, signature, type or set of keys is refused as an invalid certificate; nothing else escapes."""
+def test_an_invalid_certificate_is_refused(certificate: Any, jwks: Any, installation: Installation) -> None:
+    """A forged statement, signature, type or set of keys is refused as an invalid certificate, and no other exception
+    escapes."""
     compact, statement = certificate["jws"], certificate["statement"]
     header, payload, signature = compact.split(".")
     better = statement | {"target": statement["target"] | {"epsilon": statement["target"]["epsilon"] / 2}}

@@ -39,7 +39,8 @@ def test_learn_forget_and_certify(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A person is learned from and forgotten, the certificate verifies, and what remains of them opens nowhere."""
+    """A model learns from a person and forgets them, the certificate verifies, and what remains of them cannot be
+    decrypted."""
     dataset = new_dataset(rows=9000)
     model = new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -81,7 +82,7 @@ def test_rows_are_added(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Rows that came are staged sealed, written by another host, and forgotten; of the batch nothing is left."""
+    """Added rows are staged sealed, written by another host, and forgotten; nothing is left of the batch."""
     dataset = new_dataset(rows=20)
     new_model(dataset["id"], noise_scale=0.05)
     assert work() == 1
@@ -117,7 +118,7 @@ def test_two_hosts(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Hosts that share data folder, database and bucket take turns, each with the rows that are on record."""
+    """Hosts that share data folder, database and bucket take turns, each with the rows on record."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -141,7 +142,7 @@ def test_an_outage_loses_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While the bucket is away a run fails and is handed back; once it is back, the request completes."""
+    """During an outage of the bucket a run fails and is handed back; afterwards the request completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
@@ -167,7 +168,8 @@ def test_keys_are_changed_while_the_service_runs(
     work: Callable[[], int],
     tmp_path: Path,
 ) -> None:
-    """After a change of the key-encryption key all goes on, and a backup of old keys, object and all, is void."""
+    """After a rotation of the key-encryption key the service continues, and a copy of the old keys and objects is
+    void."""
     dataset = new_dataset()
     new_model(dataset["id"], noise_scale=0.02)
     work()
@@ -184,7 +186,7 @@ def test_keys_are_changed_while_the_service_runs(
 
 
 def test_a_bucket_that_keeps_versions_stops_the_start(s3: Server, settings: Settings) -> None:
-    """An installation is not set up on a bucket with versioning."""
+    """An installation cannot be set up on a bucket with versioning."""
     settings = settings.model_copy(update={"store_url": f"s3://{s3.new_bucket(versioning='Enabled')}"})
     with pytest.raises(StoreKeepsVersions):
         installations.set_up(settings)
@@ -193,7 +195,7 @@ def test_a_bucket_that_keeps_versions_stops_the_start(s3: Server, settings: Sett
 def test_a_lost_key_encryption_key_is_not_made_anew(
     settings: Settings, installation: Installation, new_dataset: Make, tmp_path: Path
 ) -> None:
-    """Where something is sealed and its key-encryption key is missing, the start is refused until it is back."""
+    """If sealed data exists and its key-encryption key is missing, the start is refused until the key is back."""
     new_dataset()
     kek = settings.resolved_key_encryption_key_file()
     kek.rename(tmp_path / "away")

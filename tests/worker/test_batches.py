@@ -26,7 +26,7 @@ def test_people_are_forgotten_one_after_another(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Each run goes on with the batch that is next, is tested, and certified; ledger and certificates verify."""
+    """Each run continues with the next batch, is tested and certified; ledger and certificates verify."""
     dataset = new_dataset(rows=60)
     model = new_model(dataset["id"], noise_scale=0.1, batch_size=7, cool_down=5)
     shown = model["mechanism"]
@@ -64,8 +64,8 @@ def test_a_run_that_begins_at_another_batch_publishes_nothing(
     work: Callable[[], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where a run does not go on with the batch that is next, it fails: its lanes see it, and without any it is known
-    from what ran."""
+    """A run that does not continue with the next batch fails, as its lanes show or, without lanes, the record of its
+    steps."""
     model = new_model(new_dataset(rows=60)["id"], noise_scale=0.1, batch_size=7, cool_down=5, audit={"lanes": lanes})
     assert work() == 1
     request = forget("p3")
@@ -87,10 +87,11 @@ def test_a_run_that_begins_at_another_batch_publishes_nothing(
         ({"cool_down": 1025}, "<= 1024"),
     ],
 )
-def test_batches_that_cannot_be(
+def test_impossible_batches_are_refused(
     gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any], named: str
 ) -> None:
-    """A batch of more rows than there are, and a cool-down longer than a run, are refused by name; nothing is made."""
+    """A batch with more rows than the dataset, and a cool-down longer than the run, are refused by name; no model is
+    created."""
     body = {"name": "model", "dataset_id": new_dataset(rows=60)["id"], "l2": 0.05} | asked
     refused = gateway.post("/v1/models", json=body).json()
     assert (refused["status"], refused["code"]) == (422, "precondition_failed")
@@ -99,8 +100,8 @@ def test_batches_that_cannot_be(
 
 
 @pytest.mark.parametrize("asked", [{"batch_size": 0}, {"batch_size": -1}, {"cool_down": 0}])
-def test_no_batch_at_all(gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any]) -> None:
-    """A batch of no row, and a cool-down of no step, are malformed."""
+def test_empty_batches_are_malformed(gateway: TestClient, new_dataset: Make, get: Get, asked: dict[str, Any]) -> None:
+    """A batch of 0 rows and a cool-down of 0 steps are malformed."""
     body = {"name": "model", "dataset_id": new_dataset()["id"], "l2": 0.05} | asked
     assert gateway.post("/v1/models", json=body).json()["code"] == "input_invalid"
     assert get("/models")["items"] == []
@@ -117,7 +118,8 @@ def test_a_mechanism_of_another_format_publishes_nothing(
     work: Callable[[], int],
     name: str,
 ) -> None:
-    """A model whose stored mechanism does not say what a step reads is refused by name, and waits; its requests too."""
+    """A model whose stored mechanism does not state what a step reads is refused by name, and waits together with its
+    requests."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with installation.database.writing() as session:

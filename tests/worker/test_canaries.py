@@ -69,7 +69,7 @@ def _deaf(noise: Any, state: State, **settings: Any) -> State:
     return projected_noisy_step(noise, state, **settings | ({"l2": 0.0} if forgetting else {}))
 
 
-def test_what_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Canaries that were learned and are not forgotten are found."""
     monkeypatch.setattr(chain, "projected_noisy_step", _deaf)
     observed = canaries.run(MECHANISM, FORGETTING, on_progress=lambda steps_done: None)
@@ -146,10 +146,10 @@ def test_a_canary_test_that_fails_is_told(
     assert (found["live_version"], found["audit"]["asked_at"], found["status"]) == (1, None, "live")
 
 
-def test_what_cannot_be_tested(
+def test_models_that_cannot_be_tested(
     gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """A model that has no version yet, that has no lanes, or that is not there is not tested."""
+    """A model without a version or lanes, or an unknown model, cannot be tested."""
     dataset = new_dataset()
     early = new_model(dataset["id"])
     assert gateway.post(f"/v1/models/{early['id']}/audit").json()["code"] == "model_not_live"

@@ -65,7 +65,7 @@ def rows() -> Iterator[OpenedRows]:
 
 
 def test_a_run_says_what_ran(rows: OpenedRows) -> None:
-    """A run returns an iterate of its own, the steps and records it counted and the mechanism it used."""
+    """A run returns a new iterate, the steps and records that it counted, and the mechanism that it used."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
     found = [
         isolated.run(mechanism, rows=rows, initial=initial, steps=5, on_progress=lambda steps_done: None)
@@ -79,7 +79,7 @@ def test_a_run_says_what_ran(rows: OpenedRows) -> None:
 
 
 def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
-    """Runs of several threads have a process each and do not disturb each other."""
+    """Concurrent runs have a process each and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))
 
     def run(steps: int) -> int:
@@ -92,7 +92,7 @@ def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
 
 
 def test_a_run_tells_its_progress_and_stops_when_told(rows: OpenedRows) -> None:
-    """The count of steps grows while a run goes on; an exception of who is told ends it and its process."""
+    """A run reports a growing count of steps; an exception in the callback ends the run and its process."""
     counts: list[int] = []
 
     class Enough(Exception):
@@ -109,8 +109,8 @@ def test_a_run_tells_its_progress_and_stops_when_told(rows: OpenedRows) -> None:
     assert _processes_of_runs() == []
 
 
-def test_of_what_goes_wrong_only_the_name_comes_back(rows: OpenedRows) -> None:
-    """A run that is refused fails with the name of the exception and says nothing of the data."""
+def test_an_error_reports_only_its_name(rows: OpenedRows) -> None:
+    """A run that fails reports the name of the exception and nothing about the data."""
     with pytest.raises(ChainFailed) as failed:
         isolated.run(
             _mechanism(),
@@ -134,7 +134,7 @@ def _processes_of_runs() -> list[psutil.Process]:
 
 
 def test_a_killed_process_fails_the_run_at_once(rows: OpenedRows) -> None:
-    """Kill -9 of a run's process, at any time, is a clean failure within seconds."""
+    """A SIGKILL of a run's process, at any time, fails the run cleanly within seconds."""
     for steps_before in (0, 50):
         killed: list[bool] = []
 
@@ -159,7 +159,7 @@ def _files(installation: Installation) -> set[Path]:
 def test_a_failed_run_is_gone_before_it_is_tried_again(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A run whose process is killed is handed back with nothing left of it, no process, no file; then it publishes."""
+    """A run whose process was killed is handed back without a process or file left of it, and is then published."""
     dataset = new_dataset(rows=BLOCK_ROWS + 400)
     model = new_model(dataset["id"], l2=3e-4, noise_scale=0.005)
     before = _files(installation)
@@ -186,8 +186,8 @@ def test_a_failed_run_is_gone_before_it_is_tried_again(
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda: 1", ""])
-def test_a_device_that_is_none(device: str) -> None:
-    """A setting that names no device is refused."""
+def test_an_unknown_device_is_refused(device: str) -> None:
+    """A setting that names no existing device is refused."""
     with pytest.raises(ValidationError, match="device"):
         Settings(device=device)
 
@@ -197,7 +197,7 @@ def test_a_device_that_is_none(device: str) -> None:
     ("command", "device"), [(("-m", "worker", "w"), "cuda:99"), (("-c", "import worker.celery_app"), "gpu")]
 )
 def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[str, ...], device: str) -> None:
-    """A worker that is to compute where it cannot ends at once and names the setting."""
+    """A worker that cannot use its device ends at once with one line that names the setting."""
     done = subprocess.run(
         [sys.executable, *command],
         env=processes.environment_of(tmp_path, device=device, broker_url="redis://127.0.0.1:1/0"),
@@ -212,8 +212,8 @@ def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[
     assert done.stderr.count("\n") == 1
 
 
-def test_no_step_is_taken_until_news_are_heard() -> None:
-    """While its owner does something else between two counts, a run stands still: the next step is not taken."""
+def test_no_step_is_taken_until_progress_is_handled() -> None:
+    """While the parent handles a progress report, the run waits and takes no further step."""
     mine, theirs = Pipe()
     progressed = isolated._news(theirs, seconds_between=0.0)
     telling = threading.Thread(target=progressed, args=(1,))

@@ -36,14 +36,14 @@ def _newest_run(get: Get) -> Any:
 
 
 def test_nothing_to_do(installation: Installation) -> None:
-    """Where nothing is due, no run is done."""
+    """If nothing is due, no run is executed."""
     assert runner.run_next(installation, worker="w") is False
 
 
 def test_weights_are_what_was_published(
     gateway: TestClient, installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """A run leaves one sealed version: the parameters that the gateway gives out, of the digest in its records."""
+    """A run leaves one sealed version: the parameters that the gateway serves, with the digest on record."""
     model = new_model(new_dataset()["id"])
     assert runner.run_next(installation, worker="w") is True
     content = gateway.get(f"/v1/models/{model['id']}/versions/1/weights").content
@@ -56,7 +56,7 @@ def test_weights_are_what_was_published(
 def test_accuracy_is_measured_on_other_people(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A model with an evaluation dataset says how often it is right there; without one it says nothing."""
+    """A model reports its accuracy on its evaluation dataset, and none without such a dataset."""
     dataset, other = new_dataset(rows=300), new_dataset("others", rows=80, seed=1, first=300)
     measured = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     unmeasured = new_model(dataset["id"])
@@ -67,10 +67,11 @@ def test_accuracy_is_measured_on_other_people(
     assert get(f"/models/{unmeasured['id']}")["metrics"] == {}
 
 
-def test_damage_of_an_evaluation_dataset_keeps_nobody_waiting(
+def test_a_damaged_evaluation_dataset_does_not_delay_a_version(
     settings: Settings, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """A version is published unmeasured where the rows to measure it on are damaged, and that is noted."""
+    """If the evaluation rows are damaged, the version is published without a measurement, and the damage is
+    recorded."""
     dataset, other = new_dataset(rows=60), new_dataset("others", rows=40, seed=1, first=60)
     model = new_model(dataset["id"], evaluation_dataset_id=other["id"])
     [block] = (settings.data_dir / "blocks").glob(f"{other['id']}.*.sealed")
@@ -87,7 +88,7 @@ def test_damage_of_an_evaluation_dataset_keeps_nobody_waiting(
 def test_people_erased_from_the_evaluation_are_not_counted(
     installation: Installation, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Rows that are null do not count as measured."""
+    """Null rows are not part of the measurement."""
     dataset, other = new_dataset(), new_dataset("others", rows=30, seed=1, first=60)
     forget("p63", dataset_ids=[other["id"]])
     assert work() == 1
@@ -118,7 +119,8 @@ def test_a_run_that_cannot_read_its_rows_is_tried_again(
     get: Get,
     work: Callable,
 ) -> None:
-    """While the rows cannot be read every run fails and nobody loses; once they are back, the request completes."""
+    """While the rows cannot be read every run fails and no request is lost; once they are back, the request
+    completes."""
     dataset = new_dataset()
     model = new_model(dataset["id"], noise_scale=0.02)
     assert work() == 1
@@ -147,7 +149,7 @@ def test_a_run_that_cannot_write_its_weights_is_tried_again(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A learning run whose weights cannot be written fails, is tried again by itself, and ends with version 1."""
+    """A learning run that cannot write its weights fails, is retried automatically, and ends with version 1."""
     model = new_model(new_dataset()["id"])
     keys = settings.data_dir / "weights" / "keys"
     keys.rmdir()
@@ -170,7 +172,8 @@ def test_a_model_that_never_learns(
     get: Get,
     work: Callable,
 ) -> None:
-    """After three failures of its first run a model is `failed`; whoever waits for it has their rows erased."""
+    """After three failures of its first run a model is `failed`, and the rows of requests that wait for it are
+    erased."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     keys = settings.data_dir / "weights" / "keys"
@@ -191,7 +194,7 @@ def test_a_model_that_never_learns(
 def test_weights_of_dead_runs_and_old_versions_are_destroyed(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """Weights on disk that are neither live nor of a run under way are destroyed; doing it again changes nothing."""
+    """Stored weights that are neither live nor of a run under way are destroyed; repeating this is a no-op."""
     new_model(new_dataset()["id"])
     assert work() == 1
     new_model(new_dataset()["id"])
@@ -220,7 +223,8 @@ def test_damaged_weights_are_never_continued(
     get: Get,
     damage: str,
 ) -> None:
-    """Unlearning from a version whose file is gone or changed fails and says why; then the model is learned again."""
+    """Unlearning from a version with missing or changed weights fails with its reason, and the model is learned
+    again."""
     model = new_model(new_dataset()["id"], noise_scale=0.02)
     assert runner.run_next(installation, worker="w")
     [sealed] = (settings.data_dir / "weights").glob("*.sealed")
@@ -245,7 +249,7 @@ def test_damaged_weights_are_never_continued(
 def test_a_model_of_another_size_is_refused(
     installation: Installation, new_dataset: Make, new_model: Make, get: Get
 ) -> None:
-    """Where the mechanism speaks of another number of parameters than the model has, nothing is run or published."""
+    """If the mechanism states another number of parameters than the model has, nothing is run or published."""
     model = new_model(new_dataset()["id"])
     with installation.database.writing() as session:
         stored = session.get_one(Model, model["id"])

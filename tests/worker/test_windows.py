@@ -78,8 +78,9 @@ def _read(schedule: Schedule, done: int, until: int) -> set[int]:
 
 
 @pytest.mark.parametrize("batches", [1, 2, 7, 20, NUM_SLOTS])
-def test_what_a_step_takes_is_known_beforehand(batches: int) -> None:
-    """No step of any run reads blocks that take more than is said, and with full batches it is all of them."""
+def test_the_memory_of_a_step_is_bounded_in_advance(batches: int) -> None:
+    """No step of any run reads blocks with more memory than announced, which with full batches is that of all
+    blocks."""
     schedule = Schedule(num_slots=NUM_SLOTS, num_batches=batches, steps=1)
     at_most = windows.bytes_of_a_step(schedule, SHAPE)
     looked_at = range(0, batches, max(1, batches // 500))
@@ -160,8 +161,8 @@ def test_a_batch_that_does_not_fit_is_refused(data: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("missing", ["a block", "all"])
-def test_a_step_that_would_read_what_is_not_there(missing: str, data: tuple[Any, Any]) -> None:
-    """Where a window lacks what its steps read, the run ends before the step."""
+def test_a_step_outside_its_window_ends_the_run(missing: str, data: tuple[Any, Any]) -> None:
+    """If a window lacks blocks that its steps read, the run ends before the step."""
     slots: dict[str, tuple[slice, ...]] = {"a block": (slice(BLOCK_ROWS, NUM_SLOTS),), "all": ()}
     show: Callable[[int], Window] = lambda done: Window(until=3, slots=slots[missing])  # noqa: E731
     with pytest.raises(RunDiffersFromPlan):
@@ -187,8 +188,8 @@ def test_a_run_that_counts_other_rows_fails(data: tuple[Any, Any], monkeypatch: 
         _run(rows, steps=1)
 
 
-def test_only_what_is_read_is_checked(data: tuple[Any, Any]) -> None:
-    """A row that no step of the run reads may be anything; one that is read is refused."""
+def test_only_rows_that_are_read_are_checked(data: tuple[Any, Any]) -> None:
+    """A row that no step of the run reads may have any values; an invalid row that is read is refused."""
     features, labels = data
     settings = {
         "mechanism": mechanism(),
@@ -203,8 +204,8 @@ def test_only_what_is_read_is_checked(data: tuple[Any, Any]) -> None:
         chain.run(features=features, labels=labels, noise=ReplayableNoise(1), first_step=19, **settings)
 
 
-def test_what_is_opened_is_told(data: tuple[Any, Any]) -> None:
-    """Each block that is opened for a run is told, so that it does not seem to stand still; an exception ends it."""
+def test_opened_blocks_are_reported_as_progress(data: tuple[Any, Any]) -> None:
+    """Each block opened for a run is reported, so that the run does not seem to stand still; an exception ends it."""
     opened: list[int] = []
 
     class Enough(Exception):

@@ -18,7 +18,7 @@ KeyFile = Annotated[
 
 @commands.command()
 def backup(archive: Archive, key_file: KeyFile) -> None:
-    """Write a backup, while the service runs; the key file is made if it is not there. Weights are not in it."""
+    """Write a backup while the service runs, without weights; create the key file if it is missing."""
     from app import installations
     from app.features.archives import service
 
@@ -45,7 +45,7 @@ def restore(
         typer.Option(min=0, help="Without tombstones: how many versions of any model were published since, at most"),
     ] = None,
 ) -> None:
-    """Restore a backup where nothing is, and have everybody forgotten again who asked for it since."""
+    """Restore a backup into an empty installation, and forget again everybody who has asked since the backup."""
     from app.features.archives import restoring
 
     if no_tombstones == (tombstones is not None):

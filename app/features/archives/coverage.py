@@ -22,7 +22,7 @@ class JournalPosition:
     """Position of the tombstones: number of `lines` of the `file`, `hash` and time `ended_at` of the last line, and the
     last event in the archive's database that tombstones record, by its `number` and the request `of` which it is.
 
-    The event identifies the position in a file of another host, or in one written anew after a loss."""
+    The event identifies the position in a file of another host, or in a file that was rewritten after a loss."""
 
     file: str | None
     lines: int

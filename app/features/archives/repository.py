@@ -54,7 +54,7 @@ def claimed_positions(session: Session, rows_id: str) -> list[int]:
 
 
 def ended_requests(session: Session, request_ids: Collection[str]) -> set[str]:
-    """Return the ids of `request_ids` whose requests this database holds as ended."""
+    """Return those of `request_ids` whose requests have ended in this database."""
     ended = DeletionRequest.status.not_in(OPEN)
     return set(session.scalars(sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(request_ids), ended)))
 

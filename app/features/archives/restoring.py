@@ -356,7 +356,7 @@ def _record(
 
 
 def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> dict[str, Any] | None:
-    """Return a head that was signed and that the restored chain lacks; None if there is no such head."""
+    """Return a head that was signed and that the restored chain lacks; None if there is none."""
     if head is None:
         return None
     row = audit_repository.row(session, chain, tenant_id=head.tenant_id, sequence=head.sequence)
@@ -365,7 +365,7 @@ def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> d
 
 def _require_free(settings: Settings, remembered_in: Path | None) -> None:
     """Raise `BackupRefused` if data would be overwritten, or tombstones ignored. Remains of an interrupted restore are
-    no obstacle."""
+    allowed."""
     own = settings.resolved_tombstones()
     if remembered_in is not None and not remembered_in.exists():
         raise BackupRefused(f"There are no tombstones at {remembered_in}.")
@@ -439,7 +439,7 @@ def _write_key(folder: Path, piece: Piece) -> None:
 
 
 def _copy_tombstones(journal: Path, own: Path) -> None:
-    """Copy the tombstones to the installation's own file. One that exists is the same file (`_require_free`)."""
+    """Copy the tombstones to the installation's own file. An existing file is the same one (`_require_free`)."""
     if own.exists():
         return
     partial = own.with_name(f".{own.name}.next")

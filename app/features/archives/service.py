@@ -81,7 +81,7 @@ def _require_free(path: Path) -> None:
 
 @contextmanager
 def _exclusively(partial: Path) -> Iterator[IO[bytes]]:
-    """Open and lock a file for writing, which is deleted if the block raises. One that a crash left is overwritten."""
+    """Open and lock a file for writing, which is deleted if the block raises. A file left by a crash is overwritten."""
     with open(os.open(partial, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -60,7 +60,7 @@ def _searched(bound: BoundOut) -> str:
 
 
 def _params(bound: BoundOut, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters in the form as the API takes them; the API refuses what cannot be read."""
+    """Parse the parameters of the form for the API, which refuses malformed values."""
     params: dict[str, Any] = {}
     for parameter in bound.parameters:
         text = fields.get(parameter.name, "").strip()
@@ -86,7 +86,7 @@ def _value(parameter: BoundParameterOut, text: str) -> Any:
 
 
 def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the options of a choice, whose texts are their values."""
+    """Return options of a choice, each labelled with its value."""
     return [(name, name) for name in names]
 
 

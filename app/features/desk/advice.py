@@ -11,9 +11,9 @@ from app.features.desk.languages import gettext, marked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Advice on an error code: what happened, and what an operator does about it.
+    """Advice on an error code: what happened, and what an operator should do.
 
-    `is_retried`: whether the gateway also repeats the delivery by itself.
+    `is_retried`: True if the gateway also retries the delivery automatically.
     """
 
     means: str
@@ -221,6 +221,6 @@ def delivery_advice(error_code: str) -> Advice:
 
 
 def _translated(advice: Advice) -> Advice:
-    """Return advice in the reader's language, with the note on repetition after what to do."""
+    """Translate advice into the reader's language; a note on automatic retries follows the action."""
     todo = [advice.todo] * bool(advice.todo) + [_RETRIED] * advice.is_retried
     return replace(advice, means=gettext(advice.means), todo=" ".join(map(gettext, todo)))

@@ -32,7 +32,7 @@ _DOWNLOAD_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
     "Cache-Control": "no-store",
 }
-"""Headers of an attachment, which browsers save and never show."""
+"""Response headers that make browsers save an attachment instead of displaying it."""
 
 
 @serves(router, contract.ASSIGNEES)

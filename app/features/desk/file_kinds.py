@@ -1,6 +1,6 @@
 """Kinds of files that may be attached to a request: a closed set, recognised by suffix and by bytes, which must agree.
 
-No more of a file is interpreted than its kind: attachments are downloaded, never shown.
+Only the kind of a file is determined, not its content: attachments are downloaded, never displayed.
 """
 
 import re
@@ -22,7 +22,7 @@ MEDIA_TYPES: Mapping[AttachmentKind, str] = {
 """Media type of each kind, whatever the sender declared."""
 _SUFFIXES = {kind.value: kind for kind in AttachmentKind} | {"jpg": AttachmentKind.JPEG}
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories of characters that a name does not show, or that change the order of the others."""
+"""Unicode categories of characters that are invisible in a name, or reorder their neighbours."""
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _HEADER = re.compile(rb"(?:[!-9;-~]+[ \t]*:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*\r?\n)+(?:\r?\n|\Z)")
 _MAIL_FIELD = re.compile(rb"^(?:from|date|received|message-id)[ \t]*:", re.IGNORECASE | re.MULTILINE)
@@ -70,7 +70,7 @@ def _is_text(content: bytes) -> bool:
 
 
 def _is_mail(content: bytes) -> bool:
-    """Return True for header fields up to an empty line, one of which every mail has; the body may have any charset."""
+    """Return True if the file starts with header fields, one of them typical of mail; the body may have any charset."""
     header = _HEADER.match(content)
     return header is not None and b"\0" not in content and _MAIL_FIELD.search(header[0]) is not None
 

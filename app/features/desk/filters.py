@@ -1,4 +1,4 @@
-"""Filters, order and columns of the list of requests, in the address of the page and as parameters of the API.
+"""Filters, order and columns of the list of requests, translated from the page's URL to parameters of the API.
 
 Dates are days in the time zone of the tenant's policy.
 """
@@ -47,7 +47,7 @@ _DAYS = {
     "completed_from": ("completed_from", 0),
     "completed_to": ("completed_before", 1),
 }
-"""Fields of the page, each with its filter of the API and the days to add: a period includes its last day."""
+"""API filter of each date field, and the days to add: a period on the page includes its last day, unlike in the API."""
 _NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
 NAMES = (*_NARROWING, "order", "columns")
 COLUMNS: Mapping[RequestColumn, str] = {
@@ -71,9 +71,9 @@ ORDERS: Mapping[RequestOrder, str] = {
 }
 OF_COMPLETED = (RequestOrder.LAST_COMPLETED, RequestOrder.FIRST_COMPLETED)
 _FAR_FUTURE = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
-"""A time after every deadline and completion. Only open requests are due before it, and only completed ones ended."""
+"""Upper bound that selects all open requests by deadline, and all completed requests by completion."""
 ME = "me"
-"""Stands for the reader of the list as the assignee."""
+"""Value of the assignee filter that stands for the reader."""
 
 
 def _filters(
@@ -99,13 +99,13 @@ def _filters(
 _parse = validate_call(_filters)
 
 Filters = Annotated[dict[str, str], Depends(_filters)]
-"""The filters, order and columns that the address names, by their names there."""
+"""Filters, order and columns in the query string of the URL, by parameter name."""
 
 
 def _joined(columns: Iterable[str]) -> str:
-    """Join the names of columns for an address; "" for the default columns. Raises `InputInvalid`.
+    """Join the names of columns for a URL; "" for the default columns. Raises `InputInvalid`.
 
-    A form sends each column by itself, an address all of them joined by periods.
+    A form sends each column separately; a URL has all of them, joined by periods.
     """
     try:
         chosen = {RequestColumn(name) for names in columns for name in names.split(".") if name}
@@ -160,7 +160,7 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
 def listed(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
     """Return the filters as parameters of the API for all requests that the list shows in its order.
 
-    Some orders leave requests out: those by deadline list open requests only, those by completion completed ones.
+    Some orders omit requests: by deadline only open requests are listed, by completion only completed requests.
     """
     parameters = matching(query, caller=caller) | {"status": query.get("status")}
     order = query.get("order")

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 _SENTENCES: Mapping[str, str] = {
     "missing": marked("Fill this in."),
     "string_too_long": marked("Write at most {max_length} characters."),
-    "string_pattern_mismatch": marked("This has characters that cannot stand here."),
+    "string_pattern_mismatch": marked("This contains characters that are not allowed."),
     "string_type": marked("Fill this in."),
     "too_short": marked("Choose at least {min_length}."),
     "too_long": marked("Choose at most {max_length}."),

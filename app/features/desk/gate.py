@@ -66,7 +66,7 @@ def is_https(request: Request) -> bool:
 
 
 def onward_page(address: str) -> str:
-    """Return `address` if it is a page of the dashboard with its query, and otherwise the first page."""
+    """Return `address` if it is a page of the dashboard with its query, and otherwise the overview."""
     path, _, _ = address.partition("?")
     is_inside = path == ROOT or path.startswith(f"{ROOT}/")
     return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else ROOT

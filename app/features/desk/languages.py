@@ -20,7 +20,7 @@ from fastapi import Request
 
 ENGLISH = "en"
 LANGUAGES: Mapping[str, str] = {ENGLISH: "English", "de": "Deutsch"}
-"""Languages of the pages, each with its own name for itself."""
+"""Languages of the pages by code, each with its name in that language."""
 COOKIE = "lethe_language"
 _CAPITALISED_NOUNS = {"de"}
 """Languages whose nouns are always capitalised."""

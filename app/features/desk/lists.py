@@ -1,6 +1,6 @@
 """Positions in long lists: the number of a page, its extent, and the way back.
 
-Cursors of the API lead forward only. The address of a page keeps the cursors of the last few pages, which lead back.
+Cursors of the API lead forward only. The URL of a page keeps the cursors of the last few pages, for the links back.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from lethe.contract.fields import PageOut
 SIZES = ("25", "50", "100", "200")
 _DEFAULT_SIZE = 50
 _MAX_CURSORS = 10
-"""Number of preceding pages that an address leads back to one by one; before them, it leads to the first page."""
+"""Maximum number of cursors in a URL. After that many steps back, the only link back is to the first page."""
 _FIRST = "-"
-"""Stands for the first page among cursors."""
+"""Cursor that stands for the first page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class PagePosition:
     def extent(
         self, page: PageOut[Any], singular: str, plural: str, *, total: int | None = None, max_total: int = COUNTED
     ) -> str:
-        """Return which entries `page` shows, of how many.
+        """Return the range of entries that `page` shows, and the total.
 
         `total` is the number of entries, counted up to `max_total`; None if they were not counted.
         """

@@ -31,11 +31,11 @@ from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem,
 
 ROOT = "/admin"
 MAX_ONWARD_LENGTH = 500
-"""Maximum length of an address that a login leads on to."""
+"""Maximum length of the URL to which a login redirects."""
 _MIN_COMPRESSED_BYTES = 1024
 """Size from which static files are compressed."""
 _CACHING_HEADERS = ("Cache-Control", "ETag", "Last-Modified", "Vary")
-"""Headers that a static file has in either encoding."""
+"""Headers of a static file, whether compressed or not."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -117,7 +117,7 @@ def _content(name: str) -> bytes:
 
 @functools.cache
 def _compressed(name: str) -> bytes | None:
-    """Return a static file compressed by gzip; None if it is no text, or too short to be compressed."""
+    """Return a static file compressed by gzip; None if it is not text, or too short to be compressed."""
     content = _content(name)
     is_text = name.endswith((".css", ".js", ".svg"))
     return gzip.compress(content, 9, mtime=0) if is_text and len(content) >= _MIN_COMPRESSED_BYTES else None
@@ -193,25 +193,25 @@ def _address(request: Request) -> str:
 
 
 def see(path: str, **query: str | int) -> RedirectResponse:
-    """Return the answer to a form that was carried out: 303 See Other, which shows the page at `path`."""
+    """Redirect to the page at `path` after a form was processed (303 See Other)."""
     return RedirectResponse(
         f"{path}?{urllib.parse.urlencode(query)}" if query else path, status_code=303, headers=_HEADERS
     )
 
 
 def no_content(headers: Mapping[str, str] = MappingProxyType({})) -> Response:
-    """Return an answer to a page's script, with nothing to show."""
+    """Return an empty response (204) to a page's script."""
     return Response(status_code=204, headers=_HEADERS | dict(headers))
 
 
 def file(name: str, content: str, media_type: str) -> Response:
-    """Return a file to save."""
+    """Return a response that browsers save as a file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(content, media_type=media_type, headers=headers)
 
 
 def json_file(name: str, answer: BaseModel | Sequence[BaseModel]) -> Response:
-    """Return an answer of the API, or a list of them, as a JSON file to save."""
+    """Return an answer of the API, or a list of answers, as a JSON file to save."""
     content: Any = (
         answer.model_dump(mode="json")
         if isinstance(answer, BaseModel)
@@ -226,7 +226,7 @@ def is_fragment(request: Request) -> bool:
 
 
 class _PageRoute(forms.SpooledRoute):
-    """A route of a page, which answers errors with a page. It spools files as the API does, never in clear."""
+    """A route of a page, which answers errors with a page. Like the API, it never spools files in plaintext."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

@@ -1,7 +1,7 @@
 """A reply as a PDF: the reply, and on a page of its own what was erased and how to check the certificates.
 
 The font (Noto Sans, under the OFL) has Latin, Greek and Cyrillic. A reply with other characters is refused: a box in
-place of a name would be worse than no PDF. The font alone is on the disk meanwhile, because fpdf2 reads it there.
+place of a name would be worse than no PDF. Only the font is written to disk, because fpdf2 reads fonts from files.
 """
 
 import functools
@@ -28,7 +28,7 @@ logging.getLogger("fpdf").setLevel(logging.ERROR)
 
 
 def as_pdf(reply: Reply, *, folder: Path) -> bytes:
-    """Return a reply as a PDF; the font is written to `folder` meanwhile. Raises `ReplyUnprintable`."""
+    """Return a reply as a PDF; `folder` is for the font file. Raises `ReplyUnprintable`."""
     wording = reply.wording
     printable = _printable()
     if any(ord(char) not in printable for line in _lines(reply) for char in line if char not in "\n\t"):

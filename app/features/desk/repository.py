@@ -27,7 +27,7 @@ def end_sessions_of(session: Session, user_id: str) -> None:
 
 
 def end_sessions(session: Session) -> None:
-    """End all sessions: some of a restored database may have ended since its backup."""
+    """End all sessions after a restore: the backup may contain sessions that were ended since."""
     session.execute(sa.delete(DashboardSession))
 
 

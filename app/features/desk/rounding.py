@@ -7,7 +7,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float, digits: int = 4) -> str:
-    """With so many significant digits; powers of ten where a plain number would be long."""
+    """Format with `digits` significant digits, and with a power of ten if a plain number would be long."""
     if isinstance(value, int):
         return f"{value:,}"
     if not math.isfinite(value):
@@ -20,12 +20,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def at_most(value: float, digits: int = 4) -> str:
-    """As `number`, rounded up: for what is claimed to be no more than that."""
+    """Format as `number`, rounded up: for upper bounds."""
     return _rounded(value, digits, ROUND_CEILING)
 
 
 def at_least(value: float, digits: int = 4) -> str:
-    """As `number`, rounded down: for what is claimed to be no less than that."""
+    """Format as `number`, rounded down: for lower bounds."""
     return _rounded(value, digits, ROUND_FLOOR)
 
 

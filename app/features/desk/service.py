@@ -47,7 +47,7 @@ def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None
 def add_note(session: Session, request: DeletionRequest, *, text: str, policy: Policy) -> RequestNote:
     """Store a note with the details of a request; the audit log has its id and not its text.
 
-    Raises `DetailsErased` once details are kept no longer, and `NotesFull`.
+    Raises `DetailsErased` once the details are erased, and `NotesFull`.
     """
     retention.require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestNote, request_id=request.id) >= MAX_NOTES:
@@ -71,7 +71,7 @@ def attach(
 ) -> RequestAttachment:
     """Store a file with the details of a request; the audit log has its id and not its name.
 
-    Raises `DetailsErased` once details are kept no longer, and `AttachmentsFull` for more than `max_attachments`.
+    Raises `DetailsErased` once the details are erased, and `AttachmentsFull` for more than `max_attachments`.
     """
     retention.require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestAttachment, request_id=request.id) >= max_attachments:

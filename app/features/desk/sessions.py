@@ -23,7 +23,7 @@ from app.features.people.tables import User
 from lethe.contract.problems import Unauthenticated
 
 _SEEN_EVERY = datetime.timedelta(minutes=1)
-"""Interval at which the use of a session is written down."""
+"""Interval at which the use of a session is recorded."""
 
 
 def new_token() -> str:
@@ -50,7 +50,7 @@ def open_session(session: Session, *, token: str, caller: Caller, settings: Sett
 
 
 def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[Caller, bool]:
-    """Return the caller of a session, and True if its use is to be written down by `touch`.
+    """Return the caller of a session, and True if its use is to be recorded by `touch`.
 
     Raises `Unauthenticated` if there is no session, or it is over.
     """
@@ -75,7 +75,7 @@ def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -
 
 
 def touch(session: Session, token: str) -> None:
-    """Write down that a session is used, which restarts its idle time."""
+    """Record that a session is used, which restarts its idle time."""
     if stored := repository.dashboard_session(session, _hash_of(token)):
         stored.seen_at = now(session)
 
@@ -99,7 +99,7 @@ def purge(session: Session, *, settings: Settings, limit: int) -> int:
 
 
 def _idle_since(at: datetime.datetime, settings: Settings) -> datetime.datetime:
-    """Return the time before which the last use of a session has to be for the session to be over."""
+    """Return the time since which a session must have been used, or it is over."""
     return at - datetime.timedelta(minutes=settings.dashboard_idle_minutes)
 
 

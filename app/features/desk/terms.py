@@ -41,7 +41,7 @@ TERMS: Mapping[str, Term] = {
         ),
     ),
     "attacker": Term(
-        label=marked("Best attacker right"),
+        label=marked("Best possible attack"),
         says=marked(
             "The largest share of cases in which an attacker who knows everything but the noise can say which of two "
             "equally likely worlds is real; a coin is right in 50 %."
@@ -52,14 +52,14 @@ TERMS: Mapping[str, Term] = {
         says=marked("The epsilon and delta that every request has to reach before its version may be published."),
     ),
     "forgotten_epsilon": Term(
-        label=marked("ε of the forgotten"),
+        label=marked("Residual ε"),
         says=marked(
             "The bound on how far the live version differs from one learned without everybody it was made to forget; "
             "it says nothing about people who still wait."
         ),
     ),
     "still_in_it": Term(
-        label=marked("Still in it"),
+        label=marked("Awaiting erasure"),
         says=marked(
             "People who asked to be forgotten and whose rows no run has taken up yet, so that no guarantee is about "
             "them."
@@ -117,7 +117,7 @@ TERMS: Mapping[str, Term] = {
         ),
     ),
     "share_in_time": Term(
-        label=marked("In time"),
+        label=marked("On time"),
         says=marked(
             "The share of the requests completed in these weeks that were completed before their deadline, as "
             "extensions and pauses had moved it."

@@ -318,7 +318,7 @@ def percent(part: float, total: float) -> str:
 
 
 def why(waiting: WaitingOut, most: int | None) -> Markup:
-    """Return what the requests of a model wait for, with their numbers; a batch is full at `most` requests."""
+    """Describe what the requests of a model wait for, with their numbers; a batch is full at `most` requests."""
 
     def reason(wait: WaitOut) -> Markup:
         label = gettext(WAITS[wait.reason]) if wait.reason in WAITS else inside(words(wait.reason))
@@ -398,7 +398,7 @@ NAMES = (
     marked("Completed from"),
     marked("Completed to"),
 )
-"""Names of form fields as `words` writes them. The catalogues have those of closed sets without being told."""
+"""Names of form fields as `words` writes them. Names of closed sets are extracted automatically."""
 
 SENTENCES = (
     marked("noise is not felt here: less regularisation fits the rows more closely"),

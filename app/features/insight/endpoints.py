@@ -84,7 +84,7 @@ def _model_to_forget(forecast: ModelOutlook) -> ModelToForgetOut:
 _MAX_POINTS = 10_000
 """Maximum number of points in one answer."""
 _OF_ENTRY = ("sequence", "version", "kind", "run_id", "revision", "recorded_at", "steps", "records")
-"""Fields of a segment that its ledger entry has under the same name."""
+"""Fields that a segment copies from its ledger entry under the same name."""
 
 
 @serves(accounting_router, contract.TRAJECTORY)
@@ -187,7 +187,7 @@ def _seconds(measured: RuntimeEstimate | None, steps: int, *, runs: int = 1) -> 
 
 _MAX_VERSIONS = 100
 _METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
-"""Metrics that a plan shows by default; of each version the first that was measured."""
+"""Metrics that a plan shows by default; for each version, the first that was measured."""
 
 
 @serves(accounting_router, contract.PLAN)

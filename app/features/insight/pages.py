@@ -40,7 +40,7 @@ _RUNS = 12
 _POINTS = 60
 _EPSILONS = (marked("unlearning"), marked("deletion"), marked("one more"), marked("adaptive"), marked("release"))
 _INFLUENCES = (
-    marked("of everybody forgotten"),
+    marked("of all forgotten people"),
     marked("of one who stays"),
     marked("noise (standard deviation)"),
 )
@@ -153,7 +153,7 @@ def _influences(point: PointOut) -> list[float | None]:
 
 
 def _above_zero(*values: float | None) -> list[float | None]:
-    """Replace the values that a logarithmic scale cannot show by None."""
+    """Replace values that a logarithmic scale cannot show with None."""
     return [value if value and math.isfinite(value) else None for value in values]
 
 
@@ -291,7 +291,7 @@ def _what_if(context: RequestContext, model: ModelOut, ask: WhatIfSettings) -> W
 _DAY = datetime.timedelta(days=1)
 _SUNDAY = datetime.timedelta(days=6)
 _PRESSING = 7
-"""Number of days from today whose numbers are highlighted, the default of lists of requests due soon."""
+"""Number of days from today that are highlighted, equal to the default of lists of requests due soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

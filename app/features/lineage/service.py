@@ -15,7 +15,7 @@ from app.features.lineage.repository import Presence
 from app.features.lineage.tables import Export
 
 _SHOWN = 500
-"""Maximum number of versions, and of copies, of one model; the lists of the model have the rest."""
+"""Maximum number of versions, and of copies, of one model; the lists of the model show the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ def by_sha256(session: Session, sha256: str) -> Network | None:
 
 
 def any_with(session: Session, sha256: str) -> Network | None:
-    """Return a network with this file, for a session that sees the networks of all tenants."""
+    """Return any network with this file, for a session that sees the networks of all tenants."""
     return session.scalars(sa.select(Network).where(Network.sha256 == sha256).order_by(Network.id).limit(1)).first()
 
 

@@ -153,7 +153,7 @@ def content_of(session: Session, row: Network) -> bytes:
 
 
 def content_by(session: Session, sha256: str) -> bytes:
-    """Return the file with this SHA-256, for a worker, which works for all tenants.
+    """Return the file with this SHA-256 of any tenant, for a worker.
 
     Raises `NetworkUnknown`, and `DatabaseDamaged` as `content_of`.
     """
@@ -200,7 +200,7 @@ def delete(session: Session, network_id: str) -> None:
 
 
 def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[PublicNetwork, int]:
-    """Return the network that the mechanism of a tangent model states, and the number of the model's parameters.
+    """Return the linearised network for the mechanism of a tangent model, and the number of the model's parameters.
 
     Raises:
         NetworkUnknown: if there is no such network.

@@ -17,7 +17,7 @@ over."""
 COUNTED_FOR = datetime.timedelta(hours=1)
 """Time for which wrong codes count, from the first of them."""
 _WINDOW = 1
-"""Number of time steps by which a clock may be fast or slow."""
+"""Maximum number of time steps by which a clock may be fast or slow."""
 _SECRET = re.compile(r"[A-Z2-7]{32}")
 
 

@@ -28,7 +28,7 @@ _SECONDS = 3.0
 _CACHE_SECONDS = 300.0
 """Time for which the provider's metadata and keys are cached."""
 _cache: dict[str, tuple[float, dict[str, Any]]] = {}
-"""Cached documents by address, with the end of their lifetime."""
+"""Cached documents by URL, each with its expiry."""
 _CLOCKS_DIFFER_BY = 60
 
 
@@ -146,7 +146,7 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
 
 
 def _published(http: httpx.Client, address: str, *, afresh: bool = False) -> dict[str, Any]:
-    """Return the document at an address of the provider, at most five minutes old; `afresh` bypasses the cache."""
+    """Return the document at a URL of the provider, at most five minutes old; `afresh` bypasses the cache."""
     until, document = _cache.get(address, (0.0, {}))
     if afresh or time.monotonic() >= until:
         document = _json(http.get(address))

@@ -1,7 +1,7 @@
 """Pages of people: login by an identity provider, invitations, the own account, and people with their roles.
 
 The session cookie is strict, so browsers do not send it to the page that the provider redirects to. The login in
-progress is kept in a lax cookie with a short lifetime, and that page then goes on by itself to the page asked for.
+progress is kept in a lax cookie with a short lifetime, and that page then redirects to the requested page.
 """
 
 import base64
@@ -131,8 +131,8 @@ def _log_in(session: Session, installation: Installation, user: User, token: str
 
 
 def _sealed(installation: Installation, attempt: Attempt, onward: str) -> str:
-    """Return the cookie of an attempt: authenticated, so that no other service on this host can make it, and with its
-    own end of lifetime."""
+    """Return the cookie of an attempt, authenticated so that no other service on this host can forge it, and with its
+    own expiry."""
     until = str(int(time.time()) + _SECONDS)
     fields = [attempt.state, attempt.nonce, attempt.verifier, onward, until]
     content = base64.urlsafe_b64encode(json.dumps(fields).encode())

@@ -33,7 +33,7 @@ from lethe.features.people.contract import SCOPES_OF
 DECIDING = frozenset(role for role, scopes in SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW})
 """Roles whose holders decide about requests."""
 _LASTING = {Scope.ADMIN: Role.ADMINISTRATOR, Scope.OPERATOR: Role.OPERATOR}
-"""Scopes that a tenant must keep a lasting holder of, and the roles that have them."""
+"""Scopes that each tenant must always have a permanent holder of, and the roles that include them."""
 EndSessions = Callable[[Session, str], None]
 """Hook `LOGINS_ENDED`: end the sessions of a person by id."""
 INVITATION = datetime.timedelta(days=7)
@@ -142,7 +142,7 @@ def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
 
 
 def invited(session: Session, invitation: str) -> User:
-    """Return the person, of any tenant, whom the invitation is for. Raises `InvitationOver`."""
+    """Return the invited person, of any tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
     if user is None or not _is_invitation_open(session, user):
         raise InvitationOver("An invitation is good for a week, and once. Ask an administrator for another one.")

@@ -20,7 +20,7 @@ from lethe.contract.problems import FieldError, InputInvalid, MessageEarly, Mess
 from lethe.contract.sets import RequestStatus
 
 SOURCE = "drp"
-"""Source of deletion requests that came by this protocol."""
+"""Source of deletion requests received by this protocol."""
 VERSION = "1.0"
 MAX_VALIDITY = datetime.timedelta(minutes=10)
 """Maximum time between `issued-at` and `expires-at`, which the protocol recommends so that old messages are

@@ -118,7 +118,7 @@ async def set_up_key(request: Request, installation: At, agent_id: str, message:
 
 @router.get("/agent/{agent_id}", response_class=JSONResponse)
 def get_agent(call: AgentCall, agent_id: str) -> Response:
-    """Return an empty document if the agent's token is in force."""
+    """Return an empty document if the agent's token is valid."""
     with call.reading() as session:
         if _agent(session, call).agent_id != agent_id:
             raise MessageRefused("This is the token of another agent.")

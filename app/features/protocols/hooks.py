@@ -24,12 +24,12 @@ def _status(request: DeletionRequest, at: datetime.datetime) -> str:
 
 
 def _opendsr_name(request: DeletionRequest) -> str:
-    """Return the id of the subject request that a request is a part of."""
+    """Return the id of the subject request to which a deletion request belongs."""
     return request.particulars.external_id or request.id
 
 
 def _opendsr_parts(session: Session, request: DeletionRequest) -> list[DeletionRequest]:
-    """Return the requests, one for each identity, that came in one subject request."""
+    """Return the deletion requests of one subject request, one for each identity."""
     external_id = request.particulars.external_id
     if external_id is None:
         return [request]

@@ -23,7 +23,7 @@ from lethe.contract.fields import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"
-"""Source of deletion requests that came by this protocol. Their `external_id` is the id of the subject request."""
+"""Source of deletion requests received by this protocol. Their `external_id` is the id of the subject request."""
 API_VERSION = "2.0"
 _FORMATS = ("raw", "sha256")
 _IDENTITY_TYPES = Literal[

@@ -1,4 +1,4 @@
-"""SQL queries about agents, and about requests that came by a protocol."""
+"""SQL queries about agents, and about requests received by a protocol."""
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session

@@ -224,7 +224,7 @@ def _next(session: Session, dataset_id: str) -> Rehearsal:
 
 
 def _require_new(session: Session, model: Model, *, version_id: str) -> None:
-    """Raise `RehearsalDone` for a version with a report: two reports could be subtracted, and many averaged."""
+    """Raise `RehearsalDone` for a version with a report: differences or means of reports would reveal more."""
     if done := repository.rehearsal_done(session, model_id=model.id, version_id=version_id):
         raise RehearsalDone(
             f"Rehearsal {done.id} has measured the live version of model {model.id}; the next one is possible when "

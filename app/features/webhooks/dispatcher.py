@@ -160,7 +160,7 @@ _MAX_CALLS_PER_HOST = 4
 """Maximum number of concurrent calls to a host, so that a slow receiver does not delay the others."""
 _POLL_SECONDS = 1.0
 _LEASE_MARGIN = datetime.timedelta(seconds=20)
-"""Time that an attempt may take in addition to sending."""
+"""Maximum time that an attempt takes in addition to sending."""
 
 
 class Dispatcher:

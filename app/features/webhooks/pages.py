@@ -41,7 +41,7 @@ def list_deliveries(
     replayed: Annotated[int | None, Query(ge=0)] = None,
     more: bool = False,
 ) -> Response:
-    """List deliveries, newest first. `replayed`: number just sent again. `more`: True if others are left."""
+    """List deliveries, newest first. `replayed`: number just sent again. `more`: True if some are left."""
     page = context.ask(
         webhook_deliveries.list_webhook_deliveries,
         status=None if status == "undelivered" else status or None,
@@ -114,7 +114,7 @@ def show_secret(context: TheContext, done: Literal["", "rotated"] = "") -> Respo
 
 @router.post("/webhook-secret/rotate")
 def rotate_secret(context: TheContext, form: Form) -> Response:
-    """Rotate the secret that the page showed. One that was rotated meanwhile stays."""
+    """Rotate the secret that the page showed; do nothing if it was rotated meanwhile."""
     generation = text(form, "generation")
     body = checked(SecretRotationIn, generation=int(generation) if generation.isdecimal() else generation)
     try:

@@ -49,7 +49,7 @@ def deliveries(
     cursor: str | None,
 ) -> Page[WebhookDelivery]:
     """Return a page of deliveries, newest first; with `of_discreet_until`, only those of discreet requests that
-    receivers could have got by this time."""
+    receivers could have by this time."""
     query = sa.select(WebhookDelivery).where(_IS_VISIBLE)
     if status is not None:
         query = query.where(WebhookDelivery.status == status)
@@ -73,7 +73,7 @@ def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
 
 
 def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetime) -> bool:
-    """Return True if the delivery is one of a discreet request that its receiver could have got by this time."""
+    """Return True if the delivery is about a discreet request and its receiver could have it by this time."""
     query = _seen(sa.select(WebhookDelivery).where(WebhookDelivery.id == delivery.id), at)
     return session.scalars(query).one_or_none() is not None
 
@@ -176,8 +176,8 @@ def put_off(session: Session, *, request_id: str, url: str, since: datetime.date
 
 
 def end_all(session: Session, *, tenant_id: str, url: str, status: str, error: str, at: datetime.datetime) -> None:
-    """End all pending deliveries of a tenant to a receiver. Deliveries that it may not know of yet are sent in time,
-    because their absence would disclose that they existed before."""
+    """End all pending deliveries of a tenant to a receiver. Deliveries that the receiver may not know of yet are still
+    sent when due: their absence would reveal that they had been planned."""
     session.execute(
         sa.update(WebhookDelivery)
         .where(

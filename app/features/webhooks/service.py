@@ -216,7 +216,7 @@ def replay_all(
 ) -> tuple[int, bool]:
     """Replay at most `limit` deliveries of an ended status, oldest first.
 
-    Returns their number, and True if others are left.
+    Returns their number, and True if some are left.
     """
     deliveries = repository.ended_so(
         session, status=status, request_id=request_id, ended_before=ended_before, limit=limit + 1

@@ -1,4 +1,4 @@
-"""`client.networks`: public networks, whose features models learn from."""
+"""`client.networks`: public networks, which compute the features that models learn from."""
 
 from pydantic import Field
 

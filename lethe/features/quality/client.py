@@ -1,4 +1,4 @@
-"""Calls about quality gates, and remedies for missing them."""
+"""Calls about quality gates, and about remedies for models that miss them."""
 
 from lethe.client.methods import H, Resource, call
 from lethe.features.quality import contract

@@ -1,4 +1,4 @@
-"""Models that learn a part of a table's rows by the mechanism of a gateway, and are measured on the other part."""
+"""Models that learn from a part of a table's rows by the mechanism of a gateway and are measured on the rest."""
 
 import math
 from dataclasses import asdict, dataclass, replace

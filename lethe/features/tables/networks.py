@@ -29,8 +29,8 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: its process could open neither
-    connections nor files."""
+    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: True if its process could open
+    neither connections nor files."""
 
     sha256: str
     input_shape: tuple[int, ...]

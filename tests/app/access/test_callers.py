@@ -62,10 +62,10 @@ def test_a_key_is_believed_for_a_second(installation: Installation, add: Add, mo
     assert not callers.has_known(key)
 
 
-def test_what_this_process_changes_holds_at_once(
+def test_changes_of_this_process_apply_at_once(
     installation: Installation, by: Actor, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A key that was revoked here, and a policy that was changed here, are asked about again as soon as it is done."""
+    """A key revoked or a policy changed by this process is read again at once."""
     monkeypatch.setattr(believing, "_BELIEVED_SECONDS", 60.0)  # the machine may be slow
     key, key_id = add()
     callers = Callers(installation.database)

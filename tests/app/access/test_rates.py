@@ -56,8 +56,9 @@ def _allowed(gateway: Rates, who: Caller, most: int = 1000) -> int:
     return most
 
 
-def test_a_key_may_make_so_many_calls(limited: Limited, minute: Callable[[int], None]) -> None:
-    """A key may make its calls in a minute and no more, each says what is left, and the next minute is a new one."""
+def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], None]) -> None:
+    """A key may make its limit of calls per minute, each answer says how many are left, and the count restarts every
+    minute."""
     gateway = limited(3)
     left = [gateway.count(caller()) for _ in range(3)]
     assert [(one.quota, one.remaining, one.seconds) for one in left if one] == [(3, 2, 50), (3, 1, 50), (3, 0, 50)]
@@ -72,12 +73,12 @@ def test_a_key_may_make_so_many_calls(limited: Limited, minute: Callable[[int], 
 @pytest.mark.usefixtures("minute")
 @pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
 def test_a_key_may_have_less(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
-    """A key's own limit lowers the limit of all and cannot raise it; 0 limits nobody."""
+    """A key's own limit can lower the general limit but not raise it; 0 means no limit."""
     assert _allowed(limited(all_keys), caller(calls=this_key)) == allowed
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
-    """After so many wrong keys an address may try no other in this minute; other addresses may."""
+    """After its limit of wrong keys an address may try no other key in that minute, while other addresses may."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.admit("192.0.2.1")
@@ -91,7 +92,7 @@ def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[i
 
 @pytest.mark.usefixtures("minute")
 def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
-    """All 2^64 addresses of a host's network count as one, and those of another network do not."""
+    """All 2^64 addresses of a host's network count as one, and addresses of another network do not."""
     gateway = limited(failed=3)
     for host in ("1", "2", "ffff:1"):
         gateway.failed(f"2001:db8::{host}")
@@ -102,7 +103,7 @@ def test_an_ipv6_network_is_one_address(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_addresses_take_a_bounded_memory(limited: Limited) -> None:
-    """However many addresses come with wrong keys, ten thousand are told apart; the others count as one."""
+    """At most ten thousand addresses with wrong keys are counted separately; all others count as one."""
     gateway = limited(failed=3)
     for number in range(20_000):
         gateway.failed(f"10.0.{number // 256}.{number % 256}")
@@ -113,9 +114,9 @@ def test_addresses_take_a_bounded_memory(limited: Limited) -> None:
 
 
 @pytest.mark.usefixtures("minute")
-def test_nobody_is_kept_out_from_one_address(limited: Limited) -> None:
-    """Ten wrong passwords for an account from one address stop that address and no other; a hundred, from wherever,
-    stop all, for this account."""
+def test_one_address_cannot_lock_an_account(limited: Limited) -> None:
+    """Ten wrong passwords for an account block the address that sent them; a hundred from any addresses block all, for
+    this account."""
     gateway = limited(failed=60)
     for host in range(10):
         gateway.admit("192.0.2.99", "maria")
@@ -132,7 +133,7 @@ def test_nobody_is_kept_out_from_one_address(limited: Limited) -> None:
 
 @pytest.mark.usefixtures("minute")
 def test_logins_that_begin_are_limited(limited: Limited) -> None:
-    """An address begins so many logins at a provider in a minute, which are no wrong keys; others begin theirs."""
+    """An address may start a limited number of provider logins per minute; they do not count as wrong keys."""
     gateway = limited(failed=3)
     for _ in range(3):
         gateway.count_login("192.0.2.1")
@@ -144,7 +145,7 @@ def test_logins_that_begin_are_limited(limited: Limited) -> None:
 
 
 def test_counting_costs_little(limited: Limited) -> None:
-    """A call is counted in less than 50 microseconds."""
+    """Counting a call takes less than 50 microseconds."""
     gateway, who = limited(10**9), caller()
     began = time.thread_time()
     for _ in range(20_000):
@@ -161,7 +162,7 @@ def server(tmp_path: Path) -> Iterator[processes.Redis]:
 
 @pytest.mark.redis
 def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
-    """What a key called at one gateway is missing at the other within a second, and Redis holds ids and numbers."""
+    """Calls at one gateway reduce a key's limit at the other within a second, and Redis holds only ids and numbers."""
     minute(1000)
     one, other = limited(100, redis_url=server.url), limited(100, redis_url=server.url)
     assert _allowed(one, caller(), 60) == 60
@@ -180,9 +181,9 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
 @pytest.mark.soak
 @pytest.mark.redis
 @pytest.mark.parametrize("failure", ["killed", "silent"])
-def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, failure: str) -> None:
-    """While Redis is gone, or says nothing, calls are counted as fast as ever and limited by each gateway alone;
-    once it is back they are shared again."""
+def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Redis, failure: str) -> None:
+    """While Redis is down or silent, calls are counted at full speed and limited by each gateway alone; once it is back
+    the counts are shared again."""
     gateway = limited(10**9, redis_url=server.url)
     gateway.count(caller())
     wait_until(lambda: gateway._minute.reported)
@@ -210,8 +211,8 @@ def test_a_dead_redis_slows_nobody(limited: Limited, server: processes.Redis, fa
 
 
 @pytest.mark.redis
-def test_a_gateway_closes_while_redis_is_away(limited: Limited, server: processes.Redis) -> None:
-    """A gateway ends within a few seconds although Redis says nothing."""
+def test_a_gateway_closes_while_redis_is_silent(limited: Limited, server: processes.Redis) -> None:
+    """A gateway shuts down within a few seconds although Redis does not answer."""
     gateway = limited(10, redis_url=server.url)
     gateway.count(caller())
     server.process.send_signal(signal.SIGSTOP)

@@ -135,8 +135,8 @@ def test_a_rotated_key_lives_as_long(installation: Installation, by: Actor) -> N
         assert abs(new.expires_at - new.created_at - month) < datetime.timedelta(seconds=2)
 
 
-def test_nobody_rotates_more_than_they_have(installation: Installation, by: Actor) -> None:
-    """An admin who is no operator cannot come to an operator's key by rotating it, nor end it."""
+def test_an_admin_cannot_rotate_an_operators_key(installation: Installation, by: Actor) -> None:
+    """An admin who is not an operator can neither rotate nor revoke an operator's key."""
     with installation.database.writing(by=by) as session:
         access.add_key(session, name="admin", key="a", scopes=[Scope.ADMIN])
         operator = access.add_key(session, name="operator", key="o", scopes=[Scope.OPERATOR])
@@ -146,9 +146,9 @@ def test_nobody_rotates_more_than_they_have(installation: Installation, by: Acto
         access.revoke_key(session, operator.id, by=_of(installation, "a"))
 
 
-def test_somebody_is_left_to_administer(installation: Installation, by: Actor) -> None:
-    """The last key of an admin, or operator, that does not expire is neither revoked nor made to expire by rotation;
-    keys that expire, or that are revoked, do not count."""
+def test_the_last_permanent_admin_key_stays(installation: Installation, by: Actor) -> None:
+    """The last key of an admin or operator that does not expire can be neither revoked nor made to expire by rotation;
+    expiring and revoked keys do not count."""
     with installation.database.writing(by=by) as session:
         [first] = session.scalars(sa.select(ApiKey)).all()
         everything = [Scope.ADMIN, Scope.OPERATOR]

@@ -188,8 +188,8 @@ def test_room_that_was_taken_meanwhile(
         {"adaptive_epsilon": "1", "adaptive_delta": "1"},
     ],
 )
-def test_what_is_no_budget(gateway: TestClient, form: dict[str, str]) -> None:
-    """Half a budget, and numbers that bound nothing, are refused by name, and nothing is stored."""
+def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]) -> None:
+    """Half a budget, and numbers that are no bound, are refused by name, and nothing is stored."""
     answer = gateway.post("/v1/datasets", data=FORM | form, files={"file": ("people.npz", npz())})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
     assert "adaptive_" in json.dumps(answer.json()["errors"])

@@ -83,8 +83,8 @@ def refusal(story: Story) -> str:
     return str(refused.value)
 
 
-def test_the_ledger_of_a_true_story_is_whole(story: Story) -> None:
-    """Every hash and number of the ledger follows from its entries, and the report names the head of each model."""
+def test_an_intact_ledger_is_valid(story: Story) -> None:
+    """Every hash and number of an intact ledger follows from its entries, and the report has the head of each model."""
     report = ledgers.verify(story.entries, story.versions)
     assert (report.models, report.entries) == (2, 7)
     assert report.heads == {entry.model_id: entry.hash for entry in story.entries}
@@ -92,8 +92,8 @@ def test_the_ledger_of_a_true_story_is_whole(story: Story) -> None:
     assert kinds == ["learn", "learn", "relearn", *["unlearn"] * 4]
 
 
-def test_an_empty_ledger_is_whole() -> None:
-    """Where nothing was published there is nothing to doubt."""
+def test_an_empty_ledger_is_valid() -> None:
+    """A ledger without entries is valid."""
     assert ledgers.verify([], []) == ledgers.Report(models=0, entries=0, heads={})
 
 
@@ -104,13 +104,13 @@ def test_an_empty_ledger_is_whole() -> None:
     "name", ["steps", "records", "weights_sha256", "kind", "chain", "guarantees", "mechanism", "recorded_at", "theorem"]
 )
 def test_a_body_altered_in_place_is_refused(story: Story, name: str) -> None:
-    """Whatever is altered in a body no longer matches its hash; the message names the model and the entry."""
+    """An altered body no longer matches its hash; the message names the model and the entry."""
     story.entries[1].body = canonical(story.body(1) | {name: "altered"})
     assert refusal(story) == f"Model {story.entries[1].model_id}, ledger entry 2: its body is not what was hashed."
 
 
 def test_an_altered_hash_is_refused(story: Story) -> None:
-    """A hash that is not the body's is refused, at the entry whose it is."""
+    """A hash that does not match its body is refused, and the entry is named."""
     story.entries[0].hash = "0" * 64
     assert "ledger entry 1: its body is not what was hashed" in refusal(story)
 
@@ -122,20 +122,20 @@ def test_an_entry_that_follows_another_is_refused(story: Story) -> None:
 
 
 def test_a_missing_entry_is_refused(story: Story) -> None:
-    """An entry taken out, first or in between, is missed by number."""
+    """A missing first or middle entry is reported by its number."""
     for index, missed in ((0, 1), (1, 2)):
         rest = Story(story.entries[:index] + story.entries[index + 1 :], story.versions)
         assert f"entry {missed} is missing before it" in refusal(rest)
 
 
 def test_a_missing_last_entry_is_refused(story: Story) -> None:
-    """An entry taken off the end leaves a version that the ledger does not account for, and that is named."""
+    """Without the last entry, the version that the ledger does not account for is named."""
     last = story.entries.pop()
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 
 
 def test_entries_in_another_order_are_refused(story: Story) -> None:
-    """Entries that change places are refused, also when they are numbered and hashed anew."""
+    """Reordered entries are refused, even if they are renumbered and hashed anew."""
     story.entries[1], story.entries[2] = story.entries[2], story.entries[1]
     assert f"Model {story.entries[1].model_id}, ledger entry 3: entry 2 is missing before it." == refusal(story)
     story.entries[1].sequence, story.entries[2].sequence = 2, 3
@@ -144,7 +144,7 @@ def test_entries_in_another_order_are_refused(story: Story) -> None:
 
 
 def test_an_entry_of_another_model_is_refused(story: Story) -> None:
-    """An entry moved to another model is refused, also when it is hashed anew."""
+    """An entry moved to another model is refused, even if it is hashed anew."""
     ours, theirs = story.entries[0], story.entries[-1]
     assert ours.model_id != theirs.model_id
     story.entries[0].body = canonical(story.body(0) | {"model_id": theirs.model_id})
@@ -155,16 +155,16 @@ def test_an_entry_of_another_model_is_refused(story: Story) -> None:
 # --- what does not follow, though it is hashed -----------------------------------------------------------------------
 
 
-def test_hashing_anew_is_no_alteration(story: Story) -> None:
-    """The helper of the tests below changes nothing by itself."""
+def test_rehashing_changes_nothing(story: Story) -> None:
+    """The helper that hashes entries anew changes nothing by itself."""
     before = [entry.hash for entry in story.entries]
     story.rewrite(1)
     assert [entry.hash for entry in story.entries] == before
 
 
 @pytest.mark.parametrize("name", ["steps", "variance", "presence", "influence"])
-def test_another_place_of_the_chain_is_refused(story: Story, name: str) -> None:
-    """A chain that stands elsewhere than its runs lead is refused, and the number is named."""
+def test_a_wrong_state_of_the_chain_is_refused(story: Story, name: str) -> None:
+    """A state of the chain that does not follow from its runs is refused, and the number is named."""
     chain = story.body(1)["chain"]
     story.rewrite(1, chain=chain | {name: chain[name] * 2})
     assert (
@@ -208,8 +208,9 @@ def test_another_guarantee_is_refused(story: Story, name: str, which: int) -> No
     ],
     ids=str,
 )
-def test_what_ran_must_lead_where_the_chain_stands(story: Story, changed: dict[str, Any], named: str) -> None:
-    """Other steps, records, kinds, formats or places than what was recorded are refused, by model, entry and part."""
+def test_altered_runs_are_refused(story: Story, changed: dict[str, Any], named: str) -> None:
+    """Steps, records, kinds, formats or positions that differ from the recorded ones are refused, by model, entry and
+    part."""
     story.rewrite(1, **changed)
     said = refusal(story)
     assert said.startswith(f"Model {story.entries[1].model_id}, ledger entry 2: ")
@@ -217,7 +218,7 @@ def test_what_ran_must_lead_where_the_chain_stands(story: Story, changed: dict[s
 
 
 def test_a_missing_guarantee_is_refused(story: Story) -> None:
-    """An entry must state every notion that holds for everybody, once."""
+    """An entry must state every notion that holds for everybody exactly once."""
     claimed = story.body(1)["guarantees"]
     for stated in (claimed[:1], claimed * 2, claimed[::-1]):
         story.rewrite(1, guarantees=stated)
@@ -233,7 +234,7 @@ def test_another_mechanism_is_refused(story: Story, name: str) -> None:
 
 
 def test_a_chain_begins_with_learning(story: Story) -> None:
-    """A first entry that unlearns continues nothing, and is refused."""
+    """A first entry that unlearns has nothing to continue, and is refused."""
     story.rewrite(0, kind="unlearn")
     assert "ledger entry 1" in (said := refusal(story))
     assert "it continues no chain" in said
@@ -242,28 +243,28 @@ def test_a_chain_begins_with_learning(story: Story) -> None:
 # --- versions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_version_without_weights_of_its_own_is_refused(story: Story) -> None:
-    """A version whose weights are not the ones in the ledger is refused, and named."""
+def test_a_version_with_other_weights_is_refused(story: Story) -> None:
+    """A version whose weights are not those in the ledger is refused and named."""
     version = story.versions[1]
     version.weights_sha256 = "0" * 64
     assert refusal(story) == f"Version {version.number} of model {version.model_id} is not the one in the ledger."
 
 
 def test_a_ledger_that_names_other_weights_is_refused(story: Story) -> None:
-    """An entry that names other weights than its version has, though hashed anew, is refused."""
+    """An entry with other weights than its version is refused, even if it is hashed anew."""
     story.rewrite(1, weights_sha256="0" * 64)
     assert refusal(story) == f"Version 2 of model {story.entries[1].model_id} is not the one in the ledger."
 
 
-def test_a_version_removed_is_refused(story: Story) -> None:
-    """A version that the ledger accounts for and the database does not have is named."""
+def test_a_removed_version_is_refused(story: Story) -> None:
+    """A version that is in the ledger but not in the database is named."""
     gone = story.versions.pop(0)
     said = refusal(story)
     assert said == f"The ledger accounts for version {gone.number} of model {gone.model_id}, which does not exist."
 
 
-def test_a_version_added_is_refused(story: Story) -> None:
-    """A version that nobody accounted for is named."""
+def test_an_added_version_is_refused(story: Story) -> None:
+    """A version that is in the database but not in the ledger is named."""
     added = copied(story.versions[0])
     added.number = 99
     story.versions.append(added)
@@ -277,7 +278,7 @@ def test_a_version_added_is_refused(story: Story) -> None:
 def test_the_database_only_appends(
     installation: Installation, new_dataset: Make, new_model: Make, work: Callable[[], int], statement: str
 ) -> None:
-    """The database itself refuses to alter or delete an entry, and the ledger stays whole."""
+    """The database refuses to change or delete an entry, and the ledger stays valid."""
     new_model(new_dataset(rows=10)["id"])
     work()
     with pytest.raises(sa.exc.DBAPIError, match="append-only"), installation.database.writing() as session:

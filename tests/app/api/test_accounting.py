@@ -38,7 +38,7 @@ def test_where_a_model_stands(live: dict[str, Any], forget: Make, get: Get, work
 
 
 def test_the_next_request_takes_what_the_account_says(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """The steps that are announced, for one record or previewed, are the steps that run."""
+    """The announced and previewed steps for one record are the steps that run."""
     announced = get(f"/accounting/models/{live['id']}")["next_request"]
     forget("p1")
     work()
@@ -133,10 +133,10 @@ def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon
     assert count is None or 0 <= count <= 2**53
 
 
-def test_what_a_dataset_has_spent(
+def test_the_spent_budget_of_a_dataset(
     live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
 ) -> None:
-    """One record's budget counts every version of every model: squares of their shares add up, and only grow."""
+    """One record's budget counts every version of every model: the squares of their shares add up and only grow."""
     path = f"/accounting/datasets/{live['dataset_id']}"
     first = get(path)
     [model] = first["models"]
@@ -185,10 +185,11 @@ def test_a_ledger_is_recomputed(
     assert verdict["fault"] == f"Model {live['id']}, ledger entry 2: entry 1 is missing before it."
 
 
-def test_who_would_need_relearning(
+def test_requests_that_would_need_relearning(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A dataset's account names open requests that leave no choice, and has room for those that do: as then happens."""
+    """A dataset's account names the open requests that force relearning and the records that can be unlearned; the run
+    then follows it."""
     dataset = new_dataset(rows=300, rows_each=100)
     model = new_model(dataset["id"], noise_scale=0.01, learn_steps=8)
     work()
@@ -212,8 +213,8 @@ def test_who_would_need_relearning(
     assert (after["relearning"], after["next_run"]) == ([], None)
 
 
-def test_a_dataset_that_is_not_there(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
-    """An unknown dataset is a 404; one without models has spent nothing."""
+def test_an_unknown_dataset(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
+    """An unknown dataset is a 404, and a dataset without models has spent nothing."""
     refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
     dataset = new_dataset()
     assert get(f"/accounting/datasets/{dataset['id']}") == {"dataset_id": dataset["id"], "used": None, "models": []}

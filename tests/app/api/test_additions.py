@@ -156,7 +156,7 @@ def test_forgotten_people_do_not_come_back(
     assert add(dataset["id"], people("p3")).status_code == 202
 
 
-def test_whoever_asks_before_the_rows_are_applied(
+def test_a_request_before_the_rows_are_applied(
     installation: Installation,
     dataset: dict[str, Any],
     add: Callable[..., httpx.Response],
@@ -164,7 +164,7 @@ def test_whoever_asks_before_the_rows_are_applied(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """A request that comes while the batch waits finds the person, who ends null, and no batch is left."""
+    """A request that arrives while a batch waits finds the person; the person's rows end null, and no batch is left."""
     assert add(dataset["id"], people("new1", "new2")).status_code == 202
     null, there = slots_of(installation, dataset["id"], "new1", "new2")
     request = forget("new1")

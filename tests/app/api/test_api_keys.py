@@ -23,7 +23,7 @@ Get = Callable[[str], Any]
 
 
 def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, installation: Any) -> None:
-    """A new key works at once, is never shown again nor stored, and opens nothing once it is revoked."""
+    """A new key works at once, is never stored or shown again, and gives no access after its revocation."""
     made = gateway.post("/v1/api-keys", json={"name": "crm", "scopes": ["requests:read", "requests:read"]})
     assert made.status_code == 201
     created = made.json()
@@ -48,7 +48,7 @@ def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused:
     "wrong", [{"scopes": []}, {"scopes": ["root"]}, {"name": ""}, {"name": "a" * 201}, {"key": "mine"}]
 )
 def test_a_malformed_key_is_refused(gateway: TestClient, get: Get, refused: Refused, wrong: dict[str, Any]) -> None:
-    """A key needs a name and known scopes, and nobody chooses the key itself."""
+    """A key needs a name and known scopes; its secret cannot be chosen by the caller."""
     refused(gateway.post("/v1/api-keys", json={"name": "a", "scopes": ["admin"]} | wrong), 422, "input_invalid")
     assert len(get("/api-keys")["items"]) == 1
 
@@ -58,7 +58,7 @@ def _as(key: str) -> dict[str, str]:
 
 
 def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """Rotation gives a key that opens the same; without an overlap the old one opens nothing from then on."""
+    """Rotation returns a key with the same permissions; without an overlap the old key stops working at once."""
     asked = {"name": "crm", "scopes": ["requests:read"], "calls_per_minute": 50}
     old = gateway.post("/v1/api-keys", json=asked).json()
     answer = gateway.post(f"/v1/api-keys/{old['id']}/rotate", json={"overlap_seconds": 60})
@@ -76,7 +76,8 @@ def test_a_key_is_rotated(gateway: TestClient, get: Get, refused: Refused) -> No
 
 
 def test_the_last_admin_stays(gateway: TestClient, get: Get, refused: Refused, admin_key: str) -> None:
-    """The last admin's key is neither revoked nor given an end; its successor by rotation is the next last one."""
+    """The last admin's key can be neither revoked nor given an expiry; its successor by rotation is then the last
+    one."""
     [first] = get("/api-keys")["items"]
     path = f"/v1/api-keys/{first['id']}"
     refused(gateway.delete(path), 409, "last_admin_key")
@@ -88,8 +89,8 @@ def test_the_last_admin_stays(gateway: TestClient, get: Get, refused: Refused, a
     refused(gateway.delete(f"/v1/api-keys/{new['id']}"), 409, "last_admin_key")
 
 
-def test_a_key_ends_by_itself(gateway: TestClient, refused: Refused, installation: Installation) -> None:
-    """A key may be made for a time that is to come, and opens nothing after it."""
+def test_a_key_expires(gateway: TestClient, refused: Refused, installation: Installation) -> None:
+    """A key may have an expiry in the future, and gives no access after it."""
     now = datetime.datetime.now(datetime.UTC)
     asked = {"name": "a", "scopes": ["models:read"], "expires_at": (now + datetime.timedelta(hours=1)).isoformat()}
     made = gateway.post("/v1/api-keys", json=asked).json()
@@ -104,7 +105,7 @@ def test_a_key_ends_by_itself(gateway: TestClient, refused: Refused, installatio
 
 
 def test_the_list_says_when_a_key_was_used(settings: Settings, admin_key: str) -> None:
-    """A gateway that ends has written which keys were used."""
+    """A gateway that shuts down has recorded which keys were used."""
     with TestClient(create_app(settings), headers=_as(admin_key)) as first:
         assert first.get("/v1/api-keys").json()["items"][0]["last_used_at"] is None
     with TestClient(create_app(settings), headers=_as(admin_key)) as second:
@@ -112,8 +113,8 @@ def test_the_list_says_when_a_key_was_used(settings: Settings, admin_key: str) -
 
 
 @pytest.mark.soak
-def test_a_key_has_its_minute(gateway: TestClient, refused: Refused) -> None:
-    """Each answer says what is left to a key; above its limit it is a 429 that says when to come again."""
+def test_a_key_has_a_rate_limit(gateway: TestClient, refused: Refused) -> None:
+    """Each answer has the calls that a key has left; above the limit it is a 429 with the time of the next call."""
     asked = {"name": "a", "scopes": ["models:read"], "calls_per_minute": 3}
     key = gateway.post("/v1/api-keys", json=asked).json()["key"]
     if time.time() % 60 > 40:
@@ -134,9 +135,9 @@ def at_the_door(settings: Settings) -> Iterator[TestClient]:
         yield client
 
 
-def test_guessing_ends(at_the_door: TestClient, admin_key: str, refused: Refused) -> None:
-    """After a few wrong keys an address may try no other in this minute; a key that was right before still is, and
-    calls without any key guess nothing."""
+def test_wrong_keys_block_an_address(at_the_door: TestClient, admin_key: str, refused: Refused) -> None:
+    """After a few wrong keys an address may try no other key in that minute; a known valid key still works, and calls
+    without a key do not count."""
     if time.time() % 60 > 40:
         time.sleep(20)
     assert at_the_door.get("/v1/models", headers=_as(admin_key)).status_code == 200
@@ -151,7 +152,7 @@ def test_guessing_ends(at_the_door: TestClient, admin_key: str, refused: Refused
 
 @pytest.mark.redis
 def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
-    """Two gateways with one Redis give a key its limit once; when Redis dies they go on, and limit it each."""
+    """Two gateways with one Redis share the limit of a key; when Redis fails, each of them enforces the limit alone."""
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})
     try:

@@ -53,7 +53,7 @@ def stored(installation: Installation) -> list[DeletionRequest]:
 def test_each_has_its_own_answer(
     ask: Ask, new_dataset: Callable[..., dict[str, Any]], installation: Installation
 ) -> None:
-    """What is right is stored, what is wrong is said of the one that is wrong, in the order they were sent."""
+    """Valid requests of a batch are stored and each invalid one gets its own error, in the order of submission."""
     new_dataset()
     answer = ask(
         {"subject_id": "p1", "external_id": "a"},
@@ -82,7 +82,7 @@ def test_each_has_its_own_answer(
 
 
 def test_all_accepted_and_none(ask: Ask, installation: Installation) -> None:
-    """202 if every request was accepted; 422 that says of each what is wrong, and nothing stored, if none was."""
+    """A batch is a 202 if every request was accepted, and a 422 with an error per request if none was."""
     refused = ask({"subject_id": ""}, {"subject_id": "p1", "dataset_ids": ["ds_none"]})
     assert refused.status_code == 422
     assert refused.headers["Content-Type"] == "application/problem+json"
@@ -100,7 +100,7 @@ def test_too_few_or_too_many(ask: Ask, count: int) -> None:
 
 
 def test_a_repeated_call(ask: Ask, installation: Installation) -> None:
-    """The same batch with the same Idempotency-Key, longer than a group, is stored once and answered alike."""
+    """A batch larger than a group, repeated with its Idempotency-Key, is stored once and answered identically."""
     once = {"Idempotency-Key": "nightly"}
     requests = [{"subject_id": f"p{i}", "external_id": str(i)} for i in range(batches._GROUP + 5)]
     first, second = ask(*requests, headers=once), ask(*requests, headers=once)
@@ -123,7 +123,7 @@ def test_a_batch_is_found_by_its_source(ask: Ask, gateway: TestClient) -> None:
 
 
 def test_requests_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
-    """A file of requests, with a mark of its encoding, empty cells, metadata and lines that are wrong."""
+    """A CSV file may have a byte order mark, empty cells and metadata columns; invalid lines are reported."""
     answer = ask_csv(
         "\ufeffsubject_id,regulation,external_id,submitted_at,metadata.shop,identity_verified\r\n"
         'p1,ccpa,"a ""b"", c",2026-01-02T03:04:05Z,berlin,\r\n'
@@ -151,8 +151,8 @@ def test_requests_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
         (b"subject_id\r\n\xff\r\n", "body"),
     ],
 )
-def test_what_is_no_csv_of_requests(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
-    """A file that cannot be read, or does not say what its columns are, is refused whole and quoted nowhere."""
+def test_a_malformed_csv(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:
+    """A file that cannot be read, or that does not name its columns, is refused as a whole and never quoted."""
     answer = ask_csv(content)
     assert answer.status_code == 422
     assert [fault["path"] for fault in answer.json()["errors"]] == [path]
@@ -161,7 +161,7 @@ def test_what_is_no_csv_of_requests(ask_csv: Ask, installation: Installation, co
 
 
 def test_a_hash_instead_of_the_id(ask_csv: Ask, new_dataset: Callable[..., dict[str, Any]]) -> None:
-    """Lists that hold only SHA-256 of subject ids find the same people."""
+    """A request by the SHA-256 of a subject id finds the same person as the id."""
     new_dataset()
     sha256_of_p1 = hashlib.sha256(b"p1").hexdigest()
     items = ask_csv(f"subject_sha256,regulation\n{sha256_of_p1},ccpa\n{'0' * 64},ccpa\n").json()["items"]
@@ -169,7 +169,7 @@ def test_a_hash_instead_of_the_id(ask_csv: Ask, new_dataset: Callable[..., dict[
 
 
 def test_the_export_has_everything_once(ask: Ask, gateway: TestClient) -> None:
-    """The CSV holds every request, over all its pages, newest first; filters hold as in the list."""
+    """The CSV has every request of all pages once, newest first; filters apply as in the list."""
     count = batches._PAGE + 50
     ask(*[{"subject_id": f"p{i}", "regulation": "ccpa" if i % 2 else "gdpr"} for i in range(count)])
     rows = list(csv.DictReader(io.StringIO(gateway.get("/v1/deletion-requests.csv").text)))
@@ -182,7 +182,7 @@ def test_the_export_has_everything_once(ask: Ask, gateway: TestClient) -> None:
 
 @pytest.mark.usefixtures("live")
 def test_the_export_finds_what_the_list_finds(ask: Ask, gateway: TestClient, work: Callable[[], int]) -> None:
-    """Each filter of the list holds for the CSV, alone and with others: neither has a request that the other lacks."""
+    """Each filter, alone or combined, selects the same requests in the CSV as in the list."""
     first = ask({"subject_id": "p1", "external_id": "a", "regulation": "ccpa"}, source="one").json()["items"][0]["id"]
     work()
     ask({"subject_id": "p1", "refers_to": first}, {"subject_id": "p2", "external_id": "a"}, source="two")
@@ -209,7 +209,7 @@ def test_the_export_finds_what_the_list_finds(ask: Ask, gateway: TestClient, wor
 def test_an_app_exports_what_it_may_see(
     ask: Ask, gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], key_with: Callable[..., dict[str, str]]
 ) -> None:
-    """Whether anything is held is in no column of what an app exports."""
+    """No column of an app's export reveals whether anything is held."""
     new_dataset()
     app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
     made = ask({"subject_id": "p1"}, {"subject_id": "nobody"}, headers=app).json()
@@ -222,7 +222,7 @@ def test_an_app_exports_what_it_may_see(
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_comes_back(ask_csv: Ask, gateway: TestClient, external_id: str) -> None:
-    """Whatever an external id holds, quotes, commas, line ends, it goes in and comes out by CSV unchanged."""
+    """Any external id, with quotes, commas or line ends, survives a round trip through CSV."""
     text = io.StringIO()
     csv.writer(text).writerows([["subject_id", "external_id"], ["p1", external_id]])
     answer = ask_csv(text.getvalue().encode())
@@ -233,7 +233,7 @@ def test_any_text_comes_back(ask_csv: Ask, gateway: TestClient, external_id: str
 
 
 def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, installation: Installation) -> None:
-    """What was refused and would be taken now has its first answer in a repetition, and so has everybody else."""
+    """A repeated batch gets its first answer, even for requests that would be accepted now."""
     state = gateway.app.state  # type: ignore[attr-defined]
     wanted = [
         {"subject_id": "p1", "external_id": "a", "callback_url": "http://10.1.0.1/hook"},
@@ -254,7 +254,7 @@ def test_a_repetition_loses_nobody(ask: Ask, gateway: TestClient, installation: 
 
 
 def test_metadata_has_a_size(ask: Ask) -> None:
-    """A request keeps 50 entries of the caller's, of 2000 characters each, and no more."""
+    """A request has at most 50 entries of metadata, of at most 2000 characters each."""
     answer = ask(
         {"subject_id": "p1", "metadata": {"a": "x" * 2000}}, {"subject_id": "p1", "metadata": {"a": "x" * 2001}}
     )
@@ -262,7 +262,7 @@ def test_metadata_has_a_size(ask: Ask) -> None:
 
 
 def test_one_key_for_two_endpoints(gateway: TestClient) -> None:
-    """An Idempotency-Key that came with a batch is another call's with a single request, and the other way round."""
+    """The Idempotency-Key of a batch cannot be used for a single request, nor the other way round."""
     single, batch = ("/v1/deletion-requests", {"subject_id": "p1"}), ("/v1/deletion-requests:batch", None)
     many = {"requests": [{"subject_id": f"p{number}"} for number in range(3)]}
     for key, calls in (("a", [single, batch]), ("b", [batch, single])):

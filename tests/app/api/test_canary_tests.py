@@ -73,10 +73,10 @@ def test_lanes_and_chains_are_settled_when_the_model_is_made(
         {"records": 1},
     ],
 )
-def test_what_is_no_canary_test_is_refused(
+def test_a_malformed_canary_test_is_refused(
     gateway: TestClient, new_dataset: Make, refused: Refused, stored: Callable[[], dict[str, int]], asked: Any
 ) -> None:
-    """Lanes that are odd, too many or no number, and chains likewise, are refused, and no model is made."""
+    """Numbers of lanes or chains that are odd, too large or not numbers are refused, and no model is created."""
     body = {"name": "m", "dataset_id": new_dataset(rows=20)["id"], "l2": 0.05, "audit": asked}
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [f"audit.{next(iter(asked))}"]
@@ -146,11 +146,11 @@ def test_only_a_live_model_is_tested(
     assert [run["kind"] for run in get("/runs")["items"]] == ["learn"]
 
 
-def test_whoever_asks_to_be_forgotten_goes_before_a_canary_test(
+def test_a_request_goes_before_a_canary_test(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
 ) -> None:
-    """Of a request and a canary test that wait for the same model the request is first, though it came later; its
-    run and its certificate are what they would have been, and the canary test is made."""
+    """Of a request and a canary test that wait for the same model the request runs first, even if it came later,
+    with the same run and certificate as without the test, which follows."""
     alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
     gateway.post(f"/v1/models/{live['id']}/audit")
     request = forget("p1")

@@ -37,8 +37,9 @@ def test_a_class_that_counts_less_is_predicted_less(
     assert sorted(stated, key=str) == [None, [0.05, 1.0]] or sorted(stated, key=str) == [[0.05, 1.0], None]
 
 
-def test_what_are_no_weights(new_dataset: Make, gateway: TestClient, refused: Refused) -> None:
-    """A name that is no class is refused with those that are; so are weights that are none, and those of a target."""
+def test_malformed_weights_are_refused(new_dataset: Make, gateway: TestClient, refused: Refused) -> None:
+    """A name that is not a class is refused with the names of the classes; so are invalid weights, and weights of a
+    target."""
     dataset = new_dataset()["id"]
 
     def asked(weights: dict[str, float], dataset_id: str = dataset) -> Any:

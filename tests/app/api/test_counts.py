@@ -113,11 +113,11 @@ def test_counts_are_learned_predicted_and_forgotten(
         ({"outside": "clip"}, "many", "expected a whole number from 0 to 30, or more, which is clipped"),
     ],
 )
-def test_what_is_no_count_is_refused(
+def test_a_malformed_count_is_refused(
     uploaded: Callable[..., httpx.Response], refused: Refused, of_target: dict[str, Any], line: str, said: str
 ) -> None:
-    """A number that is not whole, below 0 or beyond the bound refuses the file, by line and column; nothing of it is
-    quoted."""
+    """A number that is not whole, is below 0 or above the bound refuses the file by line and column, without quoting
+    it."""
     answer = uploaded(table(people=5, p3=line), of_target)
     [fault] = refused(answer, 422, "row_invalid")["errors"]
     assert (fault["path"], fault["message"]) == ("line 5, column visits", said)

@@ -57,8 +57,9 @@ def test_one_that_cannot_be_rejected_holds_up_no_other(
     assert get(f"/deletion-requests/{kept}")["rejection"] is None
 
 
-def test_decisions_that_are_none(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
-    """A rejection without a ground, a ground without a rejection and an approval of what is accepted are refused."""
+def test_malformed_decisions_are_refused(gateway: TestClient, refused: Callable[..., dict[str, Any]]) -> None:
+    """A rejection without a ground, a ground without a rejection, and the approval of an accepted request are
+    refused."""
     said = {"ground": "legal_claims", "explanation": "A case is before court."}
     for asked, path in (
         ({"decision": "reject", "status": "accepted"}, "rejection"),
@@ -70,9 +71,9 @@ def test_decisions_that_are_none(gateway: TestClient, refused: Callable[..., dic
         assert [fault["path"] for fault in problem["errors"]] == [path]
 
 
-def test_a_summary_says_what_is_owed_by_when(gateway: TestClient, forget: Make, get: Get) -> None:
-    """Each open request is on the day of its deadline in the policy's zone, and what came in is in its week; lists take
-    the bounds of a week."""
+def test_a_summary_counts_requests_by_deadline(gateway: TestClient, forget: Make, get: Get) -> None:
+    """Each open request counts on the day of its deadline in the policy's time zone, and each received one in its week;
+    lists accept the bounds of a week."""
     gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Auckland"}}).raise_for_status()
     done = forget("stranger")["id"]
     waits = forget("q1", identity_verified=False, submitted_at=now())

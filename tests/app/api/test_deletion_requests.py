@@ -45,7 +45,7 @@ def test_a_request_is_accepted(gateway: TestClient, live: dict[str, Any], get: G
 
 
 def test_the_estimate_is_what_runs(live: dict[str, Any], forget: Make, shown: Make, get: Get, work: Work) -> None:
-    """A request takes as many steps as it was estimated to, and has no estimate when it is done."""
+    """A request takes as many steps as estimated, and has no estimate once it is completed."""
     request = forget("p1")
     work()
     [run] = get(f"/runs?model_id={live['id']}&limit=1")["items"]
@@ -101,10 +101,10 @@ def test_one_that_cannot_be_read_harms_no_other(gateway: TestClient, live: dict[
     assert [item["status"] for item in answer.json()["items"]] == [202, 422, 202]
 
 
-def test_what_is_remembered_of_an_answer_names_nobody(
+def test_a_remembered_answer_names_no_person(
     gateway: TestClient, live: dict[str, Any], installation: Installation
 ) -> None:
-    """An answer that is kept for repetitions says of nobody that they asked, and a repetition reads as the first."""
+    """An answer stored for repetitions does not identify the person, and a repetition equals the first answer."""
     once = {"Idempotency-Key": "k"}
     first = gateway.post(PLACE, json={"subject_id": "p1", "metadata": {"desk": "4"}}, headers=once).json()
     with installation.database.reading() as session:
@@ -210,10 +210,10 @@ def test_a_request_cannot_be_cancelled_once_its_rows_are_claimed(
     refused(gateway.post(place), 409, "transition_forbidden")
 
 
-def test_requests_are_found_by_what_is_known_of_them(
+def test_lists_are_filtered(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, refused: Refused
 ) -> None:
-    """Lists are narrowed by status, person, model and the caller's own id."""
+    """Lists are filtered by status, person, model and the caller's own id."""
     done = forget("p1", external_id="case 7")["id"]
     work()
     stranger, waiting = forget("stranger")["id"], forget("p2")["id"]
@@ -237,11 +237,11 @@ def test_an_unknown_request_is_not_found(gateway: TestClient, refused: Refused) 
     refused(gateway.post(f"{PLACE}/dr_0/cancel"), 404, "request_unknown")
 
 
-def test_what_was_asked_about_before(
+def test_a_request_follows_an_earlier_one(
     gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, refused: Refused
 ) -> None:
-    """A request may follow an ended one about the same person; one that is open is a conflict, and one about somebody
-    else is unknown."""
+    """A request may follow an ended one about the same person; an open one is a conflict, and one about another person
+    is unknown."""
     open_, ended = forget("p1")["id"], forget("stranger")["id"]
     follower = forget("stranger", refers_to=ended)
     assert follower["refers_to"] == ended
@@ -263,8 +263,8 @@ def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: G
     refused(gateway.get(f"{PLACE}?subject_id=p1&subject_sha256={sha256}"), 422, "input_invalid")
 
 
-def test_more_of_what_requests_are_found_by(live: dict[str, Any], forget: Make, get: Get) -> None:
-    """Lists are narrowed by regulation, by when a request was received, and to open requests that are due then."""
+def test_lists_are_filtered_by_regulation_and_dates(live: dict[str, Any], forget: Make, get: Get) -> None:
+    """Lists are filtered by regulation, by time of receipt, and by deadline for open requests."""
     done = forget("stranger", regulation="ccpa")["id"]
     late = forget("p1", submitted_at="2020-01-01T00:00:00Z")["id"]
     other = forget("p2", regulation="ccpa")["id"]

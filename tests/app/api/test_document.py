@@ -24,7 +24,7 @@ def test_every_body_and_answer_has_a_name_of_its_own() -> None:
 
 @each("route", operations)
 def test_every_operation_says_what_it_does(route: str) -> None:
-    """An operation has a title, a sentence of its own, and one of the tags, by which the page is ordered."""
+    """Every operation has a title, a sentence of its own, and one of the tags that order the page."""
     operation = operations()[route]
     assert operation["summary"]
     assert len(operation["description"].split("\n\n")) > 1
@@ -41,8 +41,8 @@ def test_ids_and_idempotency_keys_are_described(route: str) -> None:
 
 
 @each("route", operations)
-def test_every_operation_says_what_opens_it(route: str) -> None:
-    """The scope that the endpoint asks for is in the security of the operation and in its text."""
+def test_every_operation_states_its_scope(route: str) -> None:
+    """The scope that an endpoint requires is in the security and in the text of its operation."""
     operation = operations()[route]
     if route in OPEN_TO_ALL:
         assert "security" not in operation
@@ -67,8 +67,8 @@ def test_tags_are_in_order() -> None:
     assert [tag["name"] for tag in alone["tags"]] == ["Certificates", "Accounting", "Operations"]
 
 
-def test_what_is_made_leads_on() -> None:
-    """What makes something leads to what can be done with it, and a page to the next one."""
+def test_operations_that_create_have_links() -> None:
+    """An operation that creates something links to the operations on it, and a page to the next page."""
     made = operations()["POST /v1/deletion-requests"]["responses"]["202"]["links"]
     for name in ("get_deletion_request", "approve_deletion_request", "extend_deletion_request", "get_certificates"):
         assert made[name] == {"operationId": name, "parameters": {"request_id": "$response.body#/id"}}
@@ -82,8 +82,8 @@ def test_what_is_made_leads_on() -> None:
             assert operation["operationId"] in links, route
 
 
-def test_what_is_made_says_where_it_is() -> None:
-    """All that makes one thing, or sets it going, announces `Location`; what makes many, or nothing, does not."""
+def test_operations_that_create_announce_a_location() -> None:
+    """Operations that create or start one thing document `Location`; operations that create many or nothing do not."""
     located = {
         route
         for route, operation in operations().items()

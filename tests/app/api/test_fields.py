@@ -69,7 +69,7 @@ UPLOADS: dict[str, tuple[dict[str, Any], str, str]] = {
 
 @each("case", UPLOADS)
 def test_an_upload_is_told_what_was_expected(gateway: TestClient, case: str) -> None:
-    """A schema, a header, a value or a form that is nearly right is refused with what it should have been."""
+    """A nearly correct schema, header, value or form is refused with the expected one."""
     given, path, expected = UPLOADS[case]
     given = {"csv": CSV, "schema": {"columns": COLUMNS}} | given
     content = given.pop("csv")
@@ -101,7 +101,7 @@ def arrays(**changed: Any) -> bytes:
     ],
 )
 def test_arrays_are_named_by_what_they_should_be(gateway: TestClient, content: bytes, path: str, expected: str) -> None:
-    """An array of another name, shape or type is refused with what was expected, and what was found."""
+    """An array of another name, shape or type is refused with what was expected and what was found."""
     answer = gateway.post("/v1/datasets", data=FORM, files={"file": ("rows.npz", content)})
     said = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
     assert expected in said[path]
@@ -139,7 +139,7 @@ CALLS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 @each("case", CALLS)
 def test_a_body_is_told_what_was_expected(gateway: TestClient, case: str) -> None:
-    """A field that a body does not have is refused with those that it has, and the one that was meant."""
+    """An unknown field of a body is refused with the known fields and the closest match."""
     path, body, place, expected = CALLS[case]
     answer = gateway.post(f"/v1{path}", json=body)
     assert answer.status_code == 422, answer.text
@@ -148,7 +148,7 @@ def test_a_body_is_told_what_was_expected(gateway: TestClient, case: str) -> Non
 
 
 def test_a_list_is_told_what_its_columns_are(gateway: TestClient) -> None:
-    """A file of requests whose header or truth is spelled otherwise is told how it is spelled."""
+    """A file of requests with a misspelled header or boolean is refused with the correct spelling."""
 
     def sent(content: str) -> httpx.Response:
         return gateway.post("/v1/deletion-requests.csv", content=content.encode(), headers={"Content-Type": "text/csv"})

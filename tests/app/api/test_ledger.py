@@ -16,7 +16,7 @@ Get = Callable[[str], Any]
 def test_a_stranger_recomputes_the_chain(
     gateway: TestClient, get: Get, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
 ) -> None:
-    """From the export and the public keys alone anybody recomputes every link, and finds each model's entries in it."""
+    """With only the export and the public keys, a third party recomputes every link and finds each model's entries."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()
@@ -44,8 +44,8 @@ def test_a_stranger_recomputes_the_chain(
     assert (verdict["valid"], verdict["entries"], verdict["certificates"], verdict["signed"]) == (True, 4, 2, 4)
 
 
-def test_where_nothing_was_published_nothing_is_signed(gateway: TestClient, get: Get) -> None:
-    """An empty ledger has a head of zeros without a signature, an export without a link, and holds."""
+def test_an_empty_ledger_is_not_signed(gateway: TestClient, get: Get) -> None:
+    """An empty ledger has a head of zeros without a signature and an export without links, and is valid."""
     head = get("/ledger/head")
     assert (head["sequence"], head["hash"], head["jws"]) == (0, "0" * 64, None)
     assert [json.loads(line).keys() for line in gateway.get("/v1/ledger/export").text.splitlines()][1:] == [{"head"}]

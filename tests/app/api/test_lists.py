@@ -69,10 +69,10 @@ def test_a_list_stays_the_same_while_rows_are_added(add: Callable[[str], str], g
         "cursor=WyIyMDI2LTAxLTAxVDAwOjAwOjAwKzAwOjAwIiwgIlx1ZDgwMCJd",  # a lone surrogate
     ],
 )
-def test_a_page_that_is_none_is_refused(
+def test_a_malformed_page_is_refused(
     gateway: TestClient, refused: Callable[..., dict[str, Any]], path: str, query: str
 ) -> None:
-    """A limit out of range and a cursor that no page gave are a 422 that names the parameter."""
+    """A limit out of range and an unknown cursor are a 422 that names the parameter."""
     problem = refused(gateway.get(f"/v1{path}?{query}"), 422, "input_invalid")
     assert [fault["path"] for fault in problem["errors"]] == [query.split("=")[0]]
 

@@ -96,16 +96,16 @@ def test_by_default_no_page_may_call(gateway: TestClient) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["privacy.example", "https://a.example/path", "https://a.example,,", "ftp://a", "**"])
-def test_what_is_no_origin_is_refused(wrong: str) -> None:
-    """Only `*` and origins, with commas, are a value of the setting."""
+def test_a_malformed_origin_is_refused(wrong: str) -> None:
+    """The setting accepts only `*` and origins separated by commas."""
     with pytest.raises(ValueError, match="cors_origins"):
         Settings(cors_origins=wrong)
 
 
 @pytest.mark.parametrize("key", ["wrong", None])
 @pytest.mark.parametrize("path", ["/v1/deletion-requests", "/v1/deletion-requests:batch", "/v1/datasets"])
-def test_nobody_without_a_key_has_a_large_body_read(gateway: TestClient, key: str | None, path: str) -> None:
-    """Whoever has no key is refused before a body of theirs takes memory or time; with one, what is sent is read."""
+def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str) -> None:
+    """A caller without a key is refused before a body takes memory or time; with a key the body is read."""
     read: list[bytes] = []
 
     def pieces() -> Iterator[bytes]:

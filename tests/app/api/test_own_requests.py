@@ -56,8 +56,8 @@ def test_the_default(key: Callable[..., dict[str, Any]], gateway: TestClient, sc
     assert {one["own_requests_only"] for one in gateway.get("/v1/api-keys").json()["items"]} >= {False}
 
 
-def test_who_decides_about_all_sees_all(gateway: TestClient, refused: Refused) -> None:
-    """A key of an admin cannot be limited to its own requests."""
+def test_an_admins_key_sees_all_requests(gateway: TestClient, refused: Refused) -> None:
+    """The key of an admin cannot be limited to its own requests."""
     asked = {"name": "officer", "scopes": ["admin"], "own_requests_only": True}
     refused(gateway.post("/v1/api-keys", json=asked), 422, "input_invalid")
 
@@ -121,8 +121,8 @@ def test_certificates_of_others_are_unknown(
     refused(gateway.get(f"/v1/certificates/{mine}", headers=_of(apps[1])), 404, "certificate_unknown")
 
 
-def test_what_a_key_made_follows_its_rotation(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
-    """The successor of a key, and its successor, see what the first made; the first sees theirs while it lasts."""
+def test_requests_follow_the_rotation_of_their_key(gateway: TestClient, key: Callable[..., dict[str, Any]]) -> None:
+    """All successors of a key see the requests that it created, and it sees theirs while it is valid."""
     keys = [key("requests:read", "requests:write")]
     made = []
     for _ in range(3):
@@ -132,13 +132,13 @@ def test_what_a_key_made_follows_its_rotation(gateway: TestClient, key: Callable
     assert all(set(_ids(gateway, PLACE, one)) == set(made) for one in keys)
 
 
-def test_what_nobody_is_known_to_have_made(
+def test_requests_without_a_recorded_key(
     installation: Installation,
     gateway: TestClient,
     key: Callable[..., dict[str, Any]],
     key_with: Callable[..., dict[str, str]],
 ) -> None:
-    """A request from before keys were remembered is seen by keys of the whole tenant, and by no others."""
+    """A request from before keys were recorded is seen only by keys that see the whole tenant."""
     app = key("requests:read", "requests:write")
     made = gateway.post(PLACE, json={"subject_id": "p1"}, headers=_of(app)).json()["id"]
     with installation.database.writing() as session:

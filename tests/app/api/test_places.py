@@ -196,8 +196,8 @@ def test_bodies_without_a_key_are_small(size: int | None, code: str | None) -> N
     run(story)
 
 
-def test_who_goes_leaves_nothing_behind() -> None:
-    """A call whose caller goes while it is worked on gives its place back."""
+def test_a_disconnected_caller_frees_its_place() -> None:
+    """A call whose caller disconnects while it is processed frees its place."""
 
     async def story(crowd: Crowd) -> None:
         gone = [crowd.call(tenant="ten_1") for _ in range(CALLS)]

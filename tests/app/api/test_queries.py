@@ -58,15 +58,17 @@ def test_many_are_not_all_named(gateway: TestClient, refused: Refused) -> None:
     assert len(refused(gateway.get(f"/v1/models?{query}"), 422, "input_invalid")["errors"]) == 10
 
 
-def test_who_calls_comes_first(gateway: TestClient, refused: Refused, key_with: Callable[..., dict[str, str]]) -> None:
-    """Whoever has no key, or no scope, is not told which parameters there are."""
+def test_callers_are_authenticated_before_parameters(
+    gateway: TestClient, refused: Refused, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """A caller without a key or scope does not learn which parameters exist."""
     path = "/v1/audit-log?who=me"
     refused(gateway.get(path, headers={"Authorization": "Bearer none"}), 401, "unauthenticated")
     refused(gateway.get(path, headers=key_with(Scope.REQUESTS_READ)), 403, "scope_missing")
 
 
-def test_others_take_what_their_specifications_say(gateway: TestClient) -> None:
-    """Calls that are not below /v1 are as they were."""
+def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
+    """Calls that are not below /v1 accept unknown parameters."""
     for path in ("/healthz", "/metrics", "/.well-known/jwks.json", "/opendsr/v2/discovery", "/docs", "/admin/login"):
         plain, asked = gateway.get(path), gateway.get(f"{path}?utm=1")
         assert asked.status_code == plain.status_code == 200, path

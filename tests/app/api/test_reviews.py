@@ -38,7 +38,7 @@ def test_a_review(
     get: Get,
     work: Work,
 ) -> None:
-    """Where the policy says so, requests wait until an officer approves them, and are worked on then."""
+    """If the policy requires a review, requests wait until an officer approves them, and are then processed."""
     obey(REVIEWED)
     new_dataset()
     request = forget("p1")
@@ -59,7 +59,7 @@ def test_a_review(
 def test_a_rejection(
     gateway: TestClient, obey: Callable[[Policy], None], forget: Make, shown: Make, refused: Refused
 ) -> None:
-    """An officer rejects a request on a ground of the law and says why; nothing else is a ground."""
+    """An officer rejects a request on a legal ground with an explanation; no other ground is accepted."""
     obey(REVIEWED)
     place = f"{PLACE}/{forget('p1')['id']}"
     body = {"ground": "legal_claims", "explanation": "a lawsuit is pending"}
@@ -73,8 +73,8 @@ def test_a_rejection(
 
 
 def test_the_clock_of_a_request(gateway: TestClient, forget: Make, refused: Refused) -> None:
-    """A request whose sender is not sure who asks is paused; it runs again, may be extended once, and says how it
-    stands."""
+    """The clock of a request with an unverified sender can be paused and resumed and extended once, and its state is
+    reported."""
     request = forget("p1", identity_verified=False)
     place = f"{PLACE}/{request['id']}"
     assert (request["status"], request["clock"]["state"]) == ("in_review", "paused")

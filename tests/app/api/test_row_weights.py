@@ -99,10 +99,8 @@ def test_weights_are_stored_learned_and_forgotten(
     assert get(f"/models/{model['id']}")["live_version"] == 2
 
 
-def test_what_counts_more_is_learned_more(
-    gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work
-) -> None:
-    """Where the ill hardly count, a model says of more records that they are not ill."""
+def test_heavier_rows_are_learned_more(gateway: TestClient, send: Send, new_model: Make, get: Get, work: Work) -> None:
+    """If ill people have low weights, the model predicts for more records that they are not ill."""
     content = table(np.full(400, 4)).decode().splitlines()
     lighter = "\n".join(line.removesuffix(",4") + (",0.1" if ",yes," in line else ",4") for line in content[1:])
     found = []
@@ -139,18 +137,18 @@ def test_rows_that_come_later_have_weights_too(
 
 
 @pytest.mark.parametrize("written", ["4.01", "-0.25", "", "nan", "inf", "much"])
-def test_what_is_no_weight_is_refused(
+def test_a_malformed_weight_is_refused(
     send: Send, refused: Refused, stored: Callable[[], dict[str, int]], nothing: dict[str, int], written: str
 ) -> None:
-    """A weight beyond the bound, below 0 or missing refuses the file, by line and column; nothing of it is quoted or
-    kept."""
+    """A weight that is above the bound, below 0 or missing refuses the file by line and column; nothing of it is quoted
+    or stored."""
     problem = refused(send(table([1, 2, written, 3])), 422, "row_invalid")
     assert problem["errors"] == [{"path": "line 4, column times", "message": "expected a weight, a number from 0 to 4"}]
     assert stored() == nothing
 
 
-def test_what_is_beyond_the_bound_may_be_clipped(installation: Installation, send: Send) -> None:
-    """With outside: clip a weight above the bound counts as the bound; one below 0 is refused all the same."""
+def test_weights_above_the_bound_may_be_clipped(installation: Installation, send: Send) -> None:
+    """With outside: clip a weight above the bound counts as the bound, and one below 0 is still refused."""
     weight = COLUMNS["times"] | {"outside": "clip"}
     dataset = send(table([1, 2, 400, 3, 1, 1, 1, 1]), weight).json()["id"]
     kept = weights_in(rows_of(installation, dataset).labels)

@@ -49,7 +49,7 @@ def test_rows_that_exceed_it_are_not_learned(new_dataset: Make, new_model: Make,
 
 
 @pytest.mark.parametrize("wrong", [0, -0.5, 1.5])
-def test_what_is_no_bound(new_dataset: Make, gateway: TestClient, refused: Refused, wrong: float) -> None:
-    """A bound is above 0 and at most 1."""
+def test_a_malformed_bound_is_refused(new_dataset: Make, gateway: TestClient, refused: Refused, wrong: float) -> None:
+    """A bound that is not above 0 and at most 1 is refused."""
     body = {"name": "m", "dataset_id": new_dataset()["id"], "second_moment": wrong}
     refused(gateway.post("/v1/models", json=body), 422, "input_invalid")

@@ -19,10 +19,10 @@ Refused = Callable[..., dict[str, Any]]
 PLACE = "/v1/suppressions"
 
 
-def test_whoever_asked_is_not_taken_in_again(
+def test_rows_of_suppressed_people_are_refused(
     upload: Upload, forget: Make, get: Get, refused: Refused, stored: Callable[[], dict[str, int]]
 ) -> None:
-    """An upload with rows of people who asked to be forgotten is refused as a whole, naming rows and nobody."""
+    """An upload with rows of people who asked to be forgotten is refused as a whole, naming rows but no people."""
     for person in ("p3", "p11"):
         forget(person)
     problem = refused(upload(), 409, "subject_suppressed")
@@ -81,7 +81,7 @@ def test_suppressions_are_listed_and_lifted(
     assert upload(suppressed="skip").json()["num_suppressed"] == 2
 
 
-def test_somebody_who_asks_during_an_upload(
+def test_a_request_during_an_upload(
     installation: Installation,
     upload: Upload,
     forget: Make,
@@ -89,7 +89,8 @@ def test_somebody_who_asks_during_an_upload(
     stored: Callable[[], dict[str, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows of somebody who asks while the upload is being read are not taken in, whatever the caller said of them."""
+    """Rows of a person whose request arrives during an upload are not stored, whatever the caller declared about
+    them."""
     usual = Manifests.write
 
     def ask_meanwhile(*given: Any) -> str:

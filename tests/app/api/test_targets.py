@@ -38,7 +38,8 @@ def test_a_vacuous_target_is_refused(
     target: dict[str, float],
     paths: list[str],
 ) -> None:
-    """Beyond epsilon 8, or delta 1/n for the n slots of the dataset, no model is made, and the bounds are named."""
+    """No model is created above epsilon 8, or above delta 1/n for the n slots of its dataset; the error names the
+    bounds."""
     dataset = new_dataset(rows=60)
     problem = refused(gateway.post("/v1/models", json=asked(dataset["id"], **target)), 422, "target_too_weak")
     assert [fault["path"] for fault in problem["errors"]] == paths
@@ -47,13 +48,13 @@ def test_a_vacuous_target_is_refused(
 
 
 def test_the_bounds_themselves_are_allowed(gateway: TestClient, new_dataset: Make) -> None:
-    """A target of epsilon 8 and delta 1/n is the weakest that needs nobody's leave."""
+    """The target of epsilon 8 and delta 1/n is the weakest that needs no permission."""
     dataset = new_dataset(rows=60)
     assert gateway.post("/v1/models", json=asked(dataset["id"], epsilon=8.0, delta=1 / 60)).status_code == 202
 
 
 def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refused: Refused) -> None:
-    """A policy that narrows the bounds is obeyed by every model that is made from then on."""
+    """A policy with narrower bounds applies to every model that is created afterwards."""
     dataset = new_dataset(rows=60)
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 0.5, "max_delta": 1e-4}}).raise_for_status()
     refused(gateway.post("/v1/models", json=asked(dataset["id"], epsilon=0.6, delta=1e-4)), 422, "target_too_weak")
@@ -63,14 +64,14 @@ def test_a_tenant_can_be_stricter(gateway: TestClient, new_dataset: Make, refuse
 
 @pytest.mark.parametrize("policy", [{"max_epsilon": 0}, {"max_epsilon": None}, {"max_delta": 1}, {"max_delta": 0}])
 def test_bounds_that_bound_nothing_are_refused(gateway: TestClient, policy: Any, refused: Refused) -> None:
-    """No policy does without bounds."""
+    """A policy without effective bounds is refused."""
     refused(gateway.patch("/v1/tenant", json={"policy": policy}), 422, "input_invalid")
 
 
-def test_whoever_widens_it_is_named(
+def test_widened_bounds_are_in_the_audit_log(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], get: Get, refused: Refused
 ) -> None:
-    """Only an admin widens the bounds, and the audit log has it."""
+    """Only an admin can widen the bounds, and the audit log records the change."""
     wider = {"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}
     refused(gateway.patch("/v1/tenant", json=wider, headers=key_with(Scope.MODELS_WRITE)), 403, "scope_missing")
     gateway.patch("/v1/tenant", json=wider).raise_for_status()
@@ -78,10 +79,10 @@ def test_whoever_widens_it_is_named(
     assert changed["detail"]["policy"] == wider["policy"]
 
 
-def test_what_meets_a_widened_target_is_not_called_forgotten(
+def test_a_widened_target_is_not_called_forgotten(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """The outcome and the certificate say that the bounds were widened, and what the best attacker can do."""
+    """The outcome and the certificate state that the bounds were widened, and the accuracy of the best attacker."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     model = new_model(new_dataset()["id"], target=VACUOUS, noise_scale=0.01)
     work()
@@ -97,10 +98,10 @@ def test_what_meets_a_widened_target_is_not_called_forgotten(
         assert one["best_attacker_accuracy"] >= norm.cdf(one["mu"] / 2)
 
 
-def test_whoever_asks_while_one_model_has_met_a_widened_target_is_not_told_that_they_are_forgotten(
+def test_a_joining_request_is_not_forgotten_by_a_widened_target(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
 ) -> None:
-    """A request that joins another one is owed nothing by the model with the weak target, which carried the person."""
+    """A request that joins another is owed nothing by the model with the weak target, which carried the person."""
     gateway.patch("/v1/tenant", json={"policy": {"max_epsilon": 100.0, "max_delta": 0.99}}).raise_for_status()
     dataset = new_dataset()["id"]
     new_model(dataset, target=VACUOUS, noise_scale=0.01)
@@ -116,8 +117,10 @@ def test_whoever_asks_while_one_model_has_met_a_widened_target_is_not_told_that_
     assert [one["model_id"] for one in get(f"/deletion-requests/{again['id']}")["models"]] == [patient["id"]]
 
 
-def test_what_meets_a_usual_target_is_forgotten(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """Within the bounds a person is forgotten, and the certificate says that nothing was widened."""
+def test_a_target_within_the_bounds_counts_as_forgotten(
+    live: dict[str, Any], forget: Make, get: Get, work: Work
+) -> None:
+    """Within the bounds a person counts as forgotten, and the certificate states that nothing was widened."""
     request = forget("p1")
     work()
     assert get(f"/deletion-requests/{request['id']}")["outcome"] == Outcome.FORGOTTEN
@@ -126,7 +129,8 @@ def test_what_meets_a_usual_target_is_forgotten(live: dict[str, Any], forget: Ma
 
 
 def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """A certificate holds for whoever asks for no more than it guarantees of forgetting, and is refused by others."""
+    """A certificate is accepted by verifiers whose limits its unlearning guarantee meets, and refused by stricter
+    ones."""
     request = forget("p1")
     work()
     [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
@@ -142,8 +146,8 @@ def test_limits_of_a_verifier(gateway: TestClient, live: dict[str, Any], forget:
     assert verified(max_epsilon=0) == 422
 
 
-def test_a_target_at_the_edge_reads_alike_in_both_places(installation: Installation) -> None:
-    """Of every number of slots the database and the certificate draw the line at the same delta."""
+def test_database_and_certificate_agree_on_the_largest_delta(installation: Installation) -> None:
+    """For every number of slots the database and the certificate compute the same largest delta."""
     from lethe.proof import target
 
     with installation.database.reading() as session:

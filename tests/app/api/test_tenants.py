@@ -18,7 +18,7 @@ def _as(key: str) -> dict[str, str]:
 
 
 def test_an_operator_makes_tenants(gateway: TestClient, get: Get, installation: Installation) -> None:
-    """A tenant is made with the key of its first admin, which works, is shown once and is stored nowhere."""
+    """An operator creates a tenant with the key of its first admin, which works, is shown once and is not stored."""
     answer = gateway.post("/v1/tenants", json={"name": "shop", "policy": {"grace_seconds": 5}})
     assert answer.status_code == 201
     made = answer.json()
@@ -34,7 +34,7 @@ def test_an_operator_makes_tenants(gateway: TestClient, get: Get, installation: 
 
 
 def test_names_are_taken_once(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """A second tenant of a name is a 409, and tenants that are not there are a 404."""
+    """A second tenant with the same name is a 409, and an unknown tenant is a 404."""
     assert gateway.post("/v1/tenants", json={"name": "shop"}).status_code == 201
     refused(gateway.post("/v1/tenants", json={"name": "shop"}), 409, "tenant_exists")
     assert len(get("/tenants")["items"]) == 2
@@ -42,7 +42,7 @@ def test_names_are_taken_once(gateway: TestClient, get: Get, refused: Refused) -
 
 
 def test_tenants_come_in_pages(gateway: TestClient, get: Get) -> None:
-    """Tenants are listed newest first, a page at a time, each once."""
+    """Tenants are listed newest first, page by page, each exactly once."""
     for number in range(4):
         gateway.post("/v1/tenants", json={"name": f"t{number}"})
     first = get("/tenants?limit=3")
@@ -53,7 +53,7 @@ def test_tenants_come_in_pages(gateway: TestClient, get: Get) -> None:
 
 
 def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) -> None:
-    """A new tenant has its admin's key, its own log and nothing else; its admin makes keys, but no tenants."""
+    """A new tenant has only its admin's key and its own log; its admin can create keys, but not tenants."""
     theirs = _as(gateway.post("/v1/tenants", json={"name": "shop"}).json()["admin_key"])
     [admin] = gateway.get("/v1/api-keys", headers=theirs).json()["items"]
     assert admin["scopes"] == ["admin"]
@@ -72,7 +72,7 @@ def test_tenants_share_nothing(gateway: TestClient, get: Get, refused: Refused) 
 
 
 def test_a_policy_is_changed_by_field(gateway: TestClient, get: Get) -> None:
-    """What a PATCH names is set, at once and for this tenant alone, and what it does not name stays."""
+    """A PATCH sets the named fields at once and for this tenant only, and leaves all others unchanged."""
     gateway.post("/v1/tenants", json={"name": "shop"})
     for changed in ({"grace_seconds": 60}, {"time_zone": "Europe/Berlin", "regulations": {"lgpd": {"days": 15}}}, {}):
         answer = gateway.patch("/v1/tenant", json={"policy": changed})
@@ -86,8 +86,9 @@ def test_a_policy_is_changed_by_field(gateway: TestClient, get: Get) -> None:
     assert [sorted(entry["detail"]["policy"]) for entry in log] == [[], ["regulations", "time_zone"], ["grace_seconds"]]
 
 
-def test_the_log_does_not_name_who_answers(gateway: TestClient, get: Get) -> None:
-    """Of the controller and the contact, which may be people, the audit log has that they were set or taken away."""
+def test_the_log_does_not_name_the_controller(gateway: TestClient, get: Get) -> None:
+    """The audit log records that the controller or the contact was set or removed, but not their names, which may be
+    people's."""
     named = {"controller": "Jane Roe", "contact": "jane.roe@example.com", "grace_seconds": 60}
     for changed in (named, {"controller": "Acme", "contact": None}):
         gateway.patch("/v1/tenant", json={"policy": changed}).raise_for_status()
@@ -109,8 +110,8 @@ def test_the_log_does_not_name_who_answers(gateway: TestClient, get: Get) -> Non
         (None, "policy"),
     ],
 )
-def test_what_is_no_policy_is_refused(gateway: TestClient, get: Get, refused: Refused, policy: Any, path: str) -> None:
-    """A policy that is none is a 422 that names the field, for a new tenant and for one's own; nothing changes."""
+def test_a_malformed_policy_is_refused(gateway: TestClient, get: Get, refused: Refused, policy: Any, path: str) -> None:
+    """A malformed policy, of a new tenant or one's own, is a 422 that names the field, and changes nothing."""
     for answer in (
         gateway.patch("/v1/tenant", json={"policy": policy}),
         gateway.post("/v1/tenants", json={"name": "shop", "policy": policy}),

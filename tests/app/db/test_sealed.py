@@ -49,7 +49,7 @@ def _stored(session: Session) -> list[tuple[bytes | None, str | None]]:
 
 
 def test_a_value_is_sealed_and_opened(database: Database, tmp_path: Path) -> None:
-    """What is written comes back as it was; the database holds none of its words."""
+    """A sealed value is read back unchanged, and its plaintext is nowhere in the database."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN, name_ref="Jane Roe"))
     with database.reading() as session:
@@ -61,7 +61,7 @@ def test_a_value_is_sealed_and_opened(database: Database, tmp_path: Path) -> Non
 
 
 def test_nothing_is_stored_as_null(database: Database) -> None:
-    """Where there is nothing to seal no key is used up, and nothing comes back."""
+    """An empty value is stored as null without using up a key, and is read back as null."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=Particulars(), name_ref=None))
     with database.reading() as session:
@@ -69,8 +69,8 @@ def test_nothing_is_stored_as_null(database: Database) -> None:
         assert session.get_one(_Thing, 1).written == Particulars()
 
 
-def test_a_changed_value_goes_with_the_first(database: Database, vault: Vault) -> None:
-    """A value that was changed is sealed under the same key; without it neither what is nor what was can be read."""
+def test_a_changed_value_keeps_its_key(database: Database, vault: Vault) -> None:
+    """A changed value is sealed under the same key; without the key neither the old nor the new value can be read."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN))
     with database.reading() as session:
@@ -89,7 +89,7 @@ def test_a_changed_value_goes_with_the_first(database: Database, vault: Vault) -
 
 
 def test_a_reference_finds_what_is_sealed(database: Database) -> None:
-    """A text is found by its reference, and is in no statement that is kept."""
+    """A sealed text is found by its reference and appears in no logged statement."""
     with database.writing() as session:
         session.add(_Thing(id=1, name_ref="Jane Roe"))
         session.add(_Thing(id=2, name_ref="John Doe"))
@@ -97,8 +97,8 @@ def test_a_reference_finds_what_is_sealed(database: Database) -> None:
         assert session.scalars(sa.select(_Thing.id).where(refers_to(session, _Thing.name_ref, "Jane Roe"))).all() == [1]
 
 
-def test_without_a_vault_nothing_is_opened_or_taken(database: Database, tmp_path: Path) -> None:
-    """Whoever opens the database without the vault sees nothing of what is sealed, and can seal nothing."""
+def test_without_a_vault_nothing_is_opened_or_sealed(database: Database, tmp_path: Path) -> None:
+    """A process that opens the database without the vault can neither read sealed values nor seal new ones."""
     with database.writing() as session:
         session.add(_Thing(id=1, written=WRITTEN))
     blind = Database(f"sqlite:///{tmp_path / 'sealed.db'}")

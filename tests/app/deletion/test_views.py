@@ -25,15 +25,15 @@ def request(status: RequestStatus, *, reported_in: datetime.timedelta = A_MINUTE
 
 
 @pytest.mark.parametrize("status", RequestStatus)
-def test_an_officer_sees_things_as_they_are(status: RequestStatus) -> None:
-    """Who may learn what is held is shown the true status."""
+def test_an_officer_sees_the_true_status(status: RequestStatus) -> None:
+    """A caller who may know what is held sees the true status."""
     assert OFFICER.status(request(status)) == status
     assert OFFICER.completed_at(request(status)) == request(status).completed_at
 
 
 @pytest.mark.parametrize("status", RequestStatus)
 def test_an_app_sees_neither_work_nor_its_end(status: RequestStatus) -> None:
-    """Running looks accepted, and so does completed until it is reported; every other status is shown."""
+    """An app sees a running request, or a completed one before its report, as accepted; every other status is shown."""
     hidden = status in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
     seen = request(status)
     assert APP.status(seen) == ("accepted" if hidden else status)
@@ -43,7 +43,7 @@ def test_an_app_sees_neither_work_nor_its_end(status: RequestStatus) -> None:
 
 
 def test_a_completion_that_was_reported() -> None:
-    """From its report on a completion is shown, at the time of the report."""
+    """A completion is shown from its report on, with the time of the report."""
     done = request(RequestStatus.COMPLETED, reported_in=datetime.timedelta(0))
     assert (APP.status(done), APP.completed_at(done)) == ("completed", NOW)
 
@@ -54,8 +54,8 @@ def event(status: RequestStatus, kind: EventKind | None = None, actor: str = "le
 
 
 def test_the_events_of_an_app() -> None:
-    """Of events an app sees those that happen whatever is held: one acceptance, decisions about the clock, the end when
-    it is reported; nothing of runs, rows and alerts."""
+    """An app sees only events that do not depend on held data: one acceptance, decisions about the clock, and the
+    reported end; none about runs, rows or alerts."""
     events = [
         event(RequestStatus.RECEIVED, actor="key_1"),
         event(RequestStatus.ACCEPTED, actor="key_1"),
@@ -81,8 +81,8 @@ def test_the_events_of_an_app() -> None:
 
 
 @pytest.mark.parametrize("happened", EventKind)
-def test_an_app_sees_of_what_has_happened_only_what_is_listed(happened: EventKind) -> None:
-    """Whatever kinds there are, those that tell of runs, rows, alerts and ends are none of an app's."""
+def test_events_are_hidden_from_an_app_unless_listed(happened: EventKind) -> None:
+    """Of all kinds of events, an app sees none that tells of runs, rows, alerts or true ends."""
     shown = APP.events(request(RequestStatus.RUNNING), [event(RequestStatus.RUNNING, happened)])
     seen = {"received", "in_review", "accepted", "rejected", "cancelled", "extended", "paused", "resumed"}
     assert [one.kind for one in shown] == [happened] * (happened in seen)

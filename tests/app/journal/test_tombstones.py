@@ -230,8 +230,8 @@ def test_nobody_is_served_by_a_database_that_was_put_back(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """The gateway is not ready, hands out neither versions nor predictions, and takes no requests, which a restore would
-    not know, until database and tombstones fit again. Metrics are still given, and say that it is down."""
+    """The gateway is not ready, hands out neither versions nor predictions, and takes no requests, which a restore
+    would not know, until database and tombstones fit again. Metrics are still given, and say that it is down."""
     live = new_model(new_dataset()["id"])
     work()
     forget("p1")

@@ -20,7 +20,7 @@ from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, files, rows_of
 
 
 def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows come back in the order of the batches, from whoever opens the store, and cannot be changed."""
+    """Rows are read in the order of their batches, by any process that opens the store, and are read-only."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
         rows.show_all()
@@ -34,8 +34,8 @@ def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callabl
 
 
 def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[..., RowStore]) -> None:
-    """Rows that have weights come back with them, from any block, are nulled with them and filled with them; a batch
-    with weights and one without make no dataset, and neither fills slots of the other."""
+    """Row weights are read back from any block, nulled with their rows and filled with them; batches with and without
+    weights cannot be mixed in one dataset, nor in its slots."""
     features, labels = batch_of(NUM_SLOTS)
     both = np.stack([labels, np.arange(1, NUM_SLOTS + 1, dtype=np.int32)], axis=1)
     with store.writing("ds_w") as writer:
@@ -71,7 +71,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
 
 
 def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Whatever is stored of rows holds none of them as it was encoded, nor a part of one, and is for its owner only."""
+    """Stored files contain no encoded row nor any part of one, and only their owner can read them."""
     features, _ = rows_of(store, root)
     at_rest = [objects.get(name) for name in objects.names()] + [path.read_bytes() for path in files(tmp_path)]
     for row in (0, BLOCK_ROWS, NUM_SLOTS - 1):
@@ -81,7 +81,7 @@ def test_nothing_at_rest_shows_a_row(store: RowStore, root: str, objects: Object
 
 
 def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStore, tmp_path: Path) -> None:
-    """When the block raises, or wrote no row, nothing is left, and the rows can be written."""
+    """If the block raises or writes no row, nothing is left, and the rows can be written again."""
 
     def torn_upload() -> None:
         with store.writing("ds_1") as writer:
@@ -103,7 +103,7 @@ def test_nothing_remains_of_a_failed_upload(store: RowStore, objects: ObjectStor
 def test_nothing_remains_where_a_block_cannot_be_sealed(
     store: RowStore, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a thread could not do is raised by whoever writes, and nothing is left of what the others did."""
+    """A failure in a writing thread is raised to the writer, and nothing is left of the other blocks."""
     put, names = SealedStore.put, list[str]()
 
     def full_at_the_third(self: SealedStore, name: str, content: bytes) -> None:
@@ -121,7 +121,7 @@ def test_nothing_remains_where_a_block_cannot_be_sealed(
 
 
 def test_rows_are_written_once(store: RowStore, root: str) -> None:
-    """A second upload under the same id is refused and the first stays."""
+    """A second upload under the same id is refused and the first one remains."""
     with pytest.raises(FileExistsError), store.writing("ds_1") as writer:
         writer.write(*batch_of(5))
     assert store.shape("ds_1", root).num_slots == NUM_SLOTS
@@ -137,14 +137,14 @@ def test_rows_are_written_once(store: RowStore, root: str) -> None:
     ],
 )
 def test_arrays_of_another_kind_are_refused(store: RowStore, spoilt: tuple[np.ndarray, np.ndarray]) -> None:
-    """Batches whose types or shapes are not those of the rows raise, and nothing is stored."""
+    """Batches with other types or shapes than the rows raise, and nothing is stored."""
     with pytest.raises((ValueError, TypeError)), store.writing("ds_1", 3) as writer:
         writer.write(*spoilt)
     assert store.stored() == {}
 
 
 def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., RowStore]) -> None:
-    """Rows that would take more memory than may be used are not opened; edits need room for one block only."""
+    """Rows that need more than the permitted memory are not opened; edits need memory for one block only."""
     needed = NUM_SLOTS * 16
     small = new_store(most_bytes=needed - 1)
     with small.open("ds_1", root) as rows:
@@ -156,9 +156,9 @@ def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., Ro
         rows.show_all()
 
 
-def test_only_what_is_shown_takes_memory(store: RowStore, root: str) -> None:
-    """Blocks come into memory when they are asked for, take room there while they are, and are zeros before and
-    after; of blocks that nobody asks for nothing is opened."""
+def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:
+    """Blocks are loaded on request, take memory only while in use and are zero before and after; other blocks are never
+    opened."""
     features, labels = rows_of(store, root)
     middle, end = slice(BLOCK_ROWS, 2 * BLOCK_ROWS), slice(2 * BLOCK_ROWS, NUM_SLOTS)
     opened: list[int] = []
@@ -188,7 +188,7 @@ def test_only_what_is_shown_takes_memory(store: RowStore, root: str) -> None:
 
 
 def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore, tmp_path: Path) -> None:
-    """Of deleted rows nothing is left, and deleting again does nothing."""
+    """Nothing is left of deleted rows, and a second deletion is a no-op."""
     for _ in range(2):
         store.delete("ds_1")
         assert store.stored() == {}
@@ -199,7 +199,7 @@ def test_deleted_rows_are_gone(store: RowStore, root: str, objects: ObjectStore,
         store.shape("ds_1", root)
 
 
-def test_ids_that_are_none_are_refused(store: RowStore) -> None:
+def test_an_id_that_is_a_path_is_unknown(store: RowStore) -> None:
     """An id that could be a path is an unknown dataset."""
     with pytest.raises(DatasetUnknown):
         store.shape("../ds_1", "0" * 64)
@@ -207,10 +207,8 @@ def test_ids_that_are_none_are_refused(store: RowStore) -> None:
         store.delete("../ds_1")
 
 
-def test_nothing_is_destroyed_under_whoever_is_alone(
-    store: RowStore, root: str, new_store: Callable[..., RowStore]
-) -> None:
-    """What the database named when somebody began to read is there until they have ended."""
+def test_nothing_is_destroyed_under_a_reader(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
+    """Rows that the database named when a reader began are kept until the reader has ended."""
     after = store.edit("ds_1", root, null=TOUCHED)
     destroying = threading.Thread(target=lambda: new_store().destroy_replaced("ds_1", before=root, after=after))
     with store.alone("ds_1"):
@@ -225,7 +223,8 @@ def test_nothing_is_destroyed_under_whoever_is_alone(
 
 
 def test_the_lock_of_rows_that_were_deleted(store: RowStore, root: str, new_store: Callable[..., RowStore]) -> None:
-    """Whoever waited while the rows were deleted, and their lock with them, is alone with what is there then."""
+    """A process that waited while rows and their lock were deleted has exclusive access to the rows that are there
+    afterwards."""
     entered = threading.Event()
 
     def wait() -> None:

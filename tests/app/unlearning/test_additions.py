@@ -63,7 +63,8 @@ def _claim(installation: Installation) -> queue.ClaimedRun:
 def test_a_claim_takes_batches_first(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """Batches get a revision, then erasures the next; the run is from scratch at the last, and knows which slots."""
+    """Batches get the next revision and erasures the one after it; the run is from scratch at the last revision, and
+    knows its slots."""
     addition = add(live["dataset_id"], "new1", "new2")
     slots = slots_of(installation, live["dataset_id"], "new1", "new2")
     forget("new1")
@@ -80,7 +81,8 @@ def test_a_claim_takes_batches_first(
 def test_a_lost_claim_leads_to_relearning_alone(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], forget: Make
 ) -> None:
-    """However often a worker dies that took a batch, the next run is from scratch, and writes the batch again."""
+    """However often a worker dies after it claimed a batch, the next run starts from scratch and writes the batch
+    again."""
     add(live["dataset_id"], "new1")
     slots = slots_of(installation, live["dataset_id"], "new1")
     for _ in range(3):
@@ -92,10 +94,10 @@ def test_a_lost_claim_leads_to_relearning_alone(
     assert (claimed.kind, claimed.additions) == ("unlearn", ())
 
 
-def test_nothing_is_unlearned_over_rows_that_came(
+def test_no_chain_continues_past_an_addition(
     installation: Installation, live: dict[str, Any], forget: Make, add: Callable[..., str]
 ) -> None:
-    """A run that would continue a chain from before an addition is refused when it publishes, whoever planned it."""
+    """A run that would continue a chain from before an addition is refused at publication, whoever planned it."""
     forget("p7")
     claimed = _claim(installation)
     assert claimed.kind == "unlearn"
@@ -127,10 +129,11 @@ def test_nothing_is_unlearned_over_rows_that_came(
     publish()
 
 
-def test_a_standing_counts_rows_that_came(
+def test_added_rows_count_as_edits_until_relearning(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
-    """From when rows may be there until a model has learned again, they are edits of what it stands on."""
+    """Added rows count as edits of a model's data from the time they may be written until the model has learned
+    again."""
 
     def standing() -> accounting.LiveAccount:
         with installation.database.reading() as session:
@@ -153,7 +156,8 @@ def test_deletion_of_somebody_added(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """The certificate counts the steps since the model learned the rows, all versions so far, and verifies."""
+    """The certificate of an added person counts the steps since the model learned the rows and all versions so far, and
+    verifies."""
     add(live["dataset_id"], "new1")
     assert work() == 1
     request = forget("new1")
@@ -176,7 +180,7 @@ def test_a_model_that_waits_for_requests_learns_again_at_once(
     add: Callable[..., str],
     work: Callable[[], int],
 ) -> None:
-    """Rows that came end the waiting of a model that lets requests wait for each other."""
+    """Added rows end the waiting period of a model that batches its requests."""
     dataset = new_dataset(rows=20)
     other = new_model(dataset["id"], noise_scale=0.05)
     patient = new_model(dataset["id"], noise_scale=0.05, batching={"max_wait_seconds": 3600})
@@ -190,10 +194,10 @@ def test_a_model_that_waits_for_requests_learns_again_at_once(
         assert session.get_one(Model, patient["id"]).live_version == 2
 
 
-def test_a_batch_that_nobody_committed_is_swept(
+def test_an_uncommitted_batch_is_swept(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], work: Callable[[], int]
 ) -> None:
-    """Sweeping wipes batches that no addition claims, and leaves those that wait."""
+    """A sweep wipes batches that no addition claims, and leaves batches that are waiting."""
     addition = add(live["dataset_id"], "new1")
     with installation.rows.writing("add_orphan", 4) as writer:
         writer.write(np.ones((1, 4), dtype=np.float32), np.ones(1, dtype=np.int32))
@@ -208,7 +212,7 @@ def test_a_batch_that_nobody_committed_is_swept(
 def test_a_batch_that_was_just_destroyed_is_no_damage(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], monkeypatch: pytest.MonkeyPatch, get: Get
 ) -> None:
-    """A sweep that saw a batch before its worker destroyed it, and comes to it after, takes nothing for damaged."""
+    """A sweep that reaches a batch after its worker has destroyed it does not report damage."""
     add(live["dataset_id"], "new1")
     stored = installation.rows.stored()
     delete = RowStore.delete
@@ -226,10 +230,10 @@ def test_a_batch_that_was_just_destroyed_is_no_damage(
     assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "applied"
 
 
-def test_a_batch_that_is_damaged_is_not_written(
+def test_a_damaged_batch_is_not_written(
     installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
 ) -> None:
-    """A batch whose rows are not those that came fails the run; nothing is written, nothing is learned."""
+    """A batch whose stored rows differ from the uploaded ones fails the run; nothing is written or learned."""
     addition = add(live["dataset_id"], "new1")
     [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 1000))

@@ -24,12 +24,12 @@ Claim = Callable[..., ClaimedRun | None]
 
 
 def test_nothing_due_nothing_claimed(claim: Claim, live: Any) -> None:
-    """There is no run to claim when every model is live and nobody waits."""
+    """No run can be claimed while every model is live and no request waits."""
     assert claim() is None
 
 
 def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make) -> None:
-    """The first run of a model is from scratch, continues nothing, and erases nothing."""
+    """The first run of a model starts from scratch and erases nothing."""
     dataset = new_dataset()
     model = new_model(dataset["id"])
     claimed = claim()
@@ -41,7 +41,7 @@ def test_a_new_model_is_learned(claim: Claim, new_dataset: Make, new_model: Make
 
 
 def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """A claimed request is running, its rows are named, and its run continues the live version."""
+    """A claimed request is running, its rows are listed, and its run continues the live version."""
     slots = slots_of(installation, live[0]["id"], "p3")
     request = forget("p3")
     claimed = claim()
@@ -56,7 +56,7 @@ def test_a_request_is_unlearned(claim: Claim, live: Any, forget: Make, get: Get,
 def test_a_dataset_without_models_is_erased(
     claim: Claim, new_dataset: Make, forget: Make, installation: Installation
 ) -> None:
-    """Where no model learned from the rows, the run is to erase them and nothing else."""
+    """If no model learned from the rows, the run only erases them."""
     slots = slots_of(installation, new_dataset()["id"], "p3")
     forget("p3")
     claimed = claim()
@@ -70,8 +70,8 @@ def test_a_dataset_without_models_is_erased(
     assert claim() is None
 
 
-def test_one_run_serves_all_who_wait(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """Requests that wait when a run is claimed are served by it together, those of one person too."""
+def test_one_run_serves_all_waiting_requests(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
+    """A claimed run serves all requests that wait at that time, including several of one person."""
     slots = slots_of(installation, live[0]["id"], "p3", "p4")
     for person in ("p3", "p4", "p3"):
         forget(person)
@@ -80,8 +80,8 @@ def test_one_run_serves_all_who_wait(claim: Claim, live: Any, forget: Make, inst
     assert claimed.slots_to_null == tuple(sorted(slots))
 
 
-def test_those_who_wait_longest_come_first(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A run takes no more people than it may, in the order in which they asked."""
+def test_the_oldest_requests_come_first(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
+    """A run takes at most its maximum number of people, in the order of their requests."""
     slots = slots_of(installation, live[0]["id"], "p3", "p5")
     for person in ("p5", "p3", "p4"):
         forget(person)
@@ -91,7 +91,7 @@ def test_those_who_wait_longest_come_first(claim: Claim, live: Any, forget: Make
 
 
 def test_one_run_per_dataset(claim: Claim, live: Any, forget: Make, new_model: Make) -> None:
-    """While a run is under way nothing else is claimed on its dataset, whoever asks."""
+    """While a run is under way no worker can claim another on its dataset."""
     forget("p3")
     assert claim(worker="one")
     forget("p4")
@@ -100,7 +100,7 @@ def test_one_run_per_dataset(claim: Claim, live: Any, forget: Make, new_model: M
 
 
 def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> None:
-    """A model that is asked to learn again does, with its live version in service meanwhile."""
+    """A model that is asked to learn again runs from scratch while its live version stays in service."""
     assert gateway.post(f"/v1/models/{live[1]['id']}/relearn").status_code == 202
     claimed = claim()
     assert claimed
@@ -108,7 +108,7 @@ def test_relearning_runs_from_scratch(claim: Claim, live: Any, gateway: Any) -> 
 
 
 def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """A run whose lease is over is abandoned by whoever claims next, who gets the same work as a run of its own."""
+    """A run whose lease has expired is abandoned by the next claim, which gets the same work in a new run."""
     request = forget("p3")
     first = claim(worker="silent", lease_seconds=-1.0)
     second = claim(worker="next")
@@ -126,10 +126,10 @@ def test_an_expired_lease_is_taken(claim: Claim, live: Any, forget: Make, get: G
     assert get(f"/datasets/{live[0]['id']}")["revision"] == 1
 
 
-def test_whoever_lost_the_lease_can_do_nothing(
+def test_a_worker_without_its_lease_can_do_nothing(
     claim: Claim, live: Any, forget: Make, installation: Installation
 ) -> None:
-    """Renewing, confirming, finishing and publishing a run that was taken away are all refused."""
+    """A worker that lost its lease cannot renew, confirm, finish or publish the run."""
     forget("p3")
     lost = claim(lease_seconds=-1.0)
     held = claim()
@@ -147,7 +147,7 @@ def test_whoever_lost_the_lease_can_do_nothing(
 
 
 def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A renewed run is not taken when its first lease would be over, and tells its progress."""
+    """A renewed run is not taken over at the end of its first lease, and reports its progress."""
     forget("p3")
     claimed = claim(lease_seconds=-1.0)
     assert claimed
@@ -161,7 +161,7 @@ def test_renewing_moves_the_end_of_the_lease(claim: Claim, live: Any, forget: Ma
 
 
 def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """The second publication of a run is refused and leaves one version and one ledger entry of it."""
+    """A second publication of a run is refused and leaves one version and one ledger entry."""
     forget("p3")
     claimed = claim()
     assert claimed
@@ -176,7 +176,7 @@ def test_a_run_is_published_once(claim: Claim, live: Any, forget: Make, installa
 
 
 def test_only_what_was_planned_is_published(claim: Claim, live: Any, forget: Make, installation: Installation) -> None:
-    """A run of other steps or another mechanism than planned publishes nothing, and is still held."""
+    """A run with other steps or another mechanism than planned publishes nothing, and keeps its lease."""
     forget("p3")
     claimed = claim()
     assert claimed
@@ -191,7 +191,7 @@ def test_only_what_was_planned_is_published(claim: Claim, live: Any, forget: Mak
 
 
 def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: Get, installation: Installation) -> None:
-    """What a waiting request is told it will take is what its run then takes, for all who wait together."""
+    """The estimate for a waiting request equals the steps of its run, for all requests that wait together."""
     forget("p3")
     request = forget("p4")
     with installation.database.reading() as session:
@@ -203,10 +203,10 @@ def test_estimate_is_what_will_run(claim: Claim, live: Any, forget: Make, get: G
     assert records == 2
 
 
-def test_a_heartbeat_disturbs_nobody_who_reads(
+def test_a_heartbeat_does_not_block_readers(
     claim: Claim, new_dataset: Make, new_model: Make, installation: Installation
 ) -> None:
-    """Whether a run is still held, and what its audit found, can be read while a heartbeat changes the run."""
+    """Lease and audit result of a run can be read while a heartbeat changes the run."""
     new_model(new_dataset(rows=60)["id"], audit={"lanes": 0})
     claimed = claim()
     assert claimed
@@ -219,6 +219,6 @@ def test_a_heartbeat_disturbs_nobody_who_reads(
 
 
 def test_an_unknown_run_is_named(installation: Installation) -> None:
-    """Asking for a run that does not exist raises `RunUnknown`."""
+    """An unknown run raises `RunUnknown`."""
     with installation.database.reading() as session, pytest.raises(RunUnknown):
         unlearning.get(session, "run_none")

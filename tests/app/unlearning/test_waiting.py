@@ -32,16 +32,16 @@ def reasons(waiting: dict[str, Any]) -> dict[str, int]:
 
 
 def test_nobody_waits(patient: dict[str, Any], get: Get) -> None:
-    """Where nobody waits, that is said in numbers."""
+    """Without waiting requests all counts are zero."""
     nobody = {"people": 0, "requests": 0, "first_due_at": None, "reasons": []}
     assert get(f"/models/{patient['id']}")["waiting"] == nobody
 
 
-def test_an_epsilon_of_zero_is_not_about_those_who_wait(
+def test_waiting_people_are_reported_beside_an_epsilon_of_zero(
     patient: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """People who were accepted and wait for others are counted beside an epsilon of 0, with the first deadline and the
-    end of their wait; when the batch has run they are in the epsilon and wait no more."""
+    """People whose accepted requests wait for a batch are counted beside an epsilon of 0, with the first deadline and
+    the end of their wait; once the batch has run, epsilon covers them and they no longer wait."""
     made = [forget("p1"), forget("p2"), forget("p3", regulation="ccpa"), forget("p1")]
     assert work() == 0
     shown = get(f"/models/{patient['id']}")
@@ -57,10 +57,10 @@ def test_an_epsilon_of_zero_is_not_about_those_who_wait(
     assert listed["waiting"] == waiting
 
 
-def test_when_they_are_forgotten_they_wait_no_more(
+def test_a_queued_request_no_longer_waits_after_its_run(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Before a worker takes it a request is queued; afterwards the epsilon is about its person."""
+    """A request is queued until a worker takes it; after the run, epsilon covers its person."""
     model = new_model(new_dataset()["id"])
     assert get(f"/models/{model['id']}")["waiting"] is None  # nothing carries anybody
     work()
@@ -72,11 +72,11 @@ def test_when_they_are_forgotten_they_wait_no_more(
     assert next(one["epsilon"] for one in shown["guarantee"] if one["notion"] == "unlearning") > 0
 
 
-def test_those_in_review_and_in_their_grace_time_are_in_it_too(
+def test_requests_in_review_and_in_the_grace_period_count(
     patient: dict[str, Any], new_dataset: Make, forget: Make, get: Get, gateway: TestClient
 ) -> None:
-    """A request that nobody has decided counts, by any of its names and for the datasets that it names alone; so does
-    one that may still be cancelled, until when that is."""
+    """A request in review counts under any of its names and only for its own datasets; so does a request in its grace
+    period, with the end of that period."""
     elsewhere = new_dataset(name="elsewhere")["id"]
     forget("p1", identity_verified=False)
     forget("stranger", aliases=["p2"], identity_verified=False)
@@ -125,7 +125,7 @@ def run_on(dataset: Dataset, at: datetime.datetime) -> Run:
     )
 
 
-def test_what_keeps_a_worker_from_them(
+def test_reasons_why_no_worker_takes_a_request(
     installation: Installation,
     new_dataset: Make,
     new_model: Make,
@@ -133,7 +133,7 @@ def test_what_keeps_a_worker_from_them(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Damage, a spent budget, failures that are tried again later and another run are each told."""
+    """Damage, a spent budget, a failed run to be retried and another run are each reported as the reason."""
     live = new_model(new_dataset()["id"])
     assert work() == 1
     forget("p1")

@@ -13,15 +13,15 @@ from tests.s3.server import Server
 
 
 @pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 40_000])
-def test_what_was_put_is_got(objects: ObjectStore, open_objects: Callable[[], ObjectStore], content: bytes) -> None:
-    """An object comes back as it was, from whoever opens the store."""
+def test_an_object_is_read_back(objects: ObjectStore, open_objects: Callable[[], ObjectStore], content: bytes) -> None:
+    """Any process that opens the store reads an object back unchanged."""
     objects.check()
     objects.put("a.x", content)
     assert open_objects().get("a.x") == content
 
 
 def test_put_replaces(objects: ObjectStore) -> None:
-    """Of a name there is one object, the last."""
+    """A name holds one object, the last one written."""
     objects.put("a.x", b"a longer one")
     objects.put("a.x", b"last")
     assert objects.get("a.x") == b"last"
@@ -29,7 +29,7 @@ def test_put_replaces(objects: ObjectStore) -> None:
 
 
 def test_create_does_not_replace(objects: ObjectStore) -> None:
-    """What is there stays, until it is deleted."""
+    """Creating an object never replaces an existing one."""
     objects.create("a.x", b"first")
     with pytest.raises(FileExistsError, match=r"a\.x"):
         objects.create("a.x", b"second")
@@ -40,7 +40,7 @@ def test_create_does_not_replace(objects: ObjectStore) -> None:
 
 
 def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
-    """Of several who create at once one succeeds, and its content is there."""
+    """Of several concurrent creations exactly one succeeds, and its content is stored."""
 
     def create(number: int) -> bool:
         try:
@@ -55,8 +55,8 @@ def test_one_of_many_creates(open_objects: Callable[[], ObjectStore]) -> None:
     assert open_objects().get("a.x") == b"%d" % created.index(True)
 
 
-def test_what_is_not_there(objects: ObjectStore) -> None:
-    """Getting it is an error that has a name, deleting it does nothing."""
+def test_a_missing_object(objects: ObjectStore) -> None:
+    """Reading a missing object raises FileNotFoundError, and deleting it is a no-op."""
     objects.check()
     with pytest.raises(FileNotFoundError):
         objects.get("a.x")
@@ -65,7 +65,7 @@ def test_what_is_not_there(objects: ObjectStore) -> None:
 
 
 def test_deleted_is_gone(objects: ObjectStore) -> None:
-    """A deleted object is not got and not listed, the others stay."""
+    """A deleted object is neither read nor listed, and the others remain."""
     for name in ("a.x", "a.y", "ab.x"):
         objects.put(name, name.encode())
     objects.delete("a.x")
@@ -75,7 +75,7 @@ def test_deleted_is_gone(objects: ObjectStore) -> None:
 
 
 def test_groups_are_listed_alone(objects: ObjectStore) -> None:
-    """A group has the names that begin with it and a '.', and no others; times are those of the last write."""
+    """A group lists exactly the names that begin with it and a '.', with the times of their last write."""
     for name in ("a.x", "a.y.z", "ab.x", "a_b.x"):
         objects.put(name, b"")
     assert objects.names("a").keys() == {"a.x", "a.y.z"}
@@ -85,15 +85,15 @@ def test_groups_are_listed_alone(objects: ObjectStore) -> None:
 
 
 def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
-    """A store lists more names than a bucket tells at once."""
+    """A store lists more names than fit in one page of a bucket's listing."""
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: objects.put(f"a.{number}", b""), range(1001)))
     assert len(objects.names("a")) == len(objects.names()) == 1001
 
 
 @pytest.mark.parametrize("name", ["", "a", ".a", "a.", "../a.x", "a/b.x", "a b.x", "ä.x", "a..x"])
-def test_names_that_not_every_store_takes_are_refused(objects: ObjectStore, name: str) -> None:
-    """A name is a group, a '.' and the rest, of letters that mean the same to every file system and every URL."""
+def test_names_outside_the_portable_characters_are_refused(objects: ObjectStore, name: str) -> None:
+    """A name is a group, a '.' and the rest, in characters that every file system and URL treats alike."""
     for call in (
         objects.get,
         objects.delete,
@@ -108,7 +108,7 @@ def test_names_that_not_every_store_takes_are_refused(objects: ObjectStore, name
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Folder and files are closed to everybody but their owner, and no other file is left."""
+    """Only their owner can access folder and files, and no other file is left."""
     objects = FolderStore(tmp_path / "new")
     objects.put("a.x", b"1")
     objects.put("a.x", b"2")
@@ -120,8 +120,8 @@ def test_files_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("go", [lambda objects: objects.delete("a.x"), lambda objects: objects.put("a.x", b"new")])
-def test_what_goes_is_overwritten(tmp_path: Path, go: Callable[[FolderStore], None]) -> None:
-    """What is deleted or replaced is zero on disk: another name of the same file shows it."""
+def test_deleted_content_is_overwritten(tmp_path: Path, go: Callable[[FolderStore], None]) -> None:
+    """Deleted and replaced content is zeroed on disk, as a hard link to the file shows."""
     objects = FolderStore(tmp_path / "objects")
     objects.put("a.x", b"someone")
     os.link(tmp_path / "objects" / "a.x", tmp_path / "link")
@@ -129,8 +129,8 @@ def test_what_goes_is_overwritten(tmp_path: Path, go: Callable[[FolderStore], No
     assert (tmp_path / "link").read_bytes() == bytes(7)
 
 
-def test_what_a_crash_left_goes_too(tmp_path: Path) -> None:
-    """A file that a killed process had begun to write is listed under its object's name alone, and goes with it."""
+def test_a_partial_file_goes_with_its_object(tmp_path: Path) -> None:
+    """A partial file left by a killed process is listed under its object's name only, and is deleted with it."""
     objects = FolderStore(tmp_path)
     objects.put("a.x", b"whole")
     (left,) = [path for path in tmp_path.iterdir() if path.is_dir()]
@@ -150,7 +150,7 @@ def test_what_a_crash_left_goes_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
 def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, object]) -> None:
-    """Where versioning or object lock is on, the check and every write are refused, and the text says what to do."""
+    """With versioning or object lock the check and every write are refused, and the message says what to do."""
     objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
     for write in (objects.check, lambda: objects.put("a.x", b"1"), lambda: objects.create("a.y", b"1")):
         with pytest.raises(StoreKeepsVersions, match="switch versioning and object lock off"):
@@ -158,7 +158,7 @@ def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, obj
 
 
 def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> None:
-    """A bucket that was fit when the service started is refused at the first write after it no longer is."""
+    """A bucket on which versioning is enabled after the start is refused at the next write."""
     objects = S3Store(f"s3://{bucket}", "weights")
     objects.check()
     objects.put("a.x", b"1")
@@ -168,13 +168,13 @@ def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> Non
 
 
 def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
-    """The probe is gone when the check is over."""
+    """The check deletes its probe."""
     S3Store(f"s3://{bucket}", "weights").check()
     assert s3.contents(bucket) == {}
 
 
 def test_where_objects_are(s3: Server, bucket: str) -> None:
-    """Below the prefix, the folder and the group: an operator finds them, and other prefixes are not seen."""
+    """Objects lie below prefix, folder and group, where an operator finds them; other prefixes are not seen."""
     S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
     S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
     assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}
@@ -182,20 +182,20 @@ def test_where_objects_are(s3: Server, bucket: str) -> None:
 
 
 def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
-    """Large objects too are written whole: no part of one can be left behind."""
+    """Large objects are uploaded in one request too, so that no part can be left behind."""
     S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
     [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
     assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
 
 
-def test_a_bucket_that_is_not_there(s3: Server) -> None:
-    """The error names the setting to change."""
+def test_a_missing_bucket(s3: Server) -> None:
+    """The error for a missing bucket names the setting to change."""
     with pytest.raises(StoreUnavailable, match="LETHE_STORE_URL"):
         S3Store("s3://lethe-there-is-no-such-bucket", "weights").check()
 
 
 def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
-    """A store that is away is an `OSError` that says where to look, and tells nothing of the content."""
+    """An unreachable store raises an `OSError` that names the setting to check and reveals no content."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
     monkeypatch.setattr("app.vault.store._RETRIES", 0)
     with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL") as raised:
@@ -206,7 +206,7 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Serv
 def test_credentials_come_from_the_shared_file_too(
     s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the environment has no key, the profile of the shared credentials file is used."""
+    """Without a key in the environment, the profile of the shared credentials file is used."""
     file, environment = tmp_path / "credentials", s3.environment
     file.write_text(
         f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[lethe]\n"

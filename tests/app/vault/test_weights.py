@@ -31,8 +31,8 @@ def store(tmp_path: Path, key_encryption: KeyEncryptionFile) -> WeightStore:
     return store
 
 
-def test_what_was_put_is_got(store: WeightStore) -> None:
-    """A version comes back as it was, from whoever opens the folder."""
+def test_a_version_is_read_back(store: WeightStore) -> None:
+    """Any process that opens the folder reads a version back unchanged."""
     assert store.get("ver_1") == WEIGHTS
     assert store.version_ids() == {"ver_1"}
 

@@ -24,7 +24,7 @@ def test_a_file_on_the_page(officer: Browser, place: str, get: Get) -> None:
     """A file is added by a form, shown by its name as text, saved, and deleted after a confirmation."""
     answer = officer.send(f"{place}/attachments", file=(NAME, PDF))
     page = officer.get(answer.headers["location"]).text
-    assert "The file is attached." in page
+    assert "File attached." in page
     assert "Letter &lt;b&gt;of Jane.pdf</a>" in page
     assert re.search(rf"PDF, {len(PDF)} B, <time [^>]+>[^<]+</time> by <span title=\"key_", page)
     [path] = re.findall(r'<a href="(/admin/requests/\w+/attachments/att_\w+)">', page)
@@ -36,7 +36,7 @@ def test_a_file_on_the_page(officer: Browser, place: str, get: Get) -> None:
     assert "Jane" not in officer.get(f"{place}/live").text
     answer = officer.post(f"{path}/delete")
     page = officer.get(answer.headers["location"]).text
-    assert "The file is erased." in page
+    assert "File erased." in page
     assert "Jane" not in page
     assert officer.get(path).status_code == 404
     assert get(f"/deletion-requests/{place.rpartition('/')[2]}/attachments")["items"] == []

@@ -23,18 +23,18 @@ def keys(gateway: Any) -> list[str]:
 
 
 def test_entries_are_found(officer: Browser, keys: list[str]) -> None:
-    """Filters find entries by who, what and about what, and say when there are none."""
+    """Filters find entries by actor, action and object, and the page says if there are none."""
     page = officer.get("/admin/audit-log?action=api_key.created").text
     assert all(key in page for key in keys)
     page = officer.get(f"/admin/audit-log?object_id={keys[1]}").text
     assert keys[0] not in page
     assert "1 entry" in page
-    assert "No entry is like that" in officer.get("/admin/audit-log?actor=nobody").text
+    assert "No matching entries" in officer.get("/admin/audit-log?actor=nobody").text
 
 
 @pytest.mark.usefixtures("keys")
 def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -> None:
-    """The button says whether the chain holds now, and which entry does not where somebody changed one."""
+    """The button reports whether the chain is intact and, after a manipulation, the first wrong entry."""
     periodic_jobs.sign_heads(installation)
     fragment = officer.client.post(
         "/admin/audit-log/verify",
@@ -52,8 +52,8 @@ def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -
     assert "audit entry 2" in page
 
 
-def test_checkpoints_to_take_away(officer: Browser, installation: Installation, get: Get) -> None:
-    """What was signed comes as a file."""
+def test_checkpoints_are_downloaded(officer: Browser, installation: Installation, get: Get) -> None:
+    """The signed checkpoints are downloaded as a file."""
     periodic_jobs.sign_heads(installation)
     answer = officer.get("/admin/audit-log/checkpoints.json")
     assert "attachment" in answer.headers["content-disposition"]
@@ -61,7 +61,7 @@ def test_checkpoints_to_take_away(officer: Browser, installation: Installation, 
 
 
 def test_only_admins_see_it(somebody_with: Callable[..., Browser]) -> None:
-    """Nobody else does, nor has it recomputed or signed."""
+    """Only admins can see the audit log, recompute it and download its signatures."""
     browser = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     assert browser.get("/admin/audit-log").status_code == 403
     assert browser.post("/admin/audit-log/verify").status_code == 403

@@ -32,7 +32,7 @@ def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) 
     assert answer.status_code == 303
     page = officer.get(answer.headers["location"]).text
     assert "<h1>2026-0815</h1>" in page
-    assert "The request is entered." in page
+    assert "Request created." in page
     assert "establish who the person is" in page
     [made] = get("/deletion-requests")["items"]
     assert made["submitted_at"].startswith(received.isoformat())
@@ -61,7 +61,7 @@ def test_what_cannot_be_entered(officer: Browser, get: Get, wrong: dict[str, str
 def test_who_enters_nothing(somebody_with: Callable[..., Browser]) -> None:
     """A key that may only read is offered no form, and is refused."""
     reader = somebody_with(Scope.REQUESTS_READ)
-    assert "Enter a request" not in reader.get("/admin/requests").text
+    assert "New request" not in reader.get("/admin/requests").text
     assert reader.get("/admin/requests/new").status_code == 403
     assert reader.post("/admin/requests/new", **ENTERED).status_code == 403
 
@@ -85,7 +85,7 @@ def test_what_approving_erases_is_shown_before(
     assert "in-short" not in shown
     assert "version 1" in shown
     assert "waits for the decision" in shown
-    assert "They cannot be brought back" in shown
+    assert "This cannot be undone" in shown
 
 
 def test_the_day_of_completion_is_the_policys(
@@ -156,10 +156,10 @@ def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], fo
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get(f"/admin/requests/{done['id']}/reply").status_code == 403
     assert reader.get(f"/admin/requests/{done['id']}/reply/file").status_code == 403
-    assert "Prepare the reply" not in reader.get(f"/admin/requests/{done['id']}").text
+    assert "Draft the reply" not in reader.get(f"/admin/requests/{done['id']}").text
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     assert "Save as PDF" not in viewer.get(f"/admin/requests/{done['id']}/reply").text
-    assert "Read the reply" not in viewer.get(f"/admin/requests/{done['id']}").text
+    assert "Preview reply" not in viewer.get(f"/admin/requests/{done['id']}").text
     assert viewer.get(f"/admin/requests/{done['id']}/reply/file").status_code == 403
 
 

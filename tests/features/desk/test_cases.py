@@ -28,7 +28,7 @@ def test_my_cases(officer: Browser, gateway: TestClient, forget: Make, get: Get)
     assert '<option value="nobody" selected>Nobody</option>' in page
     answer = maria.post(f"/admin/requests/{mine}/assign", assignee=user["id"])
     page = maria.get(answer.headers["location"]).text
-    assert "The request is assigned." in page
+    assert "Request assigned." in page
     assert "<dt>Assigned to</dt>" in page
     assert f'<option value="{user["id"]}" selected>Maria Lopez</option>' in page
     for wanted, found in (("me", [mine]), ("nobody", [other]), (user["id"], [mine])):
@@ -75,7 +75,7 @@ def test_notes_on_the_page(officer: Browser, somebody_with: Callable[..., Browse
     place, text = f"/admin/requests/{request_id}", "Jane <b>wrote</b>\r\nthat she moved."
     answer = officer.post(f"{place}/note", text=text)
     page = officer.get(answer.headers["location"]).text
-    assert "The note is added." in page
+    assert "Note added." in page
     assert "Jane &lt;b&gt;wrote&lt;/b&gt;\nthat she moved." in page
     assert re.search(r'<time datetime="[^"]+" data-local="minute"[^>]*>[^<]+</time> by <span title="key_', page)
     assert officer.post(f"{place}/note", text="\r\n".join("x" * 1999 for _ in range(2))).status_code == 303

@@ -67,9 +67,9 @@ def test_each_danger_says_how_much_and_why() -> None:
         backups=BackupsOut(last_at=AT - datetime.timedelta(days=9), is_late=True),
     )
     assert found == [
-        "1 host of 2 with workers gave no sign of life for a minute: green.",
-        "1 request is past the deadline of the law.",
-        "2,000 requests are due within 7 days.",
+        "1 host of 2 with workers sent no heartbeat for a minute: green.",
+        "1 request is past its legal deadline.",
+        "2,000 requests are due in the next 7 days.",
         "2 models could not be learned, and are not tried again by themselves.",
         "1 model had the last canary test refute a run, which published nothing.",
         "1 model missed the quality gate and is not served: release the version, or learn again.",
@@ -79,7 +79,7 @@ def test_each_danger_says_how_much_and_why() -> None:
         "3 webhook deliveries did not arrive yet, and will be tried again.",
         "The last backup was finished 9 days ago.",
     ]
-    assert said(workers=WorkerState.SILENT)[0].startswith("No worker has given a sign of life")
+    assert said(workers=WorkerState.SILENT)[0].startswith("No worker has responded")
     assert said(workers=WorkerState.FAILING) == ["The last runs all failed."]
     assert said(backups=BackupsOut(last_at=None, is_late=True)) == ["No backup was ever made."]
 
@@ -115,13 +115,13 @@ def test_every_number_leads_to_what_it_counts(
         "Overdue": 2,
         "Due within 7 days": 1,
         "In review": 3,
-        "Accepted, waiting": 1,
-        "Being forgotten": 0,
+        "Queued": 1,
+        "In progress": 0,
         "Completed": 1,
         "Models in service": 2,
-        "With people still in them": 2,
+        "With erasures pending": 2,
         "Canary tests passed": 2,
-        "Failed runs not made good": 1,
+        "Unresolved failed runs": 1,
         "Webhooks undelivered": 1,
     }
     for text, (path, number) in found.items():

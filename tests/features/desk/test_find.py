@@ -50,7 +50,7 @@ def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model
     for nothing in ("case", "%", "dr_", "mdl_0123456789abcdef0123"):
         answer = officer.post("/admin/find", anything=nothing)
         page = answer.text if answer.status_code == 200 else officer.get(answer.headers["location"]).text
-        assert re.search("Nothing has this id|Nothing is here", page), nothing
+        assert re.search("Nothing has this id|Not found", page), nothing
     assert officer.post("/admin/find", anything=" ").status_code == 422
 
 

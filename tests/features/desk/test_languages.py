@@ -48,14 +48,14 @@ CODED = {
     ],
 )
 def test_the_browser_says_which_language(browser: Browser, accepted: str, expected: str) -> None:
-    """Without a choice a page is in the language of ours that the browser likes best, else in English."""
+    """Without a choice a page is in the available language that the browser prefers, otherwise in English."""
     page = browser.get("/admin/login", **{"Accept-Language": accepted}).text
     assert f'<html lang="{expected}">' in page
     assert ("Anmelden" in page) == (expected == "de")
 
 
-def test_somebody_chooses_a_language(officer: Browser) -> None:
-    """A choice leads back to the page that it was made on, and outlasts what the browser asks for."""
+def test_a_reader_chooses_a_language(officer: Browser) -> None:
+    """A choice returns to the page on which it was made, and takes precedence over the browser's preference."""
     page = officer.get("/admin/requests?status=completed").text
     assert 'value="/admin/requests?status=completed" name="next"' in page
     answer = officer.post("/admin/language", language="de", next="/admin/requests?status=completed")
@@ -72,7 +72,7 @@ def test_somebody_chooses_a_language(officer: Browser) -> None:
 
 
 def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
-    """The page that asks for a key offers it, too."""
+    """The login page offers the languages, too."""
     [token] = re.findall(r'value="([0-9a-f]{64})" name="csrf"', browser.get("/admin/login").text)
     assert browser.post("/admin/language", csrf=token, language="de", next="/admin/login").status_code == 303
     assert "Passwort" in browser.get("/admin/login").text
@@ -87,21 +87,21 @@ def test_a_language_is_chosen_before_a_login(browser: Browser) -> None:
     ],
 )
 def test_a_choice_comes_from_a_page_of_ours(officer: Browser, fields: dict[str, Any], origin: str, status: int) -> None:
-    """No other site sets the language, and none is set that there is not."""
+    """No other site can set the language, and unknown languages are refused."""
     answer = officer.post("/admin/language", origin=origin, **({"language": "de"} | fields))
     assert answer.status_code == status
     assert "lethe_language" not in answer.headers.get("set-cookie", "")
 
 
 def test_a_choice_leads_to_no_other_site(officer: Browser) -> None:
-    """What is asked to be shown next has to be a page of the dashboard."""
+    """After a choice only pages of the dashboard can be shown next."""
     answer = officer.post("/admin/language", language="de", next="https://evil.example/admin")
     assert answer.headers["location"] == "/admin"
 
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_text_is_translated(language: str) -> None:
-    """A catalogue has all extracted texts and no others, none of them empty or doubtful."""
+    """A catalogue has exactly the extracted texts, none of them empty or fuzzy."""
     found = catalogue.read(catalogue.path_of(language), language)
     expected = {one.id for one in catalogue.extracted()}
     assert {one.id for one in found} == expected, "run .venv/bin/python -m tests.features.desk.catalogue"
@@ -115,7 +115,7 @@ def test_every_text_is_translated(language: str) -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_translations_have_the_same_places_and_tags(language: str) -> None:
-    """A translation names the values that the text names, and brings no tag or sign of HTML that the text has not."""
+    """A translation has the placeholders of its text, and no HTML tag or character that the text lacks."""
     # the places of texts are no part of a catalogue's file
     in_templates = {one.id for one in catalogue.extracted() if any("/templates/" in name for name, _ in one.locations)}
     for one in catalogue.read(catalogue.path_of(language), language):
@@ -132,7 +132,7 @@ def test_translations_have_the_same_places_and_tags(language: str) -> None:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_values_are_escaped_in_every_language(language: str) -> None:
-    """What somebody called a thing stays text in whatever sentence it stands, and in whatever attribute."""
+    """Names given by users stay plain text in every sentence and attribute."""
     hostile = '"><script>alert(1)</script>'
     texts = ("{% trans name=hostile %}Welcome, {{ name }}{% endtrans %}", '{{ _("Copy %(what)s", what=hostile) }}')
     texts += ("{% set name = hostile | string %}{% trans %}Welcome, {{ name }}{% endtrans %}",)
@@ -148,7 +148,7 @@ def test_values_are_escaped_in_every_language(language: str) -> None:
 
 
 def test_german_writes_numbers_its_own_way() -> None:
-    """Points part thousands, a comma parts fractions; days have German names; nouns stay large."""
+    """German has points between thousands, a decimal comma, its own names of days, and capitalised nouns."""
     assert wording.count(1234, "request", "requests") == "1,234 requests"
     with languages.speaking("de"):
         assert wording.count(1234, "request", "requests") == "1.234 Anträge"
@@ -160,8 +160,9 @@ def test_german_writes_numbers_its_own_way() -> None:
     assert languages.inside("Request") == "request"
 
 
-def test_words_of_the_api_are_english_where_nobody_translated_them() -> None:
-    """They say so to whoever reads them aloud; what is known is translated, whatever numbers it has."""
+def test_untranslated_words_of_the_api_are_marked_as_english() -> None:
+    """Texts of the API without a translation are marked as English for screen readers; known texts are translated,
+    whatever numbers they have."""
     with languages.speaking("de"):
         assert wording.message("no such thing") == Markup('<span lang="en">no such thing</span>')
         assert wording.message("least steps to the target; relearning takes 50") == (
@@ -171,7 +172,7 @@ def test_words_of_the_api_are_english_where_nobody_translated_them() -> None:
 
 
 def test_words_of_the_pages_are_not_taken_for_english() -> None:
-    """What a page says in the reader's language, with its values, is shown as it is, and not marked as English."""
+    """A text that is already in the reader's language is shown unchanged, and not marked as English."""
     with languages.speaking("de"):
         said = languages.gettext("Write at most {max_length} characters.").format(max_length=5)
         assert wording.message(said, capital=True) == "Schreiben Sie höchstens 5 Zeichen."
@@ -182,7 +183,7 @@ def test_words_of_the_pages_are_not_taken_for_english() -> None:
 
 
 def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None:
-    """What the API refuses has its title, and its words as far as known, in German; so have settings what they mean."""
+    """Titles and known messages of API errors, and descriptions of settings, are shown in German."""
     officer.post("/admin/language", language="de", next="/admin")
     somebody = {"name": "Maria Lopez", "email": "maria@example.com", "role": "officer"}
     assert officer.post("/admin/people", **somebody).status_code == 201
@@ -200,8 +201,8 @@ def test_problems_are_told_in_the_language_of_the_page(officer: Browser) -> None
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_text_of_a_page_is_forgotten(name: str) -> None:
-    """Whatever words a template has between tags, in attributes that are read, or in what it gives to macros, are
-    marked to be translated."""
+    """Every text in a template, whether between tags, in attributes that are read aloud or in arguments of macros, is
+    marked for translation."""
     source = source_of(name)
     bare = re.sub(r"\{% trans .*?\{% endtrans %\}|\{#.*?#\}", "", source, flags=re.S)
     bare = re.sub(r"\{\{.*?\}\}|\{%.*?%\}", "", bare, flags=re.S)

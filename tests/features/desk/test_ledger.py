@@ -24,7 +24,7 @@ def published(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> No
 @pytest.mark.usefixtures("published")
 def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) -> None:
     """The button says whether all of it holds now, and what does not where somebody changed it."""
-    assert "Recompute it now" in officer.get("/admin/ledger").text
+    assert "Verify now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
     assert "The ledger holds." in page
     assert "signed up to link 1 of 1" in page

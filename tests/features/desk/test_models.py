@@ -39,9 +39,9 @@ def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> N
     assert f"/admin/models/{learned['id']}" in page
     assert "churn &lt;b&gt;" in page
     page = officer.get(f"/admin/models/{learned['id']}").text
-    assert "How far is the live version from one learned without those whom it was made to forget?" in page
+    assert "Residual influence of erased people" in page
     assert "Within the target" in page
-    assert "What can all versions together show about somebody" in page
+    assert "Cumulative leakage of all versions" in page
     assert f"/admin/accounting/datasets/{learned['dataset_id']}" in page
 
 
@@ -70,7 +70,7 @@ def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
     assert "There is no version yet" in page
-    assert "What if more people asked?" not in page
+    assert "What-if: more requests" not in page
     assert "There is no curve yet" in officer.get(f"{path}/curve").text
     assert "Nothing is accounted for yet" in officer.get(f"{path}/ledger").text
     asked = officer.get(f"{path}/what-if")
@@ -84,7 +84,7 @@ def test_a_model_that_is_not_there(officer: Browser, path: str) -> None:
     """Every page of an unknown model is a designed 404."""
     page = officer.get(f"/admin/models/mdl_0{path}")
     assert page.status_code == 404
-    assert "Nothing is here" in page.text
+    assert "Not found" in page.text
 
 
 def test_versions_and_copies(
@@ -133,7 +133,7 @@ def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, 
     reader = somebody_with(Scope.MODELS_READ)
     page = reader.get(path).text
     assert "Versions" in page
-    for hidden in ("Residual influence, step by step", "Verify now", "What if more people asked?", "Learn again"):
+    for hidden in ("Residual influence, step by step", "Verify now", "What-if: more requests", "Learn again"):
         assert hidden not in page
     assert reader.get(f"{path}/curve").status_code == 403
     assert reader.post(f"{path}/ledger/verify").status_code == 403

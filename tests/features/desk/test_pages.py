@@ -74,7 +74,7 @@ def test_a_page_that_is_not_there(officer: Browser, browser: Browser) -> None:
     for path in ("/admin/nowhere", "/admin/requests/dr_none"):
         answer = officer.get(path)
         assert answer.status_code == 404
-        assert "Nothing is here" in answer.text
+        assert "Not found" in answer.text
 
 
 def test_malformed_addresses(officer: Browser) -> None:

@@ -54,7 +54,8 @@ def parts(sentence: str) -> list[str]:
 
 
 def test_every_language_has_every_sentence() -> None:
-    """Each sentence has the same placeholders in each language, twelve months, and no text in common with another."""
+    """Each sentence has the same placeholders in each language, with twelve months and no text shared between
+    languages."""
     english = WORDINGS[ReplyLanguage.EN]
     for language in ReplyLanguage:
         wording = WORDINGS[language]
@@ -71,12 +72,12 @@ def test_every_language_has_every_sentence() -> None:
 
 
 @pytest.mark.parametrize("language", ReplyLanguage)
-def test_what_is_said_of_a_forgotten_person(
+def test_the_reply_to_a_forgotten_person(
     gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
 ) -> None:
-    """In each language text and PDF say the same: what was done, under the case number, and on a page of its own what
-    was erased, each certificate by its id with epsilon and attacker in numbers of the language, and how anybody
-    verifies it."""
+    """In each language text and PDF say the same: what was done, with the case number, and on a separate page what was
+    erased, with the id, epsilon and attacker accuracy of each certificate in the language's number format, and how to
+    verify it."""
     request_id, wording = world("p1", external_id="Fall Žofie/7"), WORDINGS[language]
     [certificate] = gateway.get(f"{PLACE}/{request_id}/certificate").json()["certificates"]
     text = text_of(gateway, request_id, language=language)
@@ -99,8 +100,8 @@ def test_what_is_said_of_a_forgotten_person(
 
 
 def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., str]) -> None:
-    """One that was received names its number and its deadline; one extended, rejected, withdrawn, or about somebody of
-    whom nothing was held says so; each in one page where nothing is signed."""
+    """The reply to a received request has its number and deadline; extended, rejected and withdrawn requests, and
+    people of whom nothing was held, each have their own text, on one page if nothing is signed."""
     wording = WORDINGS[ReplyLanguage.EN]
     request_id = world("p2", identity_verified=False)
     path = f"{PLACE}/{request_id}"
@@ -125,9 +126,11 @@ def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., st
 
 
 @pytest.mark.parametrize("language", ReplyLanguage)
-def test_who_answers(gateway: TestClient, world: Callable[..., str], language: ReplyLanguage) -> None:
-    """The controller of the policy heads the reply and signs it, and the contact ends it, as text and as a PDF; without
-    them the reply has nothing in their place."""
+def test_the_controller_and_the_contact(
+    gateway: TestClient, world: Callable[..., str], language: ReplyLanguage
+) -> None:
+    """The controller of the policy heads and signs the reply, and the contact ends it, in text and PDF; without them
+    the reply has nothing in their place."""
     request_id, wording = world("stranger"), WORDINGS[language]
     before = text_of(gateway, request_id, language=language)
     assert before.startswith(wording.subject.partition("{")[0])
@@ -149,14 +152,15 @@ def test_who_answers(gateway: TestClient, world: Callable[..., str], language: R
     "value", ["", " ", "a\nb", "a\r", "<b>a</b>", "a\u202eb", "\u202eab", "a\x00", "\x00a", "a" * 301]
 )
 @pytest.mark.parametrize("field", ["controller", "contact"])
-def test_who_answers_is_a_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
-    """Neither has an end of a line, a tag or a sign that nobody sees, and both are short."""
+def test_controller_and_contact_are_one_line(gateway: TestClient, refused: Refused, field: str, value: str) -> None:
+    """Controller and contact are short, without line ends, tags or invisible characters."""
     refused(gateway.patch("/v1/tenant", json={"policy": {field: value}}), 422, "input_invalid")
     assert gateway.get("/v1/tenant").json()["policy"][field] is None
 
 
-def test_what_the_font_does_not_have(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
-    """A reply with characters that the PDF would lack is refused by name, without them; as text it is there."""
+def test_characters_missing_in_the_font(gateway: TestClient, world: Callable[..., str], refused: Refused) -> None:
+    """A reply with characters that the font lacks is refused as a PDF without quoting them, and is available as
+    text."""
     request_id = world("stranger", external_id="案件 7")
     answer = gateway.get(f"{PLACE}/{request_id}/reply?format=pdf")
     assert "案" not in str(refused(answer, 409, "reply_unprintable"))
@@ -165,14 +169,15 @@ def test_what_the_font_does_not_have(gateway: TestClient, world: Callable[..., s
     assert "Υπόθεση Жалоба Łódź ñ 7" in next(pages_of(gateway, greek))
 
 
-def test_it_is_for_those_who_decide(
+def test_replies_are_for_callers_who_decide(
     gateway: TestClient,
     world: Callable[..., str],
     refused: Refused,
     key_with: Callable[..., dict[str, str]],
     installation: Installation,
 ) -> None:
-    """Others may not have it; languages and formats are closed sets; it is saved, not shown, and leaves no file."""
+    """Only callers who decide get a reply; languages and formats are closed sets; it is sent as a download and leaves
+    no file."""
     path = f"{PLACE}/{world('stranger')}/reply"
     for scope in (Scope.REQUESTS_READ, Scope.ACCOUNTING_READ):
         refused(gateway.get(path, headers=key_with(scope)), 403, "scope_missing")

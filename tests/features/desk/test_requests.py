@@ -37,11 +37,11 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
     return made
 
 
-def test_nothing_yet(officer: Browser) -> None:
-    """Where nobody has asked and nothing was made, the pages say so, and what to do."""
-    assert "Nobody has asked to be forgotten yet" in officer.get("/admin/requests").text
+def test_an_empty_installation(officer: Browser) -> None:
+    """Without requests and models the pages say so, and what to do."""
+    assert "No requests yet" in officer.get("/admin/requests").text
     home = officer.get("/admin").text
-    assert "Nobody waits to be forgotten" in home
+    assert "No open requests" in home
     assert "No model has been made yet" in home
     assert "No worker" in home
 
@@ -74,7 +74,7 @@ def test_what_callers_wrote_is_shown_as_text(officer: Browser, forget: Make) -> 
     ("decision", "fields", "shown"),
     [
         ("approve", {}, "Completed"),
-        ("resume", {}, "The clock runs again."),
+        ("resume", {}, "Clock resumed."),
         ("cancel", {}, "Cancelled"),
         ("reject", {"ground": "legal_claims", "explanation": "A case is before court."}, "A case is before court."),
         ("extend", {"reason": "Very many have asked."}, "Very many have asked."),
@@ -305,7 +305,7 @@ def test_several_models_are_told_of_together(
     work()
     page = officer.get(f"/admin/requests/{request['id']}").text
     assert "All models together" in page
-    assert page.count("Best attacker right") == 3
+    assert page.count("Best possible attack") == 3
 
 
 def test_a_widened_target_is_not_called_forgetting(

@@ -32,16 +32,16 @@ def _claimed(installation: Installation) -> str:
 
 
 def test_nothing_has_run(officer: Browser) -> None:
-    """Without runs and workers the page says so, and what it means."""
+    """Without runs and workers the page says so and what that means."""
     page = officer.get("/admin/runs").text
     assert "Nothing has run yet" in page
-    assert "No worker has given a sign of life for a minute" in page
+    assert "No worker has responded for a minute" in page
 
 
 def test_a_run_under_way(
     officer: Browser, installation: Installation, model: dict[str, Any], work: Callable[[], int]
 ) -> None:
-    """A run is shown with its worker and its steps, in the list and by itself; filters find it."""
+    """A run is shown with its worker and its steps, in the list and on its own page; filters find it."""
     run_id = _claimed(installation)
     page = officer.get("/admin/runs").text
     assert f"/admin/runs/{run_id}" in page
@@ -54,14 +54,14 @@ def test_a_run_under_way(
         assert " left, until <time" in officer.get(path).text, path
     assert "Running" in officer.get(f"/admin/runs/{run_id}/live").text
     assert run_id in officer.get(f"/admin/runs/live?status=running&model_id={model['id']}").text
-    assert "No run is like that" in officer.get("/admin/runs?status=published").text
+    assert "No matching runs" in officer.get("/admin/runs?status=published").text
     assert officer.get("/admin/runs?status=lost").status_code == 422
 
 
 def test_a_request_says_when_the_run_that_serves_it_is_done(
     officer: Browser, installation: Installation, model: dict[str, Any], forget: Make, work: Callable[[], int]
 ) -> None:
-    """While a model forgets somebody, the page of their request says when that run is expected to end."""
+    """While a model forgets somebody, the page of the request shows when the run is expected to end."""
     work()
     request_id = forget("p1")["id"]
     run_id = _claimed(installation)
@@ -79,8 +79,8 @@ def test_what_is_next_and_why(
     work: Callable[[], int],
     get: Callable[[str], Any],
 ) -> None:
-    """The queue names what is due, by which rule, since when and with which deadline; then who runs it, and the hour
-    in which it ran. It is for those who may read accounts."""
+    """The queue lists what is due with the rule, the time since and the deadline, then the running workers and runs by
+    hour; it needs permission to read accounts."""
     [learns] = get("/queue")["next"]
     assert (learns["model_ids"], [due["rule"] for due in learns["due"]]) == ([model["id"]], ["learn"])
     assert "A model waits to be learned" in officer.get("/admin/runs/queue").text
@@ -107,7 +107,7 @@ def test_what_is_next_and_why(
 
 
 def test_a_run_that_failed(officer: Browser, installation: Installation, model: dict[str, Any]) -> None:
-    """Failures are gathered by their reason, with what it is and what to do; the run says so too."""
+    """Failures are grouped by their reason, with an explanation and advice; the run's page shows the same."""
     run_id = _claimed(installation)
     with installation.database.writing() as session:
         unlearning.fail(session, run_id=run_id, error_code="run_process_died")
@@ -118,24 +118,24 @@ def test_a_run_that_failed(officer: Browser, installation: Installation, model: 
 
 
 def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
-    """Each host is listed with the last sign of life of its workers."""
+    """Each host is listed with the last heartbeat of its workers."""
     folder = settings.data_dir / "workers"
     folder.mkdir(exist_ok=True)
     for name, seconds_ago in (("blue", 1.0), ("green", 300.0)):
         (folder / name).touch()
         os.utime(folder / name, (time.time() - seconds_ago,) * 2)
     page = officer.get("/admin/runs").text
-    assert "No worker has given a sign of life" not in page
+    assert "No worker has responded" not in page
     assert page.index(">Alive<") < page.index(">Silent<")
 
 
-def test_a_run_that_is_not_there(officer: Browser) -> None:
-    """An unknown id is a page with 404."""
+def test_an_unknown_run(officer: Browser) -> None:
+    """An unknown run is a 404 page."""
     assert officer.get("/admin/runs/run_none").status_code == 404
 
 
 def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Browser]) -> None:
-    """Whoever may read models alone sees the runs, and nothing of the requests that wait."""
+    """A caller who may only read models sees the runs, and nothing about waiting requests."""
     page = somebody_with(Scope.MODELS_READ).get("/admin/runs").text
     assert "Failed runs" in page
     assert "Oldest waiting" not in page
@@ -144,7 +144,7 @@ def test_numbers_are_for_those_who_may_see_them(somebody_with: Callable[..., Bro
 def test_a_run_is_cancelled(
     officer: Browser, somebody_with: Callable[..., Browser], installation: Installation, model: dict[str, Any]
 ) -> None:
-    """Learning is cancelled on the page of its run; the model says what that means, and what to do."""
+    """Learning is cancelled on the page of its run; the model's page says what that means and what to do."""
     path = f"/admin/runs/{_claimed(installation)}"
     assert "Cancel it" not in somebody_with(Scope.MODELS_READ).get(path).text
     assert "Cancel it" in officer.get(path).text

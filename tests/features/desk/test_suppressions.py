@@ -17,8 +17,9 @@ def forgotten(forget: Callable[..., dict[str, Any]]) -> dict[str, Any]:
     return forget("ann@example.org")
 
 
-def test_who_is_not_taken_in(officer: Browser, forgotten: dict[str, Any]) -> None:
-    """Everybody who asked is listed by a hash, with the request; a search finds one person by the body alone."""
+def test_suppressed_people_are_listed(officer: Browser, forgotten: dict[str, Any]) -> None:
+    """Everybody who asked is listed by a hash with the request; a search by a person's id sends the id in the body
+    only."""
     assert forgotten["id"] in officer.get("/admin/suppressions").text
     answer = officer.post("/admin/suppressions/search", subject_id="ann@example.org")
     assert forgotten["id"] in answer.text
@@ -31,14 +32,14 @@ def test_who_is_not_taken_in(officer: Browser, forgotten: dict[str, Any]) -> Non
 
 
 def test_somebody_consents_anew(officer: Browser, forgotten: dict[str, Any], get: Get) -> None:
-    """Lifting ends what is suppressed about a person, once."""
+    """Lifting ends all suppressions of a person, once."""
     assert "1 suppression ended" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
     assert get("/suppressions")["items"] == []
     assert "Nothing is suppressed" in officer.post("/admin/suppressions/lift", subject_id="ann@example.org").text
 
 
-def test_who_may_lift(somebody_with: Callable[..., Browser], forgotten: dict[str, Any], get: Get) -> None:
-    """Only admins are offered it, and only they can."""
+def test_only_admins_may_lift(somebody_with: Callable[..., Browser], forgotten: dict[str, Any], get: Get) -> None:
+    """Only admins see the form that lifts suppressions, and only they can use it."""
     reader = somebody_with(Scope.REQUESTS_READ)
     page = reader.get("/admin/suppressions").text
     assert forgotten["id"] in page

@@ -77,7 +77,7 @@ def test_numbers_are_quantiles_of_the_keystream() -> None:
 
 
 def test_numbers_do_not_depend_on_how_many_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request that is made in pieces gives the numbers of one that is not."""
+    """A large request that is served in pieces gives the same numbers as a request served at once."""
     whole = normal(with_key(KEY), 1000)
     monkeypatch.setattr(keystream, "_NUMBERS_AT_ONCE", 64)
     assert torch.equal(normal(with_key(KEY), 1000), whole)
@@ -93,7 +93,7 @@ def test_counter_runs_beyond_32_bits() -> None:
 
 
 def test_blocks_are_used_once() -> None:
-    """Every request starts at a block that no request before it has read from."""
+    """Every request starts at a block that no earlier request has read."""
     source = DeviceNoise(CPU)
     starts = []
     for size in (1, 8, 9, 100):
@@ -103,7 +103,7 @@ def test_blocks_are_used_once() -> None:
 
 
 def test_a_counter_that_is_used_up_is_refused() -> None:
-    """A source refuses to go beyond its counter's range, whatever is left of it."""
+    """A source refuses to exceed the range of its counter, however much of it is left."""
     source = DeviceNoise(CPU)
     source._next_block = 2**62 - 1
     with pytest.raises(RuntimeError, match="used up its counter"):
@@ -117,14 +117,14 @@ def test_numbers_follow_the_standard_normal_law() -> None:
     assert stats.kstest(normal(DeviceNoise(CPU), SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
-def test_every_thousandth_of_the_law_is_hit_equally_often() -> None:
+def test_numbers_fill_equally_likely_cells_evenly() -> None:
     """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(normal(DeviceNoise(CPU), SIZE).numpy()) * 1000).astype(int)
     assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
 
 
 def test_tails_have_their_weight() -> None:
-    """As many of a million numbers lie beyond 3.5 on each side as the law says, at a false-alarm rate of 1e-9 each."""
+    """Each tail beyond 3.5 has its expected share of a million numbers, at a false-alarm rate of 1e-9 each."""
     numbers, weight = normal(DeviceNoise(CPU), SIZE).numpy(), stats.norm.sf(3.5)
     for beyond in (numbers > 3.5, numbers < -3.5):
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
@@ -132,8 +132,8 @@ def test_tails_have_their_weight() -> None:
 
 @pytest.mark.parametrize("lag", [1, 8, 1000])
 def test_numbers_are_uncorrelated(lag: int) -> None:
-    """Numbers and their squares tell nothing of the next ones, of the next block's and of the next step's: correlations
-    within bounds that independent numbers miss with probability 1e-9 each."""
+    """Numbers and their squares are uncorrelated with those that follow, in the next block and in the next step, within
+    bounds that independent numbers miss with probability 1e-9 each."""
     numbers = normal(DeviceNoise(CPU), SIZE // 1000, 1000).view(-1).numpy()
     bound = stats.norm.isf(FALSE_ALARM / 2) / np.sqrt(SIZE - lag)
     for signal in (numbers, numbers**2):
@@ -149,14 +149,14 @@ def test_extreme_words_give_finite_numbers(word: int, sign: int) -> None:
 
 
 def test_two_sources_never_agree() -> None:
-    """Of a hundred sources no two give the same first number, and no source repeats itself."""
+    """Of a hundred sources no two start with the same number, and no source repeats itself."""
     sources = [DeviceNoise(CPU) for _ in range(100)]
     numbers = torch.cat([normal(source, 1) for source in sources] + [normal(source, 1) for source in sources])
     assert len(set(numbers.tolist())) == 200
 
 
-def test_default_generators_have_no_say() -> None:
-    """Seeding torch's default generator neither fixes the noise nor is disturbed by it."""
+def test_default_generators_are_not_used() -> None:
+    """Seeding torch's default generator does not fix the noise, and drawing noise does not disturb the generator."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = normal(DeviceNoise(CPU), 8)
@@ -169,7 +169,7 @@ def test_default_generators_have_no_say() -> None:
     "room", [torch.empty(0, dtype=torch.float64), torch.empty(3), torch.empty(4, 4, dtype=torch.float64).t()]
 )
 def test_room_for_the_numbers_is_checked(room: torch.Tensor) -> None:
-    """No room, single precision or a layout with gaps is refused."""
+    """A buffer that is empty, in single precision or not contiguous is refused."""
     with pytest.raises(ValueError, match="contiguous and in float64"):
         DeviceNoise(CPU).fill(room)
 
@@ -182,7 +182,7 @@ def test_source_cannot_be_duplicated(duplicate: object) -> None:
 
 
 def test_source_does_not_survive_a_fork() -> None:
-    """A child process that inherits a source is refused noise: its parent would draw the same."""
+    """A child process cannot draw from an inherited source, because its parent would draw the same numbers."""
     source = DeviceNoise(CPU)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "getpid", lambda: -1)
@@ -191,7 +191,7 @@ def test_source_does_not_survive_a_fork() -> None:
 
 
 def test_key_is_overwritten_when_the_source_is_closed() -> None:
-    """After closing, the state that held the key is zero, and the source refuses to speak; closing twice is fine."""
+    """After closing, the state that held the key is zero and the source refuses to draw; closing twice is a no-op."""
     with DeviceNoise(CPU) as source:
         state = source._initial
         assert state is not None
@@ -202,8 +202,8 @@ def test_key_is_overwritten_when_the_source_is_closed() -> None:
         normal(source, 1)
 
 
-def test_a_source_says_nothing_of_its_key() -> None:
-    """What a source prints does not hold its key, and it has no other attributes than it declares."""
+def test_repr_does_not_reveal_the_key() -> None:
+    """The repr of a source does not contain its key, and the source has only its declared attributes."""
     source = with_key(KEY)
     assert KEY.hex() not in repr(source)
     assert not hasattr(source, "__dict__")

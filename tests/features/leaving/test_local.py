@@ -20,7 +20,7 @@ shares = st.floats(0, 1)
 
 @given(responses)
 def test_epsilon_is_exact(response: RandomisedResponse) -> None:
-    """Whatever is sent is at most e^epsilon = odds times likelier under one truth than under another, and so it is."""
+    """The maximum ratio between the probabilities of an answer under two truths is exactly odds = e^epsilon."""
     k = response.num_answers
     assert response.truth + (k - 1) * response.other == 1
     sent_if = [[response.truth if sent == true else response.other for true in range(k)] for sent in range(k)]
@@ -30,7 +30,8 @@ def test_epsilon_is_exact(response: RandomisedResponse) -> None:
 
 @given(responses, st.integers(1, 40), shares)
 def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse, n: int, share: float) -> None:
-    """Over everything that n people can send, the estimate is the share on average, and varies as `variance` says."""
+    """Over all answers that n people may send, the estimate has the share as its mean and `variance` as its
+    variance."""
     rate = response.rate(share)
     rest = [0] * (response.num_answers - 2)
     sent = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0].share for hits in range(n + 1)]
@@ -42,8 +43,8 @@ def test_the_estimate_is_unbiased_with_its_variance(response: RandomisedResponse
 
 
 @given(responses, st.integers(1, 60), st.data())
-def test_an_interval_holds_for_people_as_they_are(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
-    """Whichever of n people an answer is true of, the chance of a miss is at most its part of what all may miss."""
+def test_an_interval_holds_for_fixed_people(response: RandomisedResponse, n: int, data: st.DataObject) -> None:
+    """For any fixed true answers of n people, an interval misses with at most its part of the permitted probability."""
     true = data.draw(st.integers(0, n))
     honest = stats.binom.pmf(range(true + 1), true, float(response.truth))
     others = stats.binom.pmf(range(n - true + 1), n - true, float(response.other))
@@ -59,7 +60,8 @@ def test_an_interval_holds_for_people_as_they_are(response: RandomisedResponse, 
 
 @given(responses, st.integers(1, 60), shares)
 def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int, share: float) -> None:
-    """For people drawn of a population the chance of a miss is at most its part, too."""
+    """For people drawn from a population, too, an interval misses with at most its part of the permitted
+    probability."""
     chance = stats.binom.pmf(range(n + 1), n, response.rate(share))
     rest = [0] * (response.num_answers - 2)
     found = [response.estimates([hits, n - hits, *rest], confidence=0.9)[0] for hits in range(n + 1)]
@@ -69,7 +71,7 @@ def test_an_interval_holds_for_people_drawn(response: RandomisedResponse, n: int
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=6).filter(any), st.integers(2, 100))
 def test_estimates_of_all_answers(sent: list[int], odds: int) -> None:
-    """Shares sum to one; intervals lie in [0, 1], around the share where that does, and widen with the confidence."""
+    """Shares sum to one; intervals lie in [0, 1], contain the share if it does too, and widen with the confidence."""
     response = RandomisedResponse(odds=odds, num_answers=len(sent))
     narrow, wide = (response.estimates(sent, confidence=confidence) for confidence in (0.5, 0.99))
     assert sum(one.share for one in narrow) == pytest.approx(1)
@@ -79,7 +81,7 @@ def test_estimates_of_all_answers(sent: list[int], odds: int) -> None:
 
 
 def test_a_survey_by_hand() -> None:
-    """Of 700 answers with odds 3 among five, 100 of each are what chance sends: nobody has that reason."""
+    """Of 700 answers with odds 3 among five, 100 for a reason are what chance alone sends: its estimated share is 0."""
     response = RandomisedResponse(odds=3, num_answers=5)
     found = response.estimates([300, 100, 100, 100, 100], confidence=0.95)
     assert [round(one.share, 12) for one in found] == [1, 0, 0, 0, 0]
@@ -93,15 +95,15 @@ def test_a_survey_by_hand() -> None:
     ("odds", "sent", "confidence"),
     [(1, [1, 1], 0.9), (3.0, [1, 1], 0.9), (3, [0, 0], 0.9), (3, [1, -1], 0.9), (3, [1, 1, 1], 0.9), (3, [1, 1], 1.0)],
 )
-def test_what_is_no_survey(odds: int, sent: list[int], confidence: float) -> None:
-    """Odds that hide everything, no answers, answers to another question and certainty are refused."""
+def test_a_malformed_survey_is_refused(odds: int, sent: list[int], confidence: float) -> None:
+    """Odds that hide everything, no answers, a wrong number of answers and a confidence of 1 are refused."""
     with pytest.raises(DomainError):
         RandomisedResponse(odds=odds, num_answers=2).estimates(sent, confidence=confidence)
 
 
 @given(st.integers(1, 10**6), st.integers(2, 1000), shares)
 def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: float) -> None:
-    """With values in [-1, 1] a bit stands for +-(e^eps + 1)/(e^eps - 1), whose square less the mean's is the error."""
+    """On [-1, 1] a bit stands for +-(e^eps + 1)/(e^eps - 1); the error is its square less the square of the mean."""
     sent, centred = (odds + 1) / (odds - 1), 2 * mean - 1
     assert one_bit_error(n=n, odds=odds, mean=mean) == pytest.approx((sent**2 - centred**2) / (4 * n))
     with pytest.raises(DomainError):
@@ -109,15 +111,16 @@ def test_one_bit_is_the_estimator_of_duchi_and_others(n: int, odds: int, mean: f
 
 
 @given(st.floats(0.01, 20), st.floats(1e-9, 0.1))
-def test_gaussian_noise_is_as_little_as_may_be(epsilon: float, delta: float) -> None:
-    """The noise of each value alone gives (epsilon, delta), and a thousandth less would not."""
+def test_gaussian_noise_is_minimal(epsilon: float, delta: float) -> None:
+    """The noise makes each value exactly (epsilon, delta)-private; a thousandth less would not be enough."""
     mu = gaussian_error(n=1, epsilon=epsilon, delta=delta, variance=0.0) ** -0.5
     assert conversion.gdp_delta(epsilon=epsilon, mu=mu) <= delta * (1 + 1e-9)
     assert conversion.gdp_delta(epsilon=epsilon, mu=1.001 * mu) > delta
 
 
 def test_rates() -> None:
-    """Errors fall with n as they must; one bit costs less than Laplace noise at small epsilon, and the centre least."""
+    """Errors fall with n at the known rates; one bit beats Laplace noise at small epsilon, and the central model is
+    best."""
     asked = {"n": 10_000, "eps": math.log(2)}
     central, laplace = (evaluate(f"{model}_mean_mse", asked)["mse"] for model in ("central", "local"))
     bit = one_bit_error(n=10_000, odds=2, mean=0.5)

@@ -56,28 +56,28 @@ def client() -> TestClient:
 
 
 @pytest.mark.parametrize("name", RAISED)
-def test_every_problem_is_said_in_these_words(client: TestClient, name: str) -> None:
-    """Malformed input is a 400 there, every other status is what it is elsewhere."""
+def test_every_problem_has_the_protocols_format(client: TestClient, name: str) -> None:
+    """Every problem is formatted by the protocol; malformed input is a 400, and every other status is unchanged."""
     _, status, said = RAISED[name]
     answer = client.get(f"/raised/{name}")
     assert (answer.status_code, answer.json()) == (status, {"said": said})
 
 
 def test_headers_that_a_caller_acts_on_are_kept(client: TestClient) -> None:
-    """How to authenticate, and when to come back."""
+    """The headers WWW-Authenticate and Retry-After are kept."""
     assert client.get("/raised/nobody").headers["WWW-Authenticate"] == "Bearer"
     assert client.get("/raised/often").headers["Retry-After"] == "7"
     assert client.get("/raised/away").headers["Retry-After"] == "2"
 
 
-def test_what_the_framework_finds_malformed_is_said_alike(client: TestClient) -> None:
-    """And nothing of it is repeated."""
+def test_errors_of_the_framework_have_the_same_format(client: TestClient) -> None:
+    """Input that the framework refuses is reported in the same format, and is not quoted."""
     answer = client.get("/typed", params={"number": "secret"})
     assert (answer.status_code, answer.json()) == (400, {"said": ["input_invalid"]})
 
 
-def test_a_body_comes_byte_by_byte(client: TestClient) -> None:
-    """Whatever its type is said to be, up to 64 KiB."""
+def test_a_raw_body_is_returned_unchanged(client: TestClient) -> None:
+    """A raw body of any content type is returned byte for byte, up to 64 KiB."""
     body = bytes(range(256)) * 256
     assert client.post("/echo", content=body).content == body
     answer = client.post("/echo", content=body + b"x")
@@ -85,7 +85,7 @@ def test_a_body_comes_byte_by_byte(client: TestClient) -> None:
 
 
 def test_no_string_that_was_read_is_remembered() -> None:
-    """The same value, read twice, is two strings: nothing keeps the first for the second, or for ever."""
+    """Parsing the same value twice gives two strings: no cache keeps the first one."""
     email = b'"somebody@example.com"'
     identity = b'{"identity_type": "email", "identity_format": "raw", "identity_value": %s}' % email
     assert parsed(RawIdentity, identity).identity_value is not parsed(RawIdentity, identity).identity_value

@@ -47,7 +47,7 @@ def exercise(**changed: Any) -> Exercise:
 
 
 def test_combined_mode_is_that_of_libsodium() -> None:
-    """The signature comes first and the message behind it: the second vector of RFC 8032, section 7.1."""
+    """A message is the signature followed by the text, as in the second vector of RFC 8032, section 7.1."""
     key = bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")
     signature = bytes.fromhex(
         "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
@@ -58,7 +58,7 @@ def test_combined_mode_is_that_of_libsodium() -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 263), st.integers(1, 255))
 def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: int) -> None:
-    """Whatever byte is another one, of the signature or of the message, nothing is opened; unchanged, all of it is."""
+    """A message with any byte of signature or text changed is refused; the unchanged message is opened whole."""
     signed = bytearray(SECRET.sign(said) + said)
     assert drp.open_message(base64.b64encode(signed) + b"\n", verify_key=VERIFY_KEY) == said
     signed[place % len(signed)] ^= change
@@ -68,13 +68,13 @@ def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: 
 
 @pytest.mark.parametrize("body", [b"", b"AAAA", base64.b64encode(bytes(64))])
 def test_a_message_without_a_signature_is_refused(body: bytes) -> None:
-    """Too short to hold one, or holding nothing that is one."""
+    """A message that is too short for a signature, or has an invalid one, is refused."""
     with pytest.raises(MessageRefused):
         drp.open_message(body, verify_key=VERIFY_KEY)
 
 
 def test_a_message_that_is_not_base64_is_malformed() -> None:
-    """It is read strictly: characters that do not belong there are not passed over."""
+    """Base64 is decoded strictly: invalid characters are not skipped."""
     with pytest.raises(InputInvalid):
         drp.open_message(b"{}AAAA", verify_key=VERIFY_KEY)
 
@@ -83,8 +83,8 @@ def check(at: datetime.datetime = AT + MINUTE, /, **changed: Any) -> None:
     drp.check(parsed(Envelope, message(**changed)), agent_id="AGENT", business_id="BUSINESS", at=at)
 
 
-def test_a_message_is_believed_from_its_issue_to_its_expiry() -> None:
-    """From the first moment on, until just before the last."""
+def test_a_message_is_valid_from_its_issue_to_its_expiry() -> None:
+    """A message is valid from the moment of its issue until just before its expiry."""
     check(AT)
     check(AT + 10 * MINUTE - datetime.timedelta(microseconds=1))
     with pytest.raises(MessageEarly):
@@ -93,28 +93,28 @@ def test_a_message_is_believed_from_its_issue_to_its_expiry() -> None:
         check(AT + 10 * MINUTE)
 
 
-def test_a_message_that_would_be_believed_for_longer_is_not_believed() -> None:
-    """Ten minutes are the most that an agent may ask for."""
+def test_a_message_with_a_long_validity_is_refused() -> None:
+    """A message that is valid for more than ten minutes is refused."""
     with pytest.raises(MessageExpired):
         check(**{"expires-at": (AT + 10 * MINUTE + datetime.timedelta(seconds=1)).isoformat()})
 
 
 @pytest.mark.parametrize("changed", [{"agent-id": "OTHER"}, {"business-id": "OTHER"}])
 def test_a_message_of_another_or_to_another_is_refused(changed: dict[str, str]) -> None:
-    """Nobody can pass on what another agent signed, or what was for another business."""
+    """A message that another agent signed, or that is addressed to another business, is refused."""
     with pytest.raises(MessageRefused):
         check(**changed)
 
 
 def test_a_tenant_that_is_not_in_the_network_is_not_addressed() -> None:
-    """Without a business id no message is for it."""
+    """No message is addressed to a tenant without a business id."""
     with pytest.raises(MessageRefused):
         drp.check(parsed(Envelope, message()), agent_id="AGENT", business_id=None, at=AT)
 
 
 @pytest.mark.parametrize("name", ["agent-id", "business-id", "issued-at", "expires-at", "drp.version"])
-def test_every_message_says_who_to_whom_and_when(name: str) -> None:
-    """Nothing of it has a default."""
+def test_sender_recipient_and_validity_are_required(name: str) -> None:
+    """Sender, recipient, issue and expiry of a message have no default."""
     with pytest.raises(InputInvalid) as malformed:
         parsed(Envelope, message(**{name: None}))
     assert [fault.path for fault in malformed.value.errors] == [name]
@@ -122,14 +122,14 @@ def test_every_message_says_who_to_whom_and_when(name: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.9.4", "1.1", "2.0"])
 def test_another_version_is_refused(version: str) -> None:
-    """What its messages mean is not known."""
+    """A message of another version of the protocol is refused."""
     with pytest.raises(InputInvalid):
         exercise(**{"drp.version": version})
 
 
 @pytest.mark.parametrize("right", ["sale:opt_out", "sale:opt_in", "access", "access:categories", "access:specific"])
 def test_only_deletion_is_supported(right: str) -> None:
-    """The other rights of the protocol are refused by name."""
+    """Other rights of the protocol are refused by name."""
     with pytest.raises(InputInvalid, match="Unsupported rights action"):
         drp.subject(exercise(exercise=right), claim="email")
 
@@ -139,7 +139,7 @@ def test_only_deletion_is_supported(right: str) -> None:
 def test_the_subject_is_the_claim_that_the_policy_names(
     claim: Literal["email", "phone_number", "customer_id"], flag: bool | None, verified: bool
 ) -> None:
-    """It is verified only if the agent says so; the other claims do not matter."""
+    """The claim that the policy names is the subject, verified only if the agent says so; other claims are ignored."""
     others = {"email": "other", "phone_number": "other", "customer_id": "other", "email_verified": True}
     asked = exercise(**others | {claim: "p1", f"{claim}_verified": flag})
     assert drp.subject(asked, claim=claim) == drp.Subject(subject_id="p1", verified=verified)
@@ -148,7 +148,7 @@ def test_the_subject_is_the_claim_that_the_policy_names(
 
 
 def test_nothing_about_the_person_is_kept() -> None:
-    """Of a message, a request keeps who the agent is, its name for the request, and whether it verified the person."""
+    """Of a message a request retains the agent, the agent's id of the request, and whether the person was verified."""
     asked = exercise(**{"agent-request-id": "r1", "name": "Jo Doe", "address": "Main Street"})
     kept = drp.retained_metadata(asked, drp.subject(asked, claim="email"))
     assert kept == {"agent_id": "AGENT", "agent_request_id": "r1", "identity": "verified"}
@@ -170,8 +170,8 @@ def request(**changed: Any) -> DeletionRequest:
 
 
 @pytest.mark.parametrize("status", RequestStatus)
-def test_every_status_has_a_word(status: RequestStatus) -> None:
-    """And every status object has what the protocol requires of it."""
+def test_every_status_is_mapped(status: RequestStatus) -> None:
+    """Every status maps to a status object with the fields that the protocol requires."""
     told = drp.status_of(request(), status=status, verification_url=None)
     assert told["status"] in {"open", "in_progress", "fulfilled", "revoked", "denied"}
     assert (told["request_id"], told["received_at"]) == ("dr_1", "2026-10-02T15:00:00Z")
@@ -179,8 +179,8 @@ def test_every_status_has_a_word(status: RequestStatus) -> None:
     assert ("reason" in told) == (status is RequestStatus.REJECTED)
 
 
-def test_who_is_not_verified_is_sent_where_that_can_be_done() -> None:
-    """In review, with the place that the policy names; without one the protocol's reason cannot be given."""
+def test_an_unverified_person_gets_the_url_for_verification() -> None:
+    """In review an unverified person gets the URL of the policy; without a URL the protocol's reason is omitted."""
     unverified = request(metadata={"agent_id": "AGENT", "identity": "unverified"})
     told = drp.status_of(unverified, status="in_review", verification_url="https://business.example.com/verify/")
     assert (told["status"], told["reason"]) == ("in_progress", "need_user_verification")
@@ -190,28 +190,28 @@ def test_who_is_not_verified_is_sent_where_that_can_be_done() -> None:
 
 
 def test_an_extension_says_why() -> None:
-    """The new date comes with its reason."""
+    """An extension has the new date and its reason."""
     later = request(deadline=AT + 90 * 24 * 60 * MINUTE, extension_reason="There are many requests.")
     told = drp.status_of(later, status="accepted", verification_url=None)
     assert (told["expected_by"], told["processing_details"]) == ("2026-12-31T15:00:00Z", "There are many requests.")
 
 
 def test_a_denial_has_a_coded_reason_and_the_explanation() -> None:
-    """The explanation is what the business wrote for the person."""
+    """A denial has the protocol's reason and the explanation that the business wrote for the person."""
     denied = request(rejection_ground="legal_obligation", rejection_explanation="Tax law.")
     told = drp.status_of(denied, status="rejected", verification_url=None)
     assert (told["status"], told["reason"], told["processing_details"]) == ("denied", "claim_not_covered", "Tax law.")
 
 
 def test_the_agents_name_for_a_request_comes_back() -> None:
-    """As it was sent."""
+    """The agent's id of a request is returned unchanged."""
     named = request(metadata={"agent_id": "A", "identity": "verified", "agent_request_id": "r1"})
     assert drp.status_of(named, status="accepted", verification_url=None)["agent_request_id"] == "r1"
 
 
 @pytest.mark.parametrize("key", ["", "AAAA", "*" * 44, VERIFY_KEY + "AAAA"])
 def test_a_verify_key_is_the_base64_of_32_bytes(key: str) -> None:
-    """Nothing else can be registered."""
+    """Only the base64 of 32 bytes can be registered as a key."""
     drp.check_verify_key(VERIFY_KEY)
     with pytest.raises(InputInvalid):
         drp.check_verify_key(key)

@@ -40,7 +40,7 @@ def identity(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_request_is_read() -> None:
-    """What a controller sends is taken as it says."""
+    """All fields of a controller's request are parsed."""
     request = read(status_callback_urls=["https://controller.example.com/c"], api_version="2.0")
     assert request.subject_request_id == ASKED["subject_request_id"]
     assert request.submitted_time == datetime.datetime(2026, 10, 2, 15, tzinfo=datetime.UTC)
@@ -77,7 +77,7 @@ def test_a_request_is_read() -> None:
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(changed: dict[str, Any], path: str) -> None:
-    """A request that cannot be served whole is refused, and the refusal names the field and quotes nothing."""
+    """An unsupported request is refused as a whole; the error names the field and quotes nothing."""
     with pytest.raises(InputInvalid) as refused:
         read(**changed)
     assert [fault.path for fault in refused.value.errors] == [path]
@@ -85,12 +85,13 @@ def test_what_is_not_supported_is_refused_by_name(changed: dict[str, Any], path:
 
 
 def test_extensions_for_others_are_passed_over() -> None:
-    """A controller sends one request to many processors, each with its own extension."""
+    """Extensions for other processors are ignored."""
     assert read(extensions={"other.example.com": {"property_id": "1"}}).regulation == "gdpr"
 
 
-def test_a_hash_means_whom_it_is_the_hash_of(tmp_path: Path) -> None:
-    """An identity as SHA-256, in either case, is the same person as the raw one, and asked for once."""
+def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
+    """A SHA-256 identity, in either case, refers to the same person as the raw identity, and both are requested
+    once."""
     hashed = hashlib.sha256(b"p1").hexdigest()
     request = read(
         subject_identities=[
@@ -109,7 +110,8 @@ def test_a_hash_means_whom_it_is_the_hash_of(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from(RequestStatus), min_size=1))
 def test_the_status_of_all_identities_together(statuses: list[RequestStatus]) -> None:
-    """A request is complete only if each part is, pending only while none has begun, and ends when all parts have."""
+    """A request is completed once all its parts are, pending only until one begins, and over when all parts have
+    ended."""
     together = opendsr.together(statuses)
     assert (together is opendsr.OpenDsrStatus.COMPLETED) == (set(statuses) == {RequestStatus.COMPLETED})
     assert (together in (opendsr.OpenDsrStatus.COMPLETED, opendsr.OpenDsrStatus.CANCELLED)) == (
@@ -120,6 +122,6 @@ def test_the_status_of_all_identities_together(statuses: list[RequestStatus]) ->
 
 
 def test_times_are_rfc_3339_in_utc() -> None:
-    """Whatever zone a time has, it is told in UTC."""
+    """Times of any zone are written in UTC."""
     zone = datetime.timezone(datetime.timedelta(hours=2))
     assert opendsr.rfc3339(datetime.datetime(2026, 10, 2, 17, 0, 0, 5, tzinfo=zone)) == "2026-10-02T15:00:00Z"

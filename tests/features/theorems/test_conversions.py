@@ -40,12 +40,12 @@ def test_renyi_to_epsilon_is_monotone(alpha, rho, delta, factor):
 @pytest.mark.parametrize("sided", ["one", "two"])
 @pytest.mark.parametrize("name", ["rdp_to_dp_mironov", "rdp_to_dp_cks"])
 def test_sidedness_is_copied(name, sided):
-    """A divergence that was bounded in one direction yields an inequality in one direction."""
+    """A one-sided divergence bound yields a one-sided inequality."""
     assert evaluate(name, {"alpha": 2, "rho": 0.1, "delta": 0.1, "sided": sided})["sided"] == sided
 
 
 def test_identical_laws_cost_nothing():
-    """No divergence costs no epsilon and no delta, in every conversion."""
+    """In every conversion a divergence of 0 gives an epsilon and a delta of 0."""
     for name in ("rdp_to_dp_mironov", "rdp_to_dp_cks"):
         assert evaluate(name, {"alpha": 2, "rho": 0, "delta": 1e-5})["eps"] == 0
     for name in ("rdp_delta_cks", "rdp_delta_single_order_optimal"):
@@ -71,7 +71,7 @@ def coins(alpha: float, rho: float, eps: float) -> float:
 @each("rho", [1e-6, 1e-3, 0.2, 3.0])
 @each("eps", [0.0, 0.1, 2.0])
 def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
-    """No pair of coins on a grid beats the best delta of one order, and some attain it."""
+    """No pair of coins on a grid exceeds the optimal delta of one order, and some pairs attain it."""
     best = evaluate("rdp_delta_single_order_optimal", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     assert coins(alpha, rho, eps) <= best
     assert best == pytest.approx(coins(alpha, rho, eps), rel=2e-3, abs=1e-11)
@@ -79,7 +79,7 @@ def test_single_order_optimum_is_attained_by_coins(alpha, rho, eps):
 
 @given(alpha=orders, rho=divergences, eps=epsilons, factor=more)
 def test_deltas_of_one_order(alpha, rho, eps, factor):
-    """The best delta of an order is at most that of the closed form; both lie in [0, 1] and are monotone."""
+    """The optimal delta of an order is at most that of the closed form; both lie in [0, 1] and are monotone."""
     here, larger_rho, larger_eps = (
         [
             evaluate(name, {"alpha": alpha, "rho": rho_, "eps": eps_})["delta"]
@@ -94,7 +94,7 @@ def test_deltas_of_one_order(alpha, rho, eps, factor):
 
 @given(alpha=orders, rho=divergences, delta=deltas)
 def test_delta_and_epsilon_of_one_order_are_inverse(alpha, rho, delta):
-    """The delta at the epsilon of a delta is that delta, unless epsilon had to be clamped at 0."""
+    """The delta at the epsilon of a delta is that delta, unless epsilon is clamped at 0."""
     eps = evaluate("rdp_to_dp_cks", {"alpha": alpha, "rho": rho, "delta": delta})["eps"]
     back = evaluate("rdp_delta_cks", {"alpha": alpha, "rho": rho, "eps": eps})["delta"]
     assert back <= delta * (1 + 1e-9)
@@ -120,7 +120,7 @@ def test_gaussian_curve_orders_the_conversions(mu, delta, factor):
 
 @given(tau=powers_of_ten(-6, 2), delta=deltas, alpha=orders)
 def test_linear_curves_are_optimised_over_all_orders(tau, delta, alpha):
-    """No order gives less than the optimum of a linear curve, in either conversion."""
+    """No single order gives less than the optimum of a linear curve, in either conversion."""
     for linear, single in [("rdp_linear_cks", "rdp_to_dp_cks"), ("rdp_linear_mironov", "rdp_to_dp_mironov")]:
         best = evaluate(linear, {"tau": tau, "delta": delta})["eps"]
         assert best <= evaluate(single, {"alpha": alpha, "rho": tau * alpha, "delta": delta})["eps"] * (1 + 1e-9)
@@ -135,7 +135,7 @@ def test_tau_star_is_the_inverse_of_mironov(eps, delta):
 
 @given(eps=epsilons, mu=mus, delta=deltas, factor=more)
 def test_gaussian_delta(eps, mu, delta, factor):
-    """delta lies in [0, 1], rises with mu, falls with epsilon, and returns to itself through its inverses."""
+    """Delta lies in [0, 1], rises with mu, falls with epsilon, and is recovered through its inverses."""
     at = evaluate("gdp_delta", {"eps": eps, "mu": mu})["delta"]
     assert 0 <= at <= evaluate("gdp_delta", {"eps": eps, "mu": mu * factor})["delta"] <= 1
     assert at >= evaluate("gdp_delta", {"eps": eps * factor, "mu": mu})["delta"]
@@ -150,7 +150,7 @@ def test_gaussian_delta(eps, mu, delta, factor):
 
 @pytest.mark.parametrize(("mu", "mironov", "cks", "exact"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
 def test_three_conversions_of_one_mu(mu, mironov, cks, exact):
-    """At delta = 1/11982 the three conversions of one Gaussian curve give their known numbers."""
+    """At delta = 1/11982 the three conversions of one Gaussian curve give their published values."""
     given_mu = {"mu": mu, "delta": 1 / 11982}
     slope = {"tau": mu**2 / 2, "delta": 1 / 11982}
     assert round(evaluate("rdp_linear_mironov", slope)["eps"], 3) == mironov

@@ -47,8 +47,8 @@ def place_mu(at: dict[str, float], place: int | None, *, share: float = 1.0) -> 
 
 @settings(max_examples=150)
 @given(at=cycles())
-def test_it_is_the_string_of_every_step_in_the_worst_place(at):
-    """The largest and the least mu over all batches are those of the steps taken one by one, place by place."""
+def test_mu_is_that_of_a_step_by_step_string_in_every_place(at):
+    """The largest and the smallest mu over all batches equal those of every place computed step by step."""
     result = evaluate("cyclic_batches", at)
     mus = [place_mu(at, place) for place in range(at["B"])]
     assert result["mu"] == pytest.approx(max(mus), rel=1e-12)
@@ -69,15 +69,16 @@ def test_whole_passes_have_the_published_closed_form(B, E, c, gap):
 
 @given(at=cycles())
 def test_one_batch_is_full_batch(at):
-    """With one batch all places are one, and each step reads everything."""
+    """With one batch all places are the same, and each step reads all rows."""
     result = evaluate("cyclic_batches", at | {"B": 1})
     assert result["mu"] == result["mu_least"] == pytest.approx(result["mu_full_batch"], rel=1e-12)
     assert result["since_visit"] == 0
 
 
 @given(at=cycles(), more=st.integers(1, 9), factor=st.floats(1.0, 10.0))
-def test_it_rises_with_the_gap_and_falls_with_noise_and_with_steps_after(at, more, factor):
-    """A wider gap counts in proportion, noise in inverse proportion, and steps without the row only help."""
+def test_monotone_in_the_gap_the_noise_and_the_steps_after(at, more, factor):
+    """Mu is proportional to the gap, inversely proportional to the noise, and never rises with steps without the
+    row."""
     mu = evaluate("cyclic_batches", at)["mu"]
     assert evaluate("cyclic_batches", at | {"gap": factor * at["gap"]})["mu"] == pytest.approx(factor * mu, rel=1e-12)
     quieter = evaluate("cyclic_batches", at | {"sigma": at["sigma"] / factor})["mu"]
@@ -86,7 +87,8 @@ def test_it_rises_with_the_gap_and_falls_with_noise_and_with_steps_after(at, mor
 
 
 def test_a_falling_step_size_hides_the_last_visit():
-    """Without it the batch read last has only one step's noise above it; with it all batches are nearly alike."""
+    """Without a cool-down only one step's noise hides the batch read last; with a cool-down all batches are nearly
+    alike."""
     abrupt, gentle = (evaluate("cyclic_batches", ADULT | {"q": q}) for q in (1, 64))
     assert abrupt["mu"] > 2.5 * abrupt["mu_full_batch"]
     assert gentle["mu"] < 1.2 * gentle["mu_full_batch"]
@@ -94,14 +96,15 @@ def test_a_falling_step_size_hides_the_last_visit():
 
 
 def test_more_batches_than_steps_leave_rows_unread():
-    """Whoever is in a batch that was not read yet has moved nothing."""
+    """A row in a batch that was not read yet has moved nothing."""
     result = evaluate("cyclic_batches", ADULT | {"T": 99})
     assert result["mu_least"] == 0 < result["mu"]
 
 
 @pytest.mark.parametrize("q", [1, 500])
 def test_all_places_cost_no_more_than_their_visits(q):
-    """Finding the worst of any number of places among any number of steps costs what the falling steps cost."""
+    """The work of finding the worst place grows with the steps of the cool-down, not with the numbers of places and
+    steps."""
 
     def cost(B: int, T: int, q: int) -> int:
         return calls(lambda: evaluate("cyclic_batches", ADULT | {"B": B, "T": T, "q": q}))
@@ -111,7 +114,7 @@ def test_all_places_cost_no_more_than_their_visits(q):
     assert cost(1000, 10**6, 5000) <= 20 * cost(1000, 10**6, 500)
 
 
-def test_the_step_size_falls_within_the_steps():
-    """It cannot fall over more steps than there are."""
+def test_the_cool_down_is_no_longer_than_the_run():
+    """A cool-down with more steps than the run is refused."""
     with pytest.raises(PreconditionError, match=r"^cooldown_within_run: Expected q=65 <= T=64"):
         evaluate("cyclic_batches", ADULT | {"T": 64, "q": 65})

@@ -25,7 +25,7 @@ def delivery(installation: Installation, forget: Callable[..., dict[str, Any]]) 
 def test_what_was_sent(officer: Browser, delivery: str) -> None:
     """The list has it by what became of it; its page shows admins the address and the body."""
     assert delivery in officer.get("/admin/deliveries?status=delivered").text
-    assert "No delivery is like that" in officer.get("/admin/deliveries?status=dead").text
+    assert "No matching deliveries" in officer.get("/admin/deliveries?status=dead").text
     page = officer.get(f"/admin/deliveries/{delivery}").text
     assert "https://app.example/hook" in page
     assert "{}" in page

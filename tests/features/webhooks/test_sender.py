@@ -23,7 +23,7 @@ from tests.servers import Server, serving
 
 
 def test_a_delivery_arrives_as_it_was_signed() -> None:
-    """The receiver gets one POST with the very body and headers, which it can verify."""
+    """The receiver gets one POST with exactly the signed body and headers, and can verify them."""
     secret = signature.secret_from(bytes(32))
     now = datetime.datetime.now(datetime.UTC)
     headers = signature.sign(BODY, message_id="whd_1", sent_at=now, secrets=[secret])
@@ -45,27 +45,27 @@ def test_a_delivery_arrives_as_it_was_signed() -> None:
 
 @pytest.mark.parametrize("code", [200, 201, 202, 204, 299])
 def test_any_success_is_a_delivery(code: int) -> None:
-    """Whatever 2xx a receiver answers, the delivery has arrived."""
+    """Any 2xx answer counts as delivered."""
     with serving(servers.status(code)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=code)
 
 
 @pytest.mark.parametrize("code", [400, 404, 429, 500, 502, 504, 599])
 def test_everything_else_is_a_failure(code: int) -> None:
-    """Any other status is a failure that is named after it."""
+    """Any other status is a failure with a code named after the status."""
     with serving(servers.status(code)) as server:
         assert post(server) == failed(f"http_{code}", code)
 
 
-def test_a_receiver_can_say_that_it_wants_no_more() -> None:
-    """410 is an outcome of its own."""
+def test_a_receiver_can_unsubscribe() -> None:
+    """Status 410 is a result of its own."""
     with serving(servers.status(410)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
 
 
 @pytest.mark.parametrize("code", [300, 301, 302, 303, 304, 307, 308])
 def test_redirects_are_not_followed(code: int) -> None:
-    """A receiver that points elsewhere has failed, and elsewhere nobody is called."""
+    """A redirect is a failure, and its target is not called."""
     with serving(servers.status(200)) as inner:
         location = f"Location: http://127.0.0.1:{inner.port}/admin"
         with serving(servers.status(code, location)) as server:
@@ -78,7 +78,7 @@ def test_redirects_are_not_followed(code: int) -> None:
     ("value", "seconds"), [("120", 120), ("0", 0), ("999999999", 86_400), ("soon", None), ("-1", None), ("1.5", None)]
 )
 def test_a_receiver_can_ask_for_a_pause(value: str, seconds: int | None) -> None:
-    """Retry-After in seconds is part of a failure, up to a day; in any other form it is not understood."""
+    """Retry-After in seconds is reported with a failure, up to a day; any other form is ignored."""
     with serving(servers.status(503, f"Retry-After: {value}")) as server:
         outcome = post(server)
     assert outcome.error_code == "http_503"
@@ -86,7 +86,7 @@ def test_a_receiver_can_ask_for_a_pause(value: str, seconds: int | None) -> None
 
 
 def test_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proxies that the environment names are not asked: they would connect to what was not checked."""
+    """Proxies from the environment are ignored, because they would connect to unchecked addresses."""
     with serving(servers.status(500)) as proxy, serving(servers.status(200)) as server:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -97,7 +97,7 @@ def test_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_cookies_are_kept() -> None:
-    """A cookie that a receiver sets is not sent back to it."""
+    """A cookie set by a receiver is not sent back."""
     with serving(servers.status(200, "Set-Cookie: session=1; Path=/")) as server:
         assert [post(server).status, post(server).status] == [200, 200]
     assert [call.headers.get("cookie") for call in server.calls] == [None, None]
@@ -105,7 +105,7 @@ def test_no_cookies_are_kept() -> None:
 
 
 def test_a_name_is_resolved_once_and_called_where_it_was_checked() -> None:
-    """A name that changes its address after the check (DNS rebinding) leads nowhere else."""
+    """A name whose address changes after the check (DNS rebinding) is called only at the checked address."""
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     asked = []
 
@@ -127,7 +127,7 @@ def test_a_name_is_resolved_once_and_called_where_it_was_checked() -> None:
 
 
 def test_a_name_for_this_machine_is_refused() -> None:
-    """A name that resolves to 127.0.0.1, as this machine's own resolver has it, is not called."""
+    """A name that this machine's resolver maps to 127.0.0.1 is not called."""
     with serving(servers.status(200)) as server:
         for url in (f"https://localhost:{server.port}/", f"https://127.0.0.1:{server.port}/"):
             assert send(url, allowed=[]) == failed("refused_address")
@@ -147,7 +147,7 @@ def test_a_name_for_this_machine_is_refused() -> None:
     ],
 )
 def test_an_address_in_disguise_is_not_called(host: str, code: str) -> None:
-    """Other spellings of an address are refused even where the address itself is allowed."""
+    """Alternative spellings of an address are refused even if the address itself is allowed."""
     with serving(servers.status(200)) as server:
         for scheme in ("http", "https"):
             assert send(f"{scheme}://{host}:{server.port}/") == failed(code)
@@ -156,7 +156,7 @@ def test_an_address_in_disguise_is_not_called(host: str, code: str) -> None:
 
 
 def test_a_url_that_was_never_valid_is_not_called() -> None:
-    """The rules for URLs hold at delivery as at submission, without TLS to anywhere but allowed networks."""
+    """The rules for URLs apply at delivery as at submission; only allowed networks may be called without TLS."""
     for url in ("ftp://127.0.0.1/", "http://user@127.0.0.1/", "http://127.0.0.1:22/", "not a url", ""):
         assert send(url) == failed("url_invalid")
     assert send("http://hooks.example.com/", allowed=[]) == failed("url_invalid")
@@ -164,7 +164,7 @@ def test_a_url_that_was_never_valid_is_not_called() -> None:
 
 
 def test_an_unknown_name_is_an_outcome() -> None:
-    """A name that nobody has ends the attempt with a name of its own."""
+    """An unresolvable name ends the attempt with an error code of its own."""
 
     def unknown(host: str) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, f"{host} is unknown")
@@ -174,7 +174,7 @@ def test_an_unknown_name_is_an_outcome() -> None:
 
 
 def test_the_next_address_is_tried() -> None:
-    """Where one address of a name does not answer the next one may; where none does, nothing was delivered."""
+    """If one address of a name does not answer, the next is tried; if none answers, the delivery fails."""
     answers = iter([["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.3"]])
     with serving(servers.status(200), host="127.0.0.2") as server:
         url = f"http://{NAME}:{server.port}/"
@@ -186,7 +186,7 @@ def test_the_next_address_is_tried() -> None:
 
 
 def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
-    """Each address of a name has its share of the time, so that one that never answers leaves some to the next."""
+    """Each address of a name gets a share of the time, so that a silent one leaves time for the next."""
     with (
         serving(servers.status(200), host="127.0.0.2") as server,
         socket.create_server(("127.0.0.3", server.port), backlog=0),
@@ -206,7 +206,7 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
 
 
 def test_a_receiver_on_ipv6_is_called() -> None:
-    """An IPv6 literal is connected to, and named in brackets in the header Host."""
+    """An IPv6 literal is called, and is in brackets in the header Host."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
@@ -217,7 +217,7 @@ def test_a_receiver_on_ipv6_is_called() -> None:
 
 
 def test_no_outcome_or_log_line_holds_the_url(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither what is returned nor what is logged, by libraries too, says who was called."""
+    """Neither results nor log lines, including those of libraries, reveal the URL."""
     secret = "s3cr3t-of-the-receiver"
     caplog.set_level(logging.INFO)
     outcomes = []
@@ -243,7 +243,7 @@ def test_no_outcome_or_log_line_holds_the_url(caplog: pytest.LogCaptureFixture) 
 
 
 def test_every_code_is_documented() -> None:
-    """The codes that an attempt can end with are those that the outcome lists."""
+    """Every error code of an attempt is listed in the docstring of the result."""
     source = inspect.getsource(sender) + inspect.getsource(receiver)
     used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
     documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
@@ -257,7 +257,7 @@ def test_every_code_is_documented() -> None:
     ids=["nothing", "status", "headers"],
 )
 def test_dripping_bytes_do_not_stretch_the_time(start: bytes, stop: threading.Event) -> None:
-    """A receiver that answers a byte at a time is cut off when the whole time is over."""
+    """A receiver that answers byte by byte is cut off at the deadline."""
     with serving(servers.dripping(start, stop=stop)) as server:
         begun = time.monotonic()
         outcome = post(server, seconds=0.3)
@@ -268,7 +268,7 @@ def test_dripping_bytes_do_not_stretch_the_time(start: bytes, stop: threading.Ev
 
 
 def test_a_silent_receiver_is_not_waited_for(stop: threading.Event) -> None:
-    """A receiver that takes the call and answers nothing costs no more than the time that was given."""
+    """A receiver that accepts the connection but never answers takes no longer than the time limit."""
     with serving(servers.silent(stop)) as server:
         begun = time.monotonic()
         assert post(server, seconds=2) == failed("timeout")
@@ -278,7 +278,7 @@ def test_a_silent_receiver_is_not_waited_for(stop: threading.Event) -> None:
 
 
 def test_a_receiver_that_does_not_read_is_not_waited_for() -> None:
-    """A large body to a receiver that takes none of it ends when the time is over."""
+    """Sending a large body to a receiver that does not read ends at the deadline."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         begun = time.monotonic()
@@ -288,7 +288,7 @@ def test_a_receiver_that_does_not_read_is_not_waited_for() -> None:
 
 
 def test_a_slow_resolver_counts(stop: threading.Event) -> None:
-    """The time for the name is part of the time for the delivery."""
+    """The time for name resolution is part of the time limit of a delivery."""
 
     def slow(_host: str) -> Sequence[str]:
         stop.wait(30)
@@ -301,7 +301,7 @@ def test_a_slow_resolver_counts(stop: threading.Event) -> None:
 
 
 def test_the_status_decides_whatever_follows(stop: threading.Event) -> None:
-    """Once a receiver has said 2xx it has the delivery, even if the rest of its answer drips or breaks."""
+    """After a 2xx status the delivery has succeeded, even if the rest of the answer drips or breaks off."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
     with serving(servers.dripping(head, stop=stop)) as dripping:
         begun = time.monotonic()
@@ -315,7 +315,7 @@ def test_the_status_decides_whatever_follows(stop: threading.Event) -> None:
 
 
 def test_large_answers_are_not_read() -> None:
-    """Of an answer without end some 64 KiB are taken, and the receiver is hung up on."""
+    """About 64 KiB of an endless answer are read before the connection is closed."""
     sent = []
 
     def endless(connection: socket.socket) -> None:
@@ -333,7 +333,7 @@ def test_large_answers_are_not_read() -> None:
 
 
 def test_endless_headers_are_not_read() -> None:
-    """An answer whose headers do not end within 64 KiB is none; nor are interim answers without end."""
+    """An answer whose headers exceed 64 KiB, or with endless interim answers, is malformed."""
     for line in (b"X-Filler: " + b"x" * 1000 + b"\r\n", b"\r\nHTTP/1.1 102 Processing\r\n"):
         with serving(servers.saying(b"HTTP/1.1 103 Early Hints\r\n" + line * 3000)) as server:
             assert post(server, seconds=30) == failed("answer_too_large")
@@ -356,14 +356,14 @@ def test_endless_headers_are_not_read() -> None:
         b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
     ],
 )
-def test_what_is_no_answer_is_a_failure(answer: bytes) -> None:
-    """A receiver that hangs up, or does not speak HTTP, has not taken the delivery."""
+def test_a_malformed_answer_is_a_failure(answer: bytes) -> None:
+    """A receiver that closes the connection, or does not speak HTTP, has not accepted the delivery."""
     with serving(servers.saying(answer)) as server:
         assert post(server) == failed("answer_malformed")
 
 
 def test_a_broken_connection_is_a_failure() -> None:
-    """A receiver that resets the connection has not taken the delivery."""
+    """A receiver that resets the connection has not accepted the delivery."""
 
     def reset(connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -373,7 +373,7 @@ def test_a_broken_connection_is_a_failure() -> None:
 
 
 def test_an_early_answer_is_heard() -> None:
-    """A receiver may refuse a large body, and close, before it has read it."""
+    """A receiver may refuse a large body and close the connection before it has read all of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
@@ -418,7 +418,7 @@ def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, second
 
 
 def test_tls_is_to_the_name_and_the_connection_to_the_address(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """The receiver is asked for by its name, shows a certificate for it, and is called at the checked address."""
+    """The connection goes to the checked address, and TLS verifies the certificate for the name."""
     with serving(servers.status(202), tls=certified(authority, NAME)) as server:
         assert secure(server, trusting) == SendResult(verdict=DeliveryVerdict.DELIVERED, status=202)
     assert server.connections == [f"127.0.0.1 {NAME}"]
@@ -427,14 +427,14 @@ def test_tls_is_to_the_name_and_the_connection_to_the_address(authority: trustme
 
 
 def test_an_address_can_have_a_certificate(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """An address literal is checked against the addresses in the certificate."""
+    """An address literal is verified against the addresses in the certificate."""
     for names, expected in ((["127.0.0.1"], None), (["127.0.0.2", NAME], "tls_failed")):
         with serving(servers.status(200), tls=certified(authority, *names)) as server:
             assert secure(server, trusting, name="127.0.0.1").error_code == expected
 
 
 def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSLContext) -> None:
-    """Nothing is sent to a receiver whose certificate is for another name, by another authority, or over."""
+    """Nothing is sent to a receiver whose certificate is expired, for another name or by another authority."""
     over = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     for context in (
         certified(authority, "other.test"),
@@ -447,14 +447,14 @@ def test_a_wrong_certificate_is_refused(authority: trustme.CA, trusting: ssl.SSL
 
 
 def test_throw_away_authorities_are_not_trusted_by_default(authority: trustme.CA) -> None:
-    """Unless it is told otherwise, the sender trusts the public authorities only."""
+    """By default the sender trusts only public authorities."""
     with serving(servers.status(200), tls=certified(authority, "127.0.0.1")) as server:
         assert send(f"https://127.0.0.1:{server.port}/") == failed("tls_failed")
     assert not server.calls
 
 
-def test_missing_authorities_are_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation that cannot read its authorities fails loudly, instead of blaming every receiver."""
+def test_missing_authorities_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation that cannot read its certificate authorities raises instead of blaming every receiver."""
     monkeypatch.setenv("SSL_CERT_FILE", "/nowhere")
     with serving(servers.status(200)) as server, pytest.raises(OSError, match="No such file"):
         post(server)
@@ -462,7 +462,7 @@ def test_missing_authorities_are_no_outcome(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
-    """A receiver that answers https with plain text is not spoken to in plain text."""
+    """Nothing is sent in plaintext to a receiver that answers https without TLS."""
     received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -483,7 +483,7 @@ def test_a_receiver_without_tls_gets_nothing(trusting: ssl.SSLContext) -> None:
 
 
 def test_a_slow_handshake_does_not_stretch_the_time(trusting: ssl.SSLContext) -> None:
-    """A receiver that accepts and never greets is cut off when the time is over."""
+    """A receiver that accepts the connection but never completes the TLS handshake is cut off at the deadline."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         begun = time.monotonic()
         assert secure(Server(port=listener.getsockname()[1]), trusting, seconds=0.3) == failed("timeout")
@@ -493,7 +493,7 @@ def test_a_slow_handshake_does_not_stretch_the_time(trusting: ssl.SSLContext) ->
 def test_dripping_over_tls_does_not_stretch_the_time(
     authority: trustme.CA, trusting: ssl.SSLContext, stop: threading.Event
 ) -> None:
-    """The whole time is limited under TLS too, where one read takes several of the connection below."""
+    """The deadline holds under TLS too, where one read takes several reads of the socket."""
     answer = servers.dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", stop=stop)
     with serving(answer, tls=certified(authority, NAME)) as server:
         begun = time.monotonic()

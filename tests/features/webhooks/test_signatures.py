@@ -33,7 +33,7 @@ def signed(**changes: str) -> dict[str, str]:
 
 
 def test_the_published_vector_is_met() -> None:
-    """The signature that the tests of the specification's own libraries expect is the one made here."""
+    """The signature equals the one in the test vector of the specification's own libraries."""
     at = datetime.datetime.fromtimestamp(1614265330, datetime.UTC)
     headers = signature.sign(
         b'{"test": 2432232314}', message_id="msg_p5jXN8AQM9LWM0D4loKWxJek", sent_at=at, secrets=[SECRET]
@@ -47,7 +47,7 @@ def test_the_published_vector_is_met() -> None:
 
 @given(key=keys, message_id=ids, sent_at=moments, body=st.text())
 def test_the_reference_library_signs_alike(key: bytes, message_id: str, sent_at: datetime.datetime, body: str) -> None:
-    """Whatever is signed, the specification's Python library makes the same signature."""
+    """The specification's Python library makes the same signature of any message."""
     secret = signature.secret_from(key)
     headers = signature.sign(body.encode(errors="replace"), message_id=message_id, sent_at=sent_at, secrets=[secret])
     oracle = standardwebhooks.Webhook(secret).sign(message_id, sent_at, body.encode(errors="replace").decode())
@@ -55,8 +55,10 @@ def test_the_reference_library_signs_alike(key: bytes, message_id: str, sent_at:
 
 
 @given(keys=st.lists(keys, min_size=1, max_size=3, unique=True), data=st.data(), message_id=ids, body=st.text())
-def test_the_reference_library_believes_it(keys: list[bytes], data: st.DataObject, message_id: str, body: str) -> None:
-    """A receiver that uses the specification's Python library and holds any of the secrets believes the call."""
+def test_the_reference_library_verifies_our_signatures(
+    keys: list[bytes], data: st.DataObject, message_id: str, body: str
+) -> None:
+    """A receiver with the specification's Python library and any of the secrets verifies the call."""
     secrets = [signature.secret_from(key) for key in keys]
     now = datetime.datetime.now(datetime.UTC)
     sent = body.encode(errors="replace")
@@ -70,7 +72,7 @@ def test_the_reference_library_believes_it(keys: list[bytes], data: st.DataObjec
 def test_only_the_secret_that_signed_verifies(
     key: bytes, other: bytes, message_id: str, sent_at: datetime.datetime, body: bytes, late: int
 ) -> None:
-    """A call is believed with its own secret, up to five minutes early or late, and with no other secret."""
+    """A call verifies with its own secret, up to five minutes early or late, and with no other secret."""
     assume(key != other)
     sent_at = sent_at.replace(microsecond=0)
     headers = signature.sign(body, message_id=message_id, sent_at=sent_at, secrets=[signature.secret_from(key)])
@@ -81,8 +83,8 @@ def test_only_the_secret_that_signed_verifies(
 
 
 @given(body=st.binary(), other=st.binary())
-def test_another_body_is_not_believed(body: bytes, other: bytes) -> None:
-    """Headers that were made for one body verify no other."""
+def test_another_body_is_refused(body: bytes, other: bytes) -> None:
+    """The headers of one body do not verify another."""
     assume(body != other)
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
     with pytest.raises(SignatureWrong):
@@ -91,7 +93,7 @@ def test_another_body_is_not_believed(body: bytes, other: bytes) -> None:
 
 @given(split=st.data())
 def test_bytes_cannot_be_split_anew(split: st.DataObject) -> None:
-    """The bytes that were signed verify only as the id, timestamp and body that they were signed as."""
+    """The signed bytes verify only with the id, timestamp and body that were signed."""
     body = b"1614265331.{}"
     headers = signature.sign(body, message_id="whd_1", sent_at=SENT_AT, secrets=[SECRET])
     content = b".".join([b"whd_1", headers["webhook-timestamp"].encode(), body]).decode()
@@ -106,8 +108,8 @@ def test_bytes_cannot_be_split_anew(split: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("late", [-301, 301, 10**8])
-def test_a_late_call_is_not_believed(late: int) -> None:
-    """A call that was rightly signed more than five minutes ago, or ahead, is refused by a name of its own."""
+def test_an_old_call_is_refused(late: int) -> None:
+    """A correctly signed call from more than five minutes ago, or ahead, is refused with an error of its own."""
     now = datetime.datetime.fromtimestamp(1614265330 + late, datetime.UTC)
     with pytest.raises(TimestampOutsideTolerance):
         signature.verify(SECRET, signed(), BODY, now=now)
@@ -132,7 +134,7 @@ def test_a_late_call_is_not_believed(late: int) -> None:
     ],
 )
 def test_headers_must_be_whole(headers: dict[str, str]) -> None:
-    """A header that is missing or has another form is refused before anything is compared."""
+    """A missing or malformed header is refused before anything is compared."""
     with pytest.raises(HeadersMalformed):
         signature.verify(SECRET, headers, BODY, now=SENT_AT)
 
@@ -155,28 +157,28 @@ GOOD = signed()["webhook-signature"]
     ],
 )
 def test_what_is_not_the_signature_is_refused(given: str) -> None:
-    """Parts of the signature, other versions of it, and what is no signature at all are wrong signatures."""
+    """A truncated signature, one of another version and arbitrary text are wrong signatures."""
     assert signature.verify(SECRET, signed(), BODY, now=SENT_AT) == "whd_1"
     with pytest.raises(SignatureWrong):
         signature.verify(SECRET, signed(webhook_signature=given), BODY, now=SENT_AT)
 
 
 def test_one_right_signature_is_enough() -> None:
-    """Among signatures of other versions and by other secrets, the right one is found."""
+    """The right signature is found among those of other versions and secrets."""
     other = "Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc="
     headers = signed(webhook_signature=f"v1,{other} v2,{other} v1a,{other} {GOOD} v1,{other}")
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
 
 
-def test_names_of_headers_have_no_case() -> None:
-    """Frameworks write the names of headers in their own ways."""
+def test_names_of_headers_are_case_insensitive() -> None:
+    """Header names are accepted in any case, since frameworks spell them differently."""
     headers = {name.title(): value for name, value in signed().items()}
     assert signature.verify(SECRET, headers, BODY, now=SENT_AT) == "whd_1"
 
 
 @given(key=st.binary(max_size=80))
 def test_secrets_have_a_form(key: bytes) -> None:
-    """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused, in words that do not hold it."""
+    """A secret is whsec_ and the base64 of 24 to 64 bytes; any other is refused by an error that does not quote it."""
     secret = "whsec_" + base64.b64encode(key).decode()
     if 24 <= len(key) <= 64:
         assert signature.sign(BODY, message_id="a", sent_at=SENT_AT, secrets=[secret])
@@ -191,7 +193,7 @@ def test_secrets_have_a_form(key: bytes) -> None:
 
 @pytest.mark.parametrize("size", [0, 31, 33])
 def test_new_secrets_are_of_32_bytes(size: int) -> None:
-    """A secret is not made from fewer or more bytes than were meant for it."""
+    """A new secret is made of exactly 32 bytes."""
     with pytest.raises(SecretMalformed):
         signature.secret_from(bytes(size))
 
@@ -210,20 +212,20 @@ def test_new_secrets_are_of_32_bytes(size: int) -> None:
 def test_what_could_not_be_verified_is_not_signed(
     message_id: str, sent_at: datetime.datetime, secrets: list[str]
 ) -> None:
-    """An id with a full stop or a space, a time without a zone, and no secret at all are refused."""
+    """An id with a full stop or a space, a time without a zone, and an empty list of secrets are refused."""
     with pytest.raises(ValueError):
         signature.sign(BODY, message_id=message_id, sent_at=sent_at, secrets=secrets)
 
 
-def test_receivers_can_catch_one_name() -> None:
-    """Everything that makes a call unbelievable is one kind of error; a wrong configuration is another."""
+def test_receivers_can_catch_one_exception() -> None:
+    """Every failed verification raises the same exception class; a wrong configuration raises another."""
     for error in (HeadersMalformed, SignatureWrong, TimestampOutsideTolerance):
         assert issubclass(error, WebhookUnverified)
     assert not issubclass(SecretMalformed, WebhookUnverified)
 
 
 def test_importing_it_is_light() -> None:
-    """Importing `lethe.webhooks` brings neither the service nor numpy."""
+    """Importing `lethe.webhooks` imports neither the service nor numpy."""
     heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
     script = f"import sys, lethe.webhooks; print(*({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -41,8 +41,7 @@ def commands(app: typer.Typer) -> Iterator[Any]:
 
 
 def test_no_operation_is_missing_in_the_sdk() -> None:
-    """Whatever the contract declares is a method of a resource, of the client that blocks and of the one that is
-    awaited."""
+    """Every operation of the contract is a method of a resource, on both the blocking and the asynchronous client."""
     assert len(NAMES) > 60
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         assert made_by(client) == NAMES
@@ -55,13 +54,13 @@ def test_no_operation_is_missing_in_the_sdk() -> None:
 
 
 def test_no_operation_is_missing_on_the_command_line() -> None:
-    """Whatever the contract declares is made by a command."""
+    """Every operation of the contract is called by a command."""
     made = {found.operation.name for found in commands(root.command_line()) if hasattr(found, "operation")}
     assert made == NAMES
 
 
 def test_every_resource_is_a_group_of_commands() -> None:
-    """The groups of commands are the resources of the client, each by its class."""
+    """The groups of commands are the resources of the client, matched by class."""
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         resources = {name: type(one) for name, one in vars(client).items() if not name.startswith("_")}
     assert {name: group.resource for name, group in GROUPS.items()} == resources
@@ -72,14 +71,14 @@ def test_every_resource_is_a_group_of_commands() -> None:
     [(("model", "create"), ModelIn, {"dataset_id"}), (("request", "export"), RequestFilter, set())],
 )
 def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes: Any, arguments: set[str]) -> None:
-    """Each field of what a call takes is an option, those of models in it under the names above them too."""
+    """Each field of a call's input is an option; fields of nested models also have the path of their parents."""
     said = lethe(*command, "--help").out
     for leaf in leaves(takes):
         assert leaf.name in arguments or f"--{leaf.name.replace('_', '-')}" in said, leaf.name
 
 
 def test_every_command_explains_itself(lethe: Lethe) -> None:
-    """`--help` of the root and of each group names what is in it, and of each command says what it does."""
+    """`--help` lists the commands of the root and of each group, and describes every command."""
     said = lethe("--help").out
     for group in GROUPS.values():
         assert f"  {group.name} " in said
@@ -90,7 +89,7 @@ def test_every_command_explains_itself(lethe: Lethe) -> None:
 
 
 def test_lists_as_json(live: Lethe) -> None:
-    """A list that is derived prints one JSON object a line, as many as are asked for; one for people does with
+    """A derived list prints one JSON object per line, up to the requested number; a formatted list does so with
     `--json`."""
     keys = [live("key", "create", f"app {number}", "--scope", "requests:read").json["id"] for number in range(3)]
     listed = [json.loads(line) for line in live("key", "list", "--json", "--limit", "2").out.splitlines()]
@@ -103,7 +102,7 @@ def test_lists_as_json(live: Lethe) -> None:
 
 
 def test_requests_are_listed_and_exported_by_every_filter(live: Lethe, tmp_path: Path) -> None:
-    """`request list` and `request export` take the filters of the API, a person's id from standard input too."""
+    """`request list` and `request export` take the filters of the API, with a person's id from standard input."""
     options = ("--external-id", "ticket-7", "--metadata", '{"desk": "north"}', "--ground", "objection", "--no-wait")
     first = live("request", "submit", "p1", "--alias", "p1@example.org", *options).json
     second = live("request", "submit", "--subject-sha256", "a" * 64, "--regulation", "ccpa", "--no-wait").json
@@ -128,13 +127,13 @@ def test_requests_are_listed_and_exported_by_every_filter(live: Lethe, tmp_path:
 
 
 def test_a_call_is_repeated_under_its_key(live: Lethe) -> None:
-    """With the same idempotency key a command that is repeated makes nothing twice."""
+    """A command that is repeated with its idempotency key creates nothing twice."""
     asked = ("request", "submit", "p1", "--no-wait", "--idempotency-key", "mine")
     assert live(*asked).json["id"] == live(*asked).json["id"]
 
 
 def test_csv_and_batches_in_one_call(live: Lethe, tmp_path: Path) -> None:
-    """Requests are made from a CSV file, and from JSON in a file, each in one call."""
+    """Requests from a CSV file or a JSON file are each created in one call."""
     file = tmp_path / "list.csv"
     file.write_text("subject_id,regulation\nanna,gdpr\nbert,ccpa\n")
     assert live("request", "create-from-csv", file, "--source", "drop").json["accepted"] == 2
@@ -146,8 +145,7 @@ def test_csv_and_batches_in_one_call(live: Lethe, tmp_path: Path) -> None:
 
 
 def test_nested_settings(live: Lethe, people: Path) -> None:
-    """Settings in a model of the body are options by their whole path and by their last name; nothing that is not said
-    is sent."""
+    """Settings of nested models are options by their full path and by their last name; omitted options are not sent."""
     dataset = live("dataset", "create", people, "--classes", "0,1").json
     asked = ("--learn-steps", "10", "--target-epsilon", "3", "--max-requests", "5", "--chains", "4", "--no-wait")
     model = live("model", "create", dataset["id"], *asked).json
@@ -162,7 +160,7 @@ def test_nested_settings(live: Lethe, people: Path) -> None:
 
 
 def test_verdicts_of_the_gateway(live: Lethe, certified: Path) -> None:
-    """Whoever believes the gateway lets it verify certificates, the ledger and the audit log."""
+    """The gateway can verify certificates, the ledger and the audit log for callers who trust it."""
     assert live("certificate", "verdict", certified).json["valid"] is True
     refused(live("certificate", "verdict", certified, "--max-epsilon", "1e-9"), "certificate_beyond_limits")
     assert live("ledger", "verdict").json["valid"] is True
@@ -183,8 +181,8 @@ def test_the_calculator_of_the_gateway(live: Lethe) -> None:
     assert len(live("account", "list-bounds").out.splitlines()) == len(live("account", "bounds").out.splitlines())
 
 
-def test_what_else_is_asked_of_a_gateway(live: Lethe, people: Path) -> None:
-    """Answers that are nothing print nothing; dates, closed sets and people are said as options."""
+def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
+    """Empty answers print nothing; dates, closed sets and people are given as options."""
     agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "A" * 43 + "=")
     made = live("agent", "register", *agent).json
     removed = live("agent", "remove", made["id"])
@@ -201,7 +199,7 @@ def test_what_else_is_asked_of_a_gateway(live: Lethe, people: Path) -> None:
 
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
 def test_without_an_optional_package(absent: str, extra: str) -> None:
-    """Where an optional package is not installed, one line says which extra brings it."""
+    """Without an optional package, one line names the extra that provides it."""
     program = f"import sys; sys.modules[{absent!r}] = None; from lethe import cli; cli.main()"
     command = [sys.executable, "-c", program, "account", "bounds"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)

@@ -40,7 +40,7 @@ def model(client: Client, people: Path, worker: None) -> ModelOut:
 
 
 def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
-    """Rows are uploaded, of a file or a frame, by a schema or its file; datasets are listed and got, rows counted."""
+    """Rows are uploaded from a file or a frame, with a schema or its file; datasets are listed, read and counted."""
     made = client.datasets.upload(people, classes=["0", "1"], name="made up")
     assert (made.name, made.num_slots, made.num_classes, made.schema_) == ("made up", 60, 2, None)
     assert made.created_at.tzinfo is not None
@@ -64,7 +64,8 @@ def test_datasets(client: Client, people: Path, tmp_path: Path) -> None:
 
 
 def test_a_call_with_the_same_key_is_the_same_call(client: Client, people: Path) -> None:
-    """A key given twice gives the first answer twice, and with another body a conflict; without one, calls differ."""
+    """A repeated key gives the first answer again, or a conflict with another body; calls without a key are
+    separate."""
     first = client.datasets.upload(people, classes=["0", "1"], idempotency_key="once")
     assert client.datasets.upload(people, classes=["0", "1"], idempotency_key="once") == first
     made = client.deletion_requests.create(subject_id="nobody", idempotency_key="mine")
@@ -76,7 +77,8 @@ def test_a_call_with_the_same_key_is_the_same_call(client: Client, people: Path)
 
 
 def test_models(client: Client, model: ModelOut, strangers: Path) -> None:
-    """A model is created with what is said and no more, waited for, used, learned again; old weights are gone."""
+    """A model is created with only the given settings, awaited, used and learned again; the old weights are
+    destroyed."""
     assert (model.status, model.live_version) == ("live", 1)
     assert (model.target.epsilon, model.mechanism.l2) == (1.0, 0.05)
     assert model.guarantee is not None
@@ -124,7 +126,7 @@ def test_models(client: Client, model: ModelOut, strangers: Path) -> None:
 
 
 def test_a_canary_test_is_asked_for_and_waited_for(client: Client, people: Path, settings: Settings) -> None:
-    """A model is tested when it is live, at once or later; who waits is told of the run's steps, and given the run."""
+    """A live model is tested now or later; a caller who waits gets the progress of the run and then the run."""
     model = client.models.create(
         name="m",
         dataset_id=client.datasets.upload(people, classes=["0", "1"]).id,
@@ -160,7 +162,7 @@ def wait_for_version(client: Client, model_id: str, number: int) -> None:
 
 
 def test_progress_of_learning(client: Client, people: Path, worker: None) -> None:
-    """Who waits is told status and steps, to the end."""
+    """A caller who waits is told status and steps until the end."""
     dataset = client.datasets.upload(people, classes=["0", "1"])
     created = client.models.create(name="m", dataset_id=dataset.id, learn_steps=30_000)
     seen: list[tuple[str, int, int | None]] = []
@@ -173,7 +175,7 @@ def test_progress_of_learning(client: Client, people: Path, worker: None) -> Non
 
 
 def test_a_request_from_creation_to_certificate(client: Client, model: ModelOut) -> None:
-    """A request is created, waited for, found again; its certificate holds, by the gateway and here."""
+    """A request is created, awaited and found again; the gateway and the client both verify its certificate."""
     submitted_at = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     made = client.deletion_requests.create(
         subject_id="p3",
@@ -226,7 +228,7 @@ def test_a_request_from_creation_to_certificate(client: Client, model: ModelOut)
 
 
 def test_requests_are_found(client: Client, people: Path) -> None:
-    """A list is what was asked for: by status, person, model and external id; all pages of it."""
+    """Requests are listed over all pages by status, person, model and external id."""
     model = client.models.create(name="m", dataset_id=client.datasets.upload(people, classes=["0", "1"]).id)
     made = [client.deletion_requests.create(subject_id=f"p{n}", external_id=f"e{n % 2}") for n in range(60)]
     nobody = client.deletion_requests.create(subject_id="nobody")
@@ -244,7 +246,7 @@ def test_requests_are_found(client: Client, people: Path) -> None:
 
 
 def test_accounting(client: Client, model: ModelOut) -> None:
-    """Where a model stands, what is next, how it came there, and the theorems behind it."""
+    """The client returns a model's account, plan, history, and the theorems behind them."""
     account = client.accounting.model(model.id)
     assert (account.version, account.releases) == (1, 1)
     other = client.accounting.model(model.id, adaptive_epsilon=50.0, adaptive_delta=1e-3)
@@ -279,7 +281,7 @@ def test_accounting(client: Client, model: ModelOut) -> None:
 
 
 def test_another_key(client: Client, settings: Any) -> None:
-    """A key that is not known is refused."""
+    """An unknown key is refused."""
     with (
         Client(str(client._http.calls.httpx.base_url), "lethe_wrong") as stranger,
         pytest.raises(NotAllowed) as refused,
@@ -288,8 +290,8 @@ def test_another_key(client: Client, settings: Any) -> None:
     assert (refused.value.code, refused.value.status) == ("unauthenticated", 401)
 
 
-def test_values_are_json_again(client: Client, people: Path) -> None:
-    """A value becomes the JSON it came from."""
+def test_values_survive_a_round_trip_through_json(client: Client, people: Path) -> None:
+    """A parsed value is serialised to the JSON that it was parsed from."""
     made = client.datasets.upload(people, classes=["0", "1"])
     answer = client._http.calls.httpx.get(f"/v1/datasets/{made.id}").json()
     found = client.datasets.get(made.id)
@@ -298,7 +300,7 @@ def test_values_are_json_again(client: Client, people: Path) -> None:
 
 
 def test_the_sdk_is_light() -> None:
-    """Importing it brings neither the service nor numpy: only verifying a certificate needs mathematics."""
+    """Importing the SDK imports neither the service nor numpy, which only the verification of certificates needs."""
     heavy = {"numpy", "scipy", "sqlalchemy", "fastapi", "celery", "torch", "app"}
     script = f"import sys, lethe.client; print(*({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -306,7 +308,7 @@ def test_the_sdk_is_light() -> None:
 
 
 def test_every_resource_is_an_attribute() -> None:
-    """A module that makes a resource has it on both clients, under its own name."""
+    """Every resource is an attribute of both clients, under the name of its module."""
     names = {module.name for module in pkgutil.iter_modules(lethe.client.__path__)} - {"methods", "resources"}
     made = {
         name

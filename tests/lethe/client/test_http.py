@@ -214,8 +214,8 @@ def test_problems_by_kind(script: Script, status: int, kind: type[Problem]) -> N
     assert error.line == "the_code: Again.; body.l2: too small"
 
 
-def test_nobody_is_sent_elsewhere(script: Script, scripted_client: Client) -> None:
-    """A redirection is not followed: the key is for this gateway alone, which sends nobody elsewhere."""
+def test_redirects_are_not_followed(script: Script, scripted_client: Client) -> None:
+    """A redirect is not followed, because the key is for this gateway alone, which never redirects."""
     script.says(Reply(status=307, body={}, headers={"Location": f"{script.url}/elsewhere"}))
     with pytest.raises(AnswerInvalid) as refused:
         scripted_client.models.get("mdl_1")
@@ -312,8 +312,8 @@ def test_ids_stay_in_their_place(script: Script, scripted_client: Client) -> Non
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "nonsense", "", "http://", "http://[", "http://127.0.0.1:99999999"])
-def test_urls_that_are_none(url: str) -> None:
-    """What is no URL is said when the client is made."""
+def test_a_malformed_url_is_refused(url: str) -> None:
+    """A malformed URL is refused when the client is created."""
     with pytest.raises(Unreachable) as refused:
         Client(url, "k")
     assert refused.value.line.startswith("unreachable: ")
@@ -328,8 +328,8 @@ def test_a_password_in_the_url_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("key", ["", " k", "k\n", "k\r\nX: y", "clé"])
-def test_keys_that_are_none(script: Script, key: str) -> None:
-    """A key, or an idempotency key, that fits no header is refused without a call and not repeated."""
+def test_a_malformed_key_is_refused(script: Script, key: str) -> None:
+    """A key or idempotency key that is not a valid header value is refused without a call, and not quoted."""
     with pytest.raises(NotAllowed) as refused:
         Client(script.url, key)
     assert refused.value.code == "unauthenticated"

@@ -10,14 +10,14 @@ from lethe.client.waiting import Patience, pause_before, retry_after_in
 
 
 @given(attempt=st.integers(0, 10_000), retry_after=st.none() | st.floats(0, 3600))
-def test_a_pause_is_as_long_as_was_asked_for_and_little_longer(attempt: int, retry_after: float | None) -> None:
-    """A pause is never shorter than the server asked for, and never more than 5 seconds longer."""
+def test_a_pause_honours_the_request_of_the_server(attempt: int, retry_after: float | None) -> None:
+    """A pause is at least as long as the server requested, and at most 5 seconds longer."""
     pause = pause_before(attempt, retry_after)
     assert (retry_after or 0.0) < pause <= (retry_after or 0.0) + 5.0
 
 
 def test_pauses_double_and_differ() -> None:
-    """Each pause is between half of twice the one before and all of it, and no two callers' are the same."""
+    """The maximum pause doubles with every attempt, and each pause is drawn at random between half and all of it."""
     for attempt in range(5):
         pauses = [pause_before(attempt, None) for _ in range(50)]
         assert 0.05 * 2**attempt <= min(pauses) <= max(pauses) <= 0.1 * 2**attempt
@@ -26,13 +26,13 @@ def test_pauses_double_and_differ() -> None:
 
 @given(st.integers(0, 100_000))
 def test_retry_after_in_seconds(seconds: int) -> None:
-    """A number is seconds."""
+    """A number in Retry-After is a pause in seconds."""
     assert retry_after_in(str(seconds)) == float(seconds)
 
 
 @pytest.mark.parametrize(("ahead", "least", "most"), [(3600, 3500, 3600), (-3600, 0, 0)])
 def test_retry_after_as_a_date(ahead: int, least: float, most: float) -> None:
-    """A date is the time until then, and not less than nothing."""
+    """A date in Retry-After is the time until then, and at least 0."""
     moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=ahead)
     for text in (email.utils.format_datetime(moment, usegmt=True), email.utils.format_datetime(moment)):
         found = retry_after_in(text)
@@ -44,14 +44,15 @@ def test_retry_after_as_a_date(ahead: int, least: float, most: float) -> None:
 @example("Mon, 1 Jan 2020 1:1:1 +99999999999999999999")
 @example("Fri, 31 Dec 9999 23:59:59 -2359")
 @given(st.none() | st.text() | st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ [+-]?\w+"))
-def test_retry_after_that_is_anything(text: str | None) -> None:
-    """Whatever a server sends is a number of seconds or is ignored."""
+def test_any_retry_after_is_parsed_or_ignored(text: str | None) -> None:
+    """Any value of Retry-After is parsed as seconds or ignored."""
     found = retry_after_in(text)
     assert found is None or found >= 0.0
 
 
-def test_patience_ends() -> None:
-    """There are several attempts, none begins after the end, and the last refusal does not wait."""
+def test_attempts_end_with_the_time_limit() -> None:
+    """There are several attempts, none starts after the time limit, and the last failure is raised without another
+    pause."""
     patience, began, attempts = Patience(seconds=2.0), time.monotonic(), 0
     while (pause := patience.next(None)) is not None:
         time.sleep(pause)

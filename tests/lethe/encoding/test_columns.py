@@ -57,7 +57,7 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 
 @given(st.lists(records, min_size=1, max_size=5))
 def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
-    """Whatever values come, a row of all kinds together has norm at most 1 and ends in a positive bias."""
+    """For any values a row with all kinds of columns has norm at most 1 and ends in a positive bias."""
     rows = ALL.encode_records(found)
     assert rows.shape == (len(found), ALL.num_features + 1)
     assert (np.square(rows, dtype=np.float64).sum(axis=1) <= 1).all()
@@ -66,18 +66,18 @@ def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
 
 @given(st.lists(records, min_size=2, max_size=5))
 def test_a_row_depends_on_its_record_alone(found: list[dict[str, Any]]) -> None:
-    """A record is encoded alike alone and among others, so nobody lives on in somebody else's row."""
+    """A record is encoded alike alone and among others, so that no row carries traces of other people."""
     alone = [ALL.encode_records([record])[0] for record in found]
     np.testing.assert_array_equal(ALL.encode_records(found), alone)
 
 
 def test_every_kind_survives_its_json() -> None:
-    """A stored schema is read back as the same schema, every kind and setting included."""
+    """A stored schema is read back unchanged, for every kind and setting."""
     assert stored(json.loads(json.dumps(ALL.to_json()))) == ALL
 
 
 def test_standard() -> None:
-    """A number becomes its distance from the centre in scales, clipped; a missing one 0 and a sign that it is."""
+    """A number becomes its clipped distance from the centre in scales, and a missing one a 0 with a flag."""
     found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
     np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
     assert features("standard", [-100], center=0, scale=1, clip=2).tolist() == [[-2.0]]
@@ -85,7 +85,7 @@ def test_standard() -> None:
 
 @given(st.floats(-5, 15))
 def test_knots_follow_a_line(number: float) -> None:
-    """Features of a spline are between 0 and 1, add up to 1, and weighted by the knots give the number back."""
+    """The features of a spline lie in [0, 1], sum to 1, and weighted by the knots give the number back."""
     knots = [0.0, 1.0, 4.0, 10.0]
     (found,) = features("numeric", [number], min=0, max=10, outside="clip", knots=knots)
     assert ((found >= 0) & (found <= 1)).all()
@@ -94,7 +94,7 @@ def test_knots_follow_a_line(number: float) -> None:
 
 
 def test_times_to_the_nanosecond() -> None:
-    """Times as pandas and parquet have them are read to the microsecond, as Python's, whatever else is installed."""
+    """Nanosecond times of pandas and parquet are read to the microsecond like Python's, whatever else is installed."""
     for zone in (None, "Europe/Berlin"):
         column = pa.array([1_500_000_001, None], pa.timestamp("ns", zone))
         assert columns.seconds(column)[0] == 1.5
@@ -103,7 +103,7 @@ def test_times_to_the_nanosecond() -> None:
 
 
 def test_times() -> None:
-    """A date or a time becomes its place between two, in whatever form and time zone it is written."""
+    """A date or time becomes its position between two others, in any format and time zone."""
     said = {"min": "2000-01-01", "max": "2000-01-03"}
     noon = datetime.datetime(2000, 1, 2, 12, tzinfo=datetime.UTC)
     forms = ["2000-01-02T12:00:00", "2000-01-02T14:00:00+02:00", noon, noon.replace(tzinfo=None)]
@@ -116,7 +116,7 @@ def test_times() -> None:
 
 
 def test_hashed() -> None:
-    """Equal texts share a place, a missing one has none, and many texts use nearly all places."""
+    """Equal texts share a feature, a missing one has none, and many texts use nearly all features."""
     found = features("hashed", ["Berlin", "Berlin", 7, "7", None], features=32, unknown="null")
     assert found.sum(axis=1).tolist() == [1, 1, 1, 1, 0]
     np.testing.assert_array_equal(found[0], found[1])
@@ -124,8 +124,8 @@ def test_hashed() -> None:
     assert features("hashed", [f"city {one}" for one in range(1000)], features=32).any(axis=0).all()
 
 
-def test_places_of_texts_never_change() -> None:
-    """The hash is part of what datasets on record mean: these places are for good."""
+def test_hashes_of_texts_never_change() -> None:
+    """The hash of a text is fixed for good, because stored datasets depend on it."""
     (found,) = features("hashed", ["Berlin"], features=1000)
     assert np.flatnonzero(found).tolist() == [645]
     (found,) = features("text", ["good day"], features=1000)
@@ -137,7 +137,7 @@ def test_places_of_texts_never_change() -> None:
 
 
 def test_text() -> None:
-    """A text has length 1, in lower case and without marks; the order of words counts through n-grams alone."""
+    """The features of a text have norm 1 and ignore case and punctuation; word order counts only through n-grams."""
     said = {"features": 4096, "unknown": "null"}
     found = features("text", ["Good day, Ann!", "good DAY ann", "day good ann", "...", None], **said)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0, 0])
@@ -150,14 +150,14 @@ def test_text() -> None:
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
-    """A text beyond the limit is refused by its place; one at the limit is taken."""
+    """A text above the maximum length is refused with its position, and one of the maximum length is accepted."""
     assert features("text", ["a" * MAX_TEXT_LENGTH], features=8).any()
     with pytest.raises(InputInvalid, match="at most 65536 characters"):
         features("text", ["a" * (MAX_TEXT_LENGTH + 1)], features=8)
 
 
 def test_vectors_in_every_form() -> None:
-    """Lists, JSON in csv, Arrow's lists and arrays give the same features, scaled and clipped as stated."""
+    """Lists, JSON in CSV, Arrow lists and arrays give the same features, scaled and clipped as stated."""
     lists = [[1.0, 2.0, 3.0], [3.0, 0.0, 100.0]]
     expected = [[0, 0, 0], [1, -1, 1.5]]
     for form in (lists, [json.dumps(one) for one in lists], pa.array(lists), np.array(lists), np.array(lists, "f4")):
@@ -169,13 +169,13 @@ def test_vectors_in_every_form() -> None:
     [[1.0, 2.0], [1.0, 2.0, math.nan], [1.0, None, 2.0], None, "[1,2", "x", 7, [[1], [2], [3]]],
 )
 def test_what_is_no_vector_is_refused(value: object) -> None:
-    """A list of another length, with a gap, or something else is refused."""
+    """A list of another length or with a gap, and anything else, is refused."""
     with pytest.raises(InputInvalid, match="list of 3 finite numbers"):
         features("vector", [value], length=3)
 
 
 def test_one_vector_may_be_the_record() -> None:
-    """Where the only column is a vector, records to predict may be bare lists."""
+    """If the only column is a vector, records for prediction may be bare lists."""
     schema = parse_schema({"columns": {"y": LABEL, "e": {"kind": "vector", "length": 2}}})
     np.testing.assert_array_equal(schema.encode_records([[1.0, 2.0]]), schema.encode_records([{"e": [1.0, 2.0]}]))
     assert not ALL.takes_vectors
@@ -209,22 +209,22 @@ def test_one_vector_may_be_the_record() -> None:
         ("vector", {"length": 2, "unknown": "null"}, "unknown"),
     ],
 )
-def test_what_a_kind_cannot_be_is_refused(kind: str, said: dict[str, Any], key: str) -> None:
-    """A setting that is missing, out of range or of another kind is refused by its path."""
+def test_invalid_settings_of_a_kind_are_refused(kind: str, said: dict[str, Any], key: str) -> None:
+    """A setting that is missing, out of range or of another kind is refused with its path."""
     with pytest.raises(SchemaInvalid) as refusal:
         column(kind, **said)
     assert [fault.path for fault in refusal.value.errors] == [f"columns.c.{key}"]
 
 
 def test_the_share_of_missing_values_is_that_of_the_schema() -> None:
-    """Every kind counts its missing values, by which a file that was written otherwise is refused."""
+    """Every kind of column counts its missing values, so that a file in an unexpected format is refused."""
     nothing: dict[str, Any] = {kind: [None, None] for kind in KINDS if kind != "vector"}
     found = ALL.encode_labelled(nothing | {"vector": [[0, 0, 0]] * 2, "y": ["no", "yes"]}, range(1, 3))
     assert found.num_unknown.tolist() == [0 if one.name == "vector" else 2 for one in ALL.features]
 
 
 def test_a_fault_names_line_and_column() -> None:
-    """What is wrong in a file is named by line and column, and never quoted."""
+    """An error in a file is reported by line and column, and never quoted."""
     schema: Schema = parse_schema({"columns": {"y": LABEL, "v": {"kind": "vector", "length": 2}}})
     with pytest.raises(RowInvalid, match="line 8, column v: expected a list of 2 finite numbers") as refusal:
         schema.encode_labelled({"v": [[1, 2], [777]], "y": ["no", "yes"]}, [7, 8])

@@ -43,7 +43,7 @@ def norms(features: encoding.Features) -> Any:
 
 
 def test_a_schema_survives_its_json() -> None:
-    """A schema written as JSON and parsed again is the same schema, every column kind and rule included."""
+    """A schema written as JSON and parsed again is unchanged, for every kind of column and every rule."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
     assert parse_schema(json.loads(json.dumps(schema.to_json()))) == schema
     assert schema.num_features == 104
@@ -53,7 +53,8 @@ def test_a_schema_survives_its_json() -> None:
 
 
 def test_the_order_of_json_keys_does_not_matter() -> None:
-    """Features come in the order of their names, so a store that reorders JSON objects leaves the encoding alone."""
+    """Features are in the order of their names, so that a store may reorder JSON objects without changing the
+    encoding."""
     document = json.loads((ADULT / "schema.json").read_text())
     backwards = {"columns": dict(reversed(document["columns"].items()))}
     assert parse_schema(backwards) == parse_schema(document)
@@ -91,7 +92,7 @@ def test_the_order_of_json_keys_does_not_matter() -> None:
     ],
 )
 def test_a_malformed_schema_is_refused_by_path(columns: dict[str, object], path: str) -> None:
-    """A schema with anything missing, unknown, empty or contradictory is refused, and the path names the place."""
+    """A schema with anything missing, unknown, empty or contradictory is refused, and the error names the path."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_schema({"columns": columns})
     assert path in [fault.path for fault in refusal.value.errors]
@@ -113,7 +114,8 @@ json_values = st.recursive(
 
 @given(json_values | st.fixed_dictionaries({"columns": json_values}))
 def test_any_document_is_parsed_or_refused(document: object) -> None:
-    """Whatever JSON comes as a schema, it is parsed or refused as `SchemaInvalid` in text that can be sent."""
+    """Any JSON document is either parsed as a schema or refused as `SchemaInvalid` with an error that can be
+    encoded."""
     try:
         parse_schema(document)
     except SchemaInvalid as refusal:
@@ -125,7 +127,7 @@ def test_any_document_is_parsed_or_refused(document: object) -> None:
 
 
 def test_a_record_is_encoded_as_the_schema_says() -> None:
-    """A number becomes its place in the range, a category a one among zeros, a bias of one follows, the norm is one."""
+    """A number becomes its position in the range, a category a one-hot vector, then a bias follows; the norm is one."""
     schema = schema_of(age=AGE, work=WORK)
     (row,) = schema.encode({"age": ["25"], "work": ["some"]})
     expected = np.array([0.25, 0, 1, 1]) / np.sqrt(0.0625 + 2)
@@ -134,7 +136,8 @@ def test_a_record_is_encoded_as_the_schema_says() -> None:
 
 
 def test_a_missing_number_is_not_the_lowest_one() -> None:
-    """With "unknown": "null" a missing number, NaN too, has a feature of its own; an unknown category leaves zeros."""
+    """With "unknown": "null" a missing number or NaN has a feature of its own, and an unknown category has only
+    zeros."""
     columns = {"age": ["", None, "NaN", math.nan], "work": ["", None, "else", math.nan]}
     missing = SHRINK * np.array([0, 1, 0, 0, 1]) / np.sqrt(2)
     np.testing.assert_allclose(FORGIVING.encode(columns), [missing] * 4, rtol=1e-7)
@@ -142,9 +145,9 @@ def test_a_missing_number_is_not_the_lowest_one() -> None:
     assert (FORGIVING.num_features, schema_of(age=AGE, work=WORK).num_features) == (4, 3)
 
 
-def test_a_dataset_goes_on_as_it_began() -> None:
-    """A stored schema that names no edition encodes as the first one did: a missing number as the lowest, categories
-    by their text alone, however many are unknown."""
+def test_an_old_schema_keeps_its_encoding() -> None:
+    """A stored schema without an edition encodes as the first edition: a missing number as the lowest, categories by
+    their text alone, and any number of unknown values."""
     columns = {"age": {**AGE, "unknown": "null"}, "y": {**WORK, "values": ["1", "2"], "unknown": "null"}}
     first = schemas.stored({"columns": columns | {"income": INCOME}})
     np.testing.assert_array_equal(
@@ -186,16 +189,15 @@ def test_a_dataset_goes_on_as_it_began() -> None:
     ],
 )
 def test_a_number_is_the_category_that_equals_it(values: list[str], found: list[tuple[object, int]]) -> None:
-    """A category that is a number is also found as an equal one, of whatever type; not where zeros in front count, nor
-    where two categories are equal."""
+    """A numeric category matches equal values of any type, except with leading zeros or if two categories are equal."""
     column = {"kind": "categorical", "values": values, "unknown": "null"}
     rows = schema_of(work=column).encode({"work": [value for value, _ in found]})
     codes = [int(row[:-1].argmax()) if row[:-1].any() else -1 for row in rows]
     assert codes == [code for _, code in found]
 
 
-def test_pandas_integers_with_a_gap_are_known() -> None:
-    """Integers that a tool wrote as floats because one is missing are the categories and the labels that they were."""
+def test_integers_read_as_floats_match_their_categories() -> None:
+    """Integers that a tool turned into floats because of a missing value still match their categories and labels."""
     column = {**WORK, "values": ["1", "2"], "unknown": "null"}
     declared = parse_schema({"columns": {"a": column, "y": {**INCOME, "values": ["0", "1"]}}})
     floats = {"a": pa.array([1.0, None, 2.0]), "y": pa.array([0.0, 1.0, 1.0])}
@@ -207,8 +209,8 @@ def test_pandas_integers_with_a_gap_are_known() -> None:
 
 
 def test_a_column_that_is_mostly_unknown_is_refused() -> None:
-    """A column may be unknown in as many rows as its schema says, half of them by default; the refusal names it and
-    what was expected there."""
+    """The share of unknown values in a column is limited by its schema, to half by default; the error names the column
+    and the expected values."""
     null: dict[str, object] = {**WORK, "unknown": "null"}
     for said, count, refused in (
         ({}, 2, False),
@@ -231,7 +233,7 @@ def test_a_column_that_is_mostly_unknown_is_refused() -> None:
 
 
 def test_what_lies_outside_is_clipped_where_allowed() -> None:
-    """With "outside": "clip" a number beyond the range counts as its nearer end."""
+    """With "outside": "clip" a number beyond the range is replaced by the nearer end."""
     features = FORGIVING.encode({"age": [-5, 0, 100, 1e300], "work": [None] * 4})
     np.testing.assert_array_equal(features[0], features[1])
     np.testing.assert_array_equal(features[2], features[3])
@@ -258,7 +260,7 @@ def test_what_lies_outside_is_clipped_where_allowed() -> None:
     ],
 )
 def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object, path: str) -> None:
-    """A value that the schema does not admit is refused at its line and column, and is not repeated."""
+    """A value that the schema does not admit is reported by line and column, and is not quoted."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": [1, age, 2], "work": ["some", work, "none"]}, first_line=7)
     (fault,) = refusal.value.errors
@@ -273,7 +275,7 @@ def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object,
 
 
 def test_twenty_faults_are_told_in_the_order_of_the_lines() -> None:
-    """Of many faults the first twenty are told, by line and not by column."""
+    """Only the first twenty faults are reported, ordered by line and not by column."""
     with pytest.raises(RowInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode({"age": ["x"] * 100, "work": ["x"] * 100}, first_line=2)
     paths = [fault.path for fault in refusal.value.errors]
@@ -282,7 +284,7 @@ def test_twenty_faults_are_told_in_the_order_of_the_lines() -> None:
 
 @given(rows)
 def test_every_row_has_norm_at_most_one(values: list[tuple[object, object]]) -> None:
-    """Whatever the schema admits becomes a finite row of norm at most one, never far below, with a positive bias."""
+    """Every admitted record becomes a finite row of norm at most one, and not far below, with a positive bias."""
     features = FORGIVING.encode({"age": [age for age, _ in values], "work": [work for _, work in values]})
     assert features.shape == (len(values), FORGIVING.num_features + 1)
     assert (norms(features) <= 1).all()
@@ -292,7 +294,7 @@ def test_every_row_has_norm_at_most_one(values: list[tuple[object, object]]) -> 
 
 @given(rows)
 def test_a_row_does_not_depend_on_its_neighbours(values: list[tuple[object, object]]) -> None:
-    """Encoded alone or among others, a record gives the same bits."""
+    """A record is encoded bit by bit the same alone and among others."""
     together = FORGIVING.encode({"age": [age for age, _ in values], "work": [work for _, work in values]})
     alone = [FORGIVING.encode({"age": [age], "work": [work]}) for age, work in values]
     np.testing.assert_array_equal(together, np.vstack(alone))
@@ -303,7 +305,7 @@ def test_a_row_does_not_depend_on_its_neighbours(values: list[tuple[object, obje
     [pa.array([1, None, 99]), pa.array([1.0, math.nan, 99.0], pa.float32()), pa.array(["1", "", "99"])],
 )
 def test_arrow_columns_and_lists_agree(numbers: Any) -> None:
-    """Integers, floats and texts, in Arrow arrays, chunked or not, or in lists, are encoded alike."""
+    """Integers, floats and texts are encoded alike from lists and from Arrow arrays, chunked or not."""
     work = pa.array(["some", None, "none"]).dictionary_encode()
     expected = FORGIVING.encode({"age": [1, None, 99], "work": ["some", "", "none"]})
     np.testing.assert_array_equal(FORGIVING.encode({"age": numbers, "work": work}), expected)
@@ -324,7 +326,7 @@ def test_integers_and_booleans_are_categories_too() -> None:
 
 
 def test_records_are_encoded_without_label_and_subject() -> None:
-    """A record to predict is encoded like a row of a file, whether label and subject are there or not."""
+    """A record for prediction is encoded like a row of a file, with or without label and subject."""
     bare = FORGIVING.encode_records([{"age": 25, "work": "some"}])
     full = FORGIVING.encode_records([{"age": "25", "work": "some", "income": 7, "person": None}])
     np.testing.assert_array_equal(bare, full)
@@ -343,7 +345,7 @@ def test_records_are_encoded_without_label_and_subject() -> None:
     ],
 )
 def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
-    """A record that is no object, has other columns or a value that is not admitted is refused at its path."""
+    """A record that is not an object, or has other columns or inadmissible values, is refused with its path."""
     with pytest.raises(InputInvalid) as refusal:
         schema_of(age=AGE, work=WORK).encode_records([{"age": 1, "work": "some"}, record])
     assert [fault.path for fault in refusal.value.errors] == [path]
@@ -358,27 +360,27 @@ def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
     )
 )
 def test_every_vector_has_norm_at_most_one(x: list[list[float]]) -> None:
-    """Any finite vector, the largest of floats included, becomes a row of norm at most one, by itself."""
+    """Any finite vector, even of the largest floats, becomes a row of norm at most one, independent of other rows."""
     features = encoding.encode_vectors(x)
     assert (norms(features) <= 1).all()
     np.testing.assert_array_equal(features, np.vstack([encoding.encode_vectors([vector]) for vector in x]))
 
 
 def test_vectors_are_the_same_in_any_memory_order() -> None:
-    """Column-major vectors give the bits of row-major ones."""
+    """Column-major and row-major vectors are encoded bit by bit the same."""
     x = np.random.default_rng(0).normal(size=(50, 37))
     np.testing.assert_array_equal(encoding.encode_vectors(np.asfortranarray(x)), encoding.encode_vectors(x))
 
 
 @pytest.mark.parametrize("x", [[1.0], [[]], [[1], [1, 2]], [["a"]], [[None, 1]], [[10**400]], [[[1]]], "x"])
 def test_vectors_of_another_shape_are_refused(x: Any) -> None:
-    """What is not a list of equally long vectors of finite numbers is refused."""
+    """Anything but a list of equally long vectors of finite numbers is refused."""
     with pytest.raises(InputInvalid):
         encoding.encode_vectors(x)
 
 
 def test_a_vector_with_nan_is_named_by_its_place() -> None:
-    """NaN and infinity are refused at the place that the caller can look up."""
+    """NaN and infinity are reported with the row and position of the value."""
     x = [[1.0, 2.0], [3.0, math.nan], [math.inf, 1.0]]
     with pytest.raises(InputInvalid) as refusal:
         encoding.encode_vectors(x)
@@ -390,5 +392,5 @@ def test_a_vector_with_nan_is_named_by_its_place() -> None:
 
 @given(st.lists(st.text("0123456789+-.eE_nN aAiIfF١", max_size=6) | st.floats().map(repr), max_size=4))
 def test_texts_are_numbers_together_as_they_are_alone(texts: list[str]) -> None:
-    """A column of texts is read as each of them is."""
+    """A text in a column is parsed as the same number as on its own."""
     np.testing.assert_array_equal(values.numbers(texts), [values.number(text) for text in texts])

@@ -64,8 +64,8 @@ def test_a_count_comes_back_as_itself(bound: int, share: float) -> None:
 
 
 @given(number=st.floats())
-def test_what_is_no_count_is_wrong(number: float) -> None:
-    """Only whole numbers from 0 to the bound are right, and with `clip` those beyond it."""
+def test_a_malformed_count_is_refused(number: float) -> None:
+    """Only whole numbers from 0 to the bound are accepted, and with `clip` larger ones too."""
     is_count = math.isfinite(number) and number >= 0 and number == math.floor(number)
     for outside, right in (("error", is_count and number <= 9), ("clip", is_count)):
         target = TargetColumn.from_json({"min": 0, "max": 9, "outside": outside, "counts": True})
@@ -121,8 +121,8 @@ def test_classes_are_none_of_a_target() -> None:
     assert "classes" in faults_of({"columns": COLUMNS}, classes=("a", "b"))
 
 
-def test_what_says_that_no_column_is_learned_says_what_would_do() -> None:
-    """Whoever wants to learn a number is told how."""
+def test_a_schema_without_a_label_is_refused_with_advice() -> None:
+    """The error for a schema that learns no column says how to learn a number."""
     assert '"role": "target", "min"' in faults_of({"columns": {"age": COLUMNS["age"]}})["columns"]
 
 
@@ -154,8 +154,8 @@ def test_labels_are_a_bit_each(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cell", ["d", "a|d", "a|", "A", "a,b c", "a||7"])
-def test_a_label_that_is_none_is_named_by_its_place(tmp_path: Path, cell: str) -> None:
-    """What is none of the labels refuses the file, and is not quoted."""
+def test_an_unknown_label_is_named_by_its_place(tmp_path: Path, cell: str) -> None:
+    """An unknown label refuses the file by its place, and is not quoted."""
     (tmp_path / "a.csv").write_text(f'age,tags\n1,a\n2,"{cell}"\n')
     with pytest.raises(RowInvalid) as refusal:
         labels_of(tmp_path / "a.csv", schema=SEVERAL)
@@ -203,9 +203,8 @@ def test_csv_and_parquet_have_the_same_targets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "nan", "inf", "200.001", "-0.001", "cheap"])
-def test_a_target_that_is_none_is_named_by_its_place(tmp_path: Path, value: str) -> None:
-    """A target is never unknown: a row without one, or with one outside of the range, refuses the file, and is not
-    quoted."""
+def test_a_missing_target_is_named_by_its_place(tmp_path: Path, value: str) -> None:
+    """A row without a target, or with a target out of range, refuses the file by its place, and is not quoted."""
     (tmp_path / "a.csv").write_text(f"age,cost\n1,5\n2,{value}\n")
     with pytest.raises(RowInvalid) as refusal:
         labels_of(tmp_path / "a.csv", schema=SCHEMA)

@@ -38,9 +38,9 @@ def test_no_stored_weight_is_beyond_one(most: float, share: float) -> None:
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, -1e-300, 8.0000001])
-def test_what_is_no_weight(number: float) -> None:
-    """A number that is missing, infinite, below 0 or above the bound is wrong; one above it is clipped where the schema
-    says so."""
+def test_a_malformed_weight_is_refused(number: float) -> None:
+    """A weight that is missing, infinite, below 0 or above the bound is refused; one above the bound is clipped if the
+    schema says so."""
     assert SCHEMA.weight
     assert SCHEMA.weight.wrong(np.array([number])).all()
     clipping = Weight(column="w", bound=8, outside="clip")
@@ -85,8 +85,8 @@ def read(path: Path) -> Any:
         ({"outside": "error?"}, "outside"),
     ],
 )
-def test_a_bound_that_is_none_is_named(changed: dict[str, Any], path: str) -> None:
-    """The bound is stated, finite and above 0, and nothing else is."""
+def test_a_malformed_bound_is_named(changed: dict[str, Any], path: str) -> None:
+    """A bound that is missing, infinite or not above 0 is refused by name."""
     with pytest.raises(SchemaInvalid) as refusal:
         parse_schema({"columns": COLUMNS | {"w": COLUMNS["w"] | changed}})
     assert [fault.path for fault in refusal.value.errors] == [f"columns.w.{path}"]

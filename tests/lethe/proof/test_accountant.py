@@ -286,8 +286,8 @@ NOT_COUNTS = [-1, 0.5, 3.0, math.nan, math.inf, True, None, "3", 2**53 + 1]
 
 
 @pytest.mark.parametrize("value", NOT_COUNTS)
-def test_counts_that_are_none_are_refused(value):
-    """Steps, records and versions are integers within range, or DomainError names them."""
+def test_invalid_counts_are_refused(value):
+    """Steps, records and versions that are not integers within range raise a DomainError that names them."""
     made = mechanism()
     chain = accountant.replay(made, [Run(steps=9)])
     refused: list[Any] = [
@@ -306,8 +306,8 @@ def test_counts_that_are_none_are_refused(value):
             attempt()
 
 
-def test_zero_is_no_run_and_no_release():
-    """A run of no steps, a release of no steps and an exposure of no records are refused: zero is never a default."""
+def test_zero_counts_are_refused():
+    """A run of 0 steps, a release of 0 steps and an exposure of 0 records are refused: zero is never a default."""
     made = mechanism()
     for attempt in (
         lambda: Run(steps=0),
@@ -319,15 +319,15 @@ def test_zero_is_no_run_and_no_release():
             attempt()
 
 
-def test_nobody_was_present_for_longer_than_the_chain():
+def test_presence_is_no_longer_than_the_chain():
     """More steps present than the chain has taken are refused."""
     with pytest.raises(DomainError, match="steps_present=10"):
         accountant.deletion_mu(accountant.replay(mechanism(), [Run(steps=9)]), records=1, steps_present=10)
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
-def test_nothing_is_certified_of_numbers_that_are_none(wrong):
-    """A chain with NaN, infinite or negative influence or noise raises instead of giving a mu."""
+def test_nothing_is_certified_of_invalid_numbers(wrong):
+    """A chain with NaN, infinite or negative influence or noise raises instead of returning a mu."""
     chain = accountant.replay(mechanism(), [Run(steps=9), Run(steps=9, records=1)])
     for moved in (Lookback((1.0,), (wrong,)), Lookback((wrong,), (1.0,))):
         with pytest.raises(DomainError):

@@ -61,7 +61,7 @@ def exact_mu(made: Mechanism, *, curvatures: list[float], pulls: list[float], ap
 
 @given(made=made_with, history=histories)
 def test_every_edit_ages_from_when_it_was_made(made, history):
-    """Until it is made, a deletion or insertion counts one record in each step, and a correction counts two."""
+    """Until its time a deletion or insertion counts as one differing record in each step, and a correction as two."""
     weights = [run.records + run.inserted + 2 * run.corrected for run in history]
     chain = accountant.replay(made, history)
     assert accountant.unlearning_mu(chain) == pytest.approx(stepwise(made, gaps(history, weights)), rel=1e-10)
@@ -70,7 +70,7 @@ def test_every_edit_ages_from_when_it_was_made(made, history):
 
 @given(made=made_with, history=histories)
 def test_an_insertion_costs_what_a_deletion_costs(made, history):
-    """Exchanging deletions and insertions, or a correction for two deletions, changes no number."""
+    """Replacing deletions by insertions, or a correction by two deletions, changes no number."""
     deleted = [Run(steps=run.steps, records=run.records + run.inserted + 2 * run.corrected) for run in history]
     assert accountant.replay(made, history) == accountant.replay(made, deleted)
 
@@ -81,7 +81,7 @@ def test_an_insertion_costs_what_a_deletion_costs(made, history):
 )
 @each("l2", [1e-4, 0.05, 1.0])
 def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
-    """For curvature m and records that pull as hard as they can, the bound is the exact mu of every kind of edit."""
+    """For curvature m and records with the strongest possible pull, the bound is the exact mu of every kind of edit."""
     made = mechanism(l2=l2, step_size=1 / (0.25 + l2))
     chain = accountant.replay(made, [Run(steps=60), Run(steps=9, **edit)])
     exact = exact_mu(made, curvatures=[l2] * 69, pulls=[pull] * 60 + [0.0] * 9)
@@ -91,7 +91,7 @@ def test_every_kind_of_edit_is_exact_for_the_worst_quadratic(edit, pull, l2):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
 def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
-    """Slots filled, emptied and corrected at random, several times over: the exact mu stays below the bound."""
+    """For slots filled, emptied and corrected at random, repeatedly, the exact mu stays below the bound."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     slots = np.where(generator.random(5) < 0.5, generator.uniform(-1, 1, 5), 0.0)  # 0: null
@@ -119,13 +119,13 @@ def test_no_quadratic_exceeds_it_however_slots_are_edited(seed, share, l2):
 @each("value", [-1, 0.5, math.nan, math.inf, True, None, "3"])
 @each("kind", ["inserted", "corrected"])
 def test_edits_are_counted(kind, value):
-    """What is not a count of edits is refused by name."""
+    """A number of edits that is not a count is refused by name."""
     with pytest.raises(DomainError, match=f"integer {kind}="):
         Run(steps=1, **{kind: value})
 
 
 def test_only_runs_move_a_chain():
-    """An event of another kind is refused, even one that looks like a run."""
+    """An event of another kind is refused, even if it looks like a run."""
 
     @dataclasses.dataclass
     class Jog:
@@ -143,7 +143,7 @@ def test_only_runs_move_a_chain():
 
 @given(made=made_with, absent=st.integers(1, 60), present=st.integers(1, 60), since=st.integers(1, 60))
 def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, present, since):
-    """Neither the noise nor the steps before an insertion count: it is as if the chain had begun there."""
+    """Noise and steps before an insertion do not count: the chain is treated as if it had begun at the insertion."""
     chain = accountant.replay(made, [Run(steps=absent), Run(steps=present, inserted=2), Run(steps=since, records=2)])
     late = accountant.deletion_mu(chain, records=2, steps_present=present, steps_absent=absent)
     assert late == pytest.approx(stepwise(made, [2] * present + [0] * since), rel=1e-10)
@@ -154,7 +154,8 @@ def test_a_record_that_came_late_is_compared_from_its_arrival(made, absent, pres
 
 
 def test_noise_from_before_an_arrival_would_not_hide_it():
-    """With all the chain's noise mu would be too small: a quadratic that forgets the start at once exceeds it."""
+    """If all noise of the chain counted, mu would be too small: a quadratic that forgets its start at once exceeds
+    it."""
     made = mechanism(l2=0.01, step_size=1 / 0.26)
     chain = accountant.replay(made, [Run(steps=200), Run(steps=5, inserted=1)])
     curvatures = [0.26] * 200 + [0.01] * 5
@@ -168,7 +169,8 @@ def test_noise_from_before_an_arrival_would_not_hide_it():
 
 @given(made=made_with, history=histories, data=st.data())
 def test_one_person_is_followed_alone(made, history, data):
-    """`deletion` is `unlearning` of the history since their records came in which nothing else is edited."""
+    """`deletion` equals `unlearning` of the history since the records of that person arrived, without any other
+    edit."""
     came = data.draw(st.integers(0, len(history) - 1))
     left = data.draw(st.integers(came, len(history) - 1))
     spans = {"steps_absent": steps_of(history[:came]), "steps_present": steps_of(history[came:left])}
@@ -188,8 +190,8 @@ def test_records_come_and_go_between_runs():
     assert accountant.deletion_mu(chain, records=1, steps_present=0, steps_absent=12) == 0
 
 
-def test_relearning_forgets_but_what_was_read_was_read():
-    """A new chain owes nothing to edits of the last, while versions of both count against their readers."""
+def test_relearning_does_not_undo_published_versions():
+    """A new chain is independent of edits of the last one, while versions of both chains count for their readers."""
     made = mechanism()
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0
     before = Exposure(mechanism=made, records=1, releases=((9, 2), (50, 1)))
@@ -214,7 +216,7 @@ def test_an_imported_model_starts_anywhere_in_the_ball(made, history):
 
 
 def test_a_record_inserted_after_the_import_owes_nothing_to_it():
-    """Until it came both histories were one, wherever that began."""
+    """Before an insertion both histories are the same, wherever the imported model started."""
     made, history = mechanism(), [Run(steps=20), Run(steps=5, inserted=1), Run(steps=8, records=1)]
     chains = accountant.resume(accountant.imported(made), history), accountant.replay(made, history)
     here, there = (accountant.deletion_mu(c, records=1, steps_present=5, steps_absent=20) for c in chains)
@@ -222,7 +224,7 @@ def test_a_record_inserted_after_the_import_owes_nothing_to_it():
 
 
 def test_nothing_is_known_of_an_imported_model_before_its_first_step():
-    """Without noise no bound is finite."""
+    """Before its first noisy step an imported model has an infinite bound."""
     chain = accountant.imported(mechanism())
     assert accountant.unlearning_mu(chain) == math.inf
     assert accountant.deletion_mu(chain, records=1, steps_present=0) == math.inf
@@ -230,7 +232,7 @@ def test_nothing_is_known_of_an_imported_model_before_its_first_step():
 
 @given(made=made_with, steps=st.integers(1, 10**5), radius=st.floats(1e-3, 1e3))
 def test_reset_is_its_formula(made, steps, radius):
-    """K steps from anywhere have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), attained and falling in K."""
+    """K steps from any start have mu = c^K 2R / sqrt(nu^2 (1 - c^2K)/(1 - c^2)), attained and falling in K."""
     made = dataclasses.replace(made, radius=radius)
     c = made.contraction
     variance = made.step_variance * math.expm1(2 * steps * math.log(c)) / math.expm1(2 * math.log(c))
@@ -241,7 +243,7 @@ def test_reset_is_its_formula(made, steps, radius):
 
 @pytest.mark.parametrize(("epsilon_mu", "steps"), [(0.3, 60), (3.0, 5)])
 def test_reset_is_exact_for_the_worst_quadratic(epsilon_mu, steps):
-    """Two starts at opposite ends of the ball and curvature m attain it."""
+    """Two starts at opposite ends of the ball with curvature m attain the reset bound."""
     made = mechanism(radius=epsilon_mu)
     exact = exact_mu(made, curvatures=[0.05] * steps, pulls=[0.0] * steps, apart=2 * epsilon_mu)
     assert accountant.reset_mu(made, steps=steps) / exact == pytest.approx(1, rel=1e-12)
@@ -260,7 +262,7 @@ def test_known_steps_that_forget_any_start():
 
 @given(made=made_with, history=histories)
 def test_a_restart_is_an_import_before_the_best_run(made, history):
-    """The bound is the least over runs of the history that begins there, anywhere in the ball."""
+    """The bound is the minimum over all runs of the bound of a history that starts there, anywhere in the ball."""
     best = min(
         accountant.unlearning_mu(accountant.resume(accountant.imported(made), history[index:]))
         for index in range(len(history))
@@ -269,7 +271,7 @@ def test_a_restart_is_an_import_before_the_best_run(made, history):
 
 
 def test_a_restart_helps_where_very_much_was_edited():
-    """The ball is never wider than 2R: editing ten times every slot moves nothing further."""
+    """The distance never exceeds the ball's diameter 2R, even if every slot is edited ten times."""
     made = mechanism(l2=1e-4, step_size=1 / 0.2501, radius=1.0)
     history = [Run(steps=5000), Run(steps=40, corrected=100), Run(steps=400, records=1)]
     chain = accountant.replay(made, history)
@@ -279,7 +281,8 @@ def test_a_restart_helps_where_very_much_was_edited():
 
 
 def test_a_restart_does_not_pay_where_little_was_edited():
-    """One deletion is smaller than the ball."""
+    """For a single deletion a restart does not lower the bound, because the deletion moves less than the ball's
+    width."""
     made = mechanism(radius=20.0)
     history = [Run(steps=100), Run(steps=9, records=1)]
     assert accountant.unlearning_mu(accountant.replay(made, history)) < accountant.restart_mu(made, history)
@@ -290,20 +293,21 @@ def test_a_restart_does_not_pay_where_little_was_edited():
 
 @given(mu=st.floats(0, 100), order=st.floats(1.001, 1e6))
 def test_renyi_divergence_is_that_of_two_gaussians(mu, order):
-    """alpha mu^2 / 2, the Renyi divergence of N(0, 1) and N(mu, 1)."""
+    """The Renyi divergence is alpha mu^2 / 2, that of N(0, 1) and N(mu, 1)."""
     assert accountant.renyi_divergence(mu=mu, order=order) == pytest.approx(order * mu**2 / 2, rel=1e-14, abs=1e-300)
 
 
 @pytest.mark.parametrize(("mu", "order"), [(math.nan, 2.0), (-1.0, 2.0), (math.inf, 2.0), (1.0, 1.0), (1.0, math.nan)])
 def test_no_renyi_divergence_without_numbers(mu, order):
-    """A mu that is none, or an order not above 1, is refused."""
+    """A mu that is not a number, and an order not above 1, are refused."""
     with pytest.raises(DomainError):
         accountant.renyi_divergence(mu=mu, order=order)
 
 
 @given(made=made_with, history=st.lists(runs, min_size=1, max_size=40))
 def test_a_compact_history_bounds_edits_of_every_kind(made, history):
-    """Leaving out what is old changes mu by no more than the rest of it; what varied is left as it was."""
+    """Dropping old events lowers mu by at most their remaining effect, and a history of varying mechanisms is left
+    unchanged."""
     long = [dataclasses.replace(run, steps=50 * run.steps) for run in history]
     left_out, short = accountant.compact(made, long)
     whole, less = accountant.replay(made, long), accountant.replay(made, short, steps_before=left_out)

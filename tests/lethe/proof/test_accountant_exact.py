@@ -48,8 +48,9 @@ def test_it_is_exact_at_the_longest_step():
 
 
 @given(seed=st.integers(0, 2**32), share=st.floats(0.1, 1.9), l2=st.floats(1e-3, 1.0))
-def test_no_quadratic_exceeds_it(seed, share, l2):
-    """For any curvatures in [m, L], changing from step to step, and any admissible shifts, exact mu stays below."""
+def test_no_quadratic_exceeds_the_bound(seed, share, l2):
+    """For any curvatures in [m, L] that change from step to step, and any admissible shifts, the exact mu stays below
+    the bound."""
     made = mechanism(l2=l2, step_size=share / (0.25 + l2))
     generator = np.random.default_rng(seed)
     history = [Run(steps=int(generator.integers(1, 60)))]

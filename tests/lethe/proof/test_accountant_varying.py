@@ -98,8 +98,8 @@ def test_it_is_the_string_under_every_step(history, imported):
 
 
 @given(history=histories, records=st.integers(0, 9))
-def test_what_is_deleted_now_is_asked_as_if_it_had_been(history, records):
-    """Asking what a deletion would leave is asking after it, with no step run."""
+def test_asking_about_a_deletion_equals_asking_after_it(history, records):
+    """The mu that a deletion would leave equals the mu after the deletion with no step run."""
     chain = accountant.replay(FIRST, history)
     after = accountant.erased(chain, records=records)
     assert accountant.unlearning_mu(chain, records=records) == accountant.unlearning_mu(after)
@@ -158,7 +158,7 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
 
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
-def test_no_quadratic_exceeds_it(history, seed):
+def test_no_quadratic_exceeds_the_bound(history, seed):
     """For any curvatures in [m, L] and any pulls of the records, step by step, the exact mu stays below the bound."""
     bound = accountant.unlearning_mu(accountant.replay(FIRST, history))
     generator = np.random.default_rng(seed)

@@ -41,14 +41,15 @@ def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> Non
 
 
 @given(epsilon=st.floats(1e-3, 50), delta=st.floats(1e-12, 0.5))
-def test_what_a_budget_is(epsilon: float, delta: float) -> None:
-    """Its mu implies its epsilon and delta."""
+def test_a_budget_has_the_mu_of_its_epsilon_and_delta(epsilon: float, delta: float) -> None:
+    """The mu of a budget implies its epsilon and delta."""
     mu = Budget(epsilon=epsilon, delta=delta).mu
     assert conversion.gdp_delta(mu=mu, epsilon=epsilon) <= delta * (1 + 1e-9)
 
 
-def test_the_bound_is_what_holds() -> None:
-    """Under budgets the number is theirs, whatever was published: of each dataset, times the records in it."""
+def test_budgets_bound_the_joint_number() -> None:
+    """Under budgets the joint number is theirs, whatever was published: that of each dataset, times the records in
+    it."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}
@@ -75,8 +76,8 @@ def test_a_model_without_a_budget() -> None:
     ],
     ids=["a model under two", "a model that was not fed", "one that is exceeded"],
 )
-def test_what_is_refused(budgets: dict[str, Budgeted]) -> None:
-    """A budget that is exceeded, or that does not fit what the records fed, certifies nothing."""
+def test_exceeded_budgets_certify_nothing(budgets: dict[str, Budgeted]) -> None:
+    """A budget that is exceeded, or that does not cover the models that the records fed, certifies nothing."""
     with pytest.raises(PreconditionError):
         budget.adaptive({"a": fed((50, 1))}, budgets)
 

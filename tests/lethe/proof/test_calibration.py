@@ -64,8 +64,8 @@ def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_
     assert made.learn_steps == batches or made.contraction ** (made.learn_steps - 1) > 1e-6
 
 
-def test_what_is_asked_for_is_what_is_made():
-    """A setting that is given is taken as it is."""
+def test_given_settings_are_used():
+    """A given setting is used unchanged."""
     asked = {"l2": 0.1, "step_size": 1.5, "noise_scale": 0.7, "radius": 3.0, "learn_steps": 12}
     made = calibration.mechanism_for(
         calibration.ModelSettings(epsilon=1.0, delta=1e-3, **asked), num_slots=50, num_classes=3
@@ -88,7 +88,7 @@ def test_what_is_asked_for_is_what_is_made():
         ({"step_size": 100.0}, PreconditionError),
     ],
 )
-def test_what_cannot_be_is_refused(asked: dict[str, Any], error):
+def test_impossible_settings_are_refused(asked: dict[str, Any], error):
     """A number out of range, or a step that does not contract, is refused."""
     data = {name: asked.pop(name, value) for name, value in {"num_slots": 100, "num_classes": 2}.items()}
     settings = calibration.ModelSettings(**{"epsilon": 1.0, "delta": 1e-3} | asked)

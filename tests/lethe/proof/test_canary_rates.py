@@ -16,7 +16,7 @@ from tests.lethe.proof.canary_statements import guesses
 
 @given(st.integers(1, 3000), st.floats(0, 1), st.floats(1e-6, 0.5))
 def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, error: float) -> None:
-    """Clopper and Pearson's bounds are those of scipy's exact test, one-sided."""
+    """The one-sided Clopper-Pearson bounds equal those of scipy's exact test."""
     hits = round(share * trials)
     below = stats.binomtest(hits, trials, alternative="greater").proportion_ci(1 - error, "exact").low
     above = stats.binomtest(hits, trials, alternative="less").proportion_ci(1 - error, "exact").high
@@ -28,7 +28,7 @@ def test_counted_rates_are_bounded_as_scipy_does(trials: int, share: float, erro
     ("hits", "trials", "error"), [(1, 1, 0.05), (250, 256, 3e-7), (3, 4096, 1e-9), (128, 128, 1e-6)]
 )
 def test_counted_rates_are_bounded_as_the_binomial_says(hits: int, trials: int, error: float) -> None:
-    """At the bound, as many hits or more have just the probability `error`, summed with 50 digits."""
+    """At the bound, at least that many hits have exactly the probability `error`, summed with 50 digits."""
     with mpmath.workdps(50):
         p = mpmath.mpf(canary_test.at_least(hits, trials, error=error))
         tail = mpmath.fsum(mpmath.binomial(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(hits, trials + 1))
@@ -36,8 +36,8 @@ def test_counted_rates_are_bounded_as_the_binomial_says(hits: int, trials: int, 
 
 
 def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
-    """Counts as N(1, 1) and N(0, 1) have them on average prove nearly mu = 1, and nearly the best single threshold's
-    epsilon, but never more."""
+    """The expected counts of N(1, 1) and N(0, 1) prove nearly mu = 1, and nearly the epsilon of the best single
+    threshold, but never more."""
     samples = 10**7
     expected = guesses(round(samples * special.ndtr(0.5)), samples, round(samples * special.ndtr(-0.5)), samples)
     assert 0.997 < canary_test.mu_at_least(expected, error=0.05) < 1
@@ -47,8 +47,8 @@ def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
 
 
 def test_known_bounds() -> None:
-    """2,048 samples of each of N(1, 1) and N(0, 1), thresholds 0.5 and 2.5: epsilon >= 0.684 and 1.59, as others
-    compute them."""
+    """2,048 samples each of N(1, 1) and N(0, 1) at thresholds 0.5 and 2.5 give the published epsilon >= 0.684 and
+    1.59."""
     seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
     assert canary_test.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
     rare = guesses(round(2048 * special.ndtr(-1.5)), 2048, round(2048 * special.ndtr(-2.5)), 2048)
@@ -57,12 +57,12 @@ def test_known_bounds() -> None:
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
 def test_guesses_that_tell_nothing(seen: Guesses) -> None:
-    """Guesses that are no better than a coin prove nothing of mu."""
+    """Guesses no better than a coin prove nothing about mu."""
     assert canary_test.mu_at_least(seen, error=0.05) == 0
 
 
 def test_epsilon_is_proved_in_both_directions() -> None:
-    """A rule that is wrong about nearly all records proves as much as one that is right, with the sides exchanged."""
+    """A rule that is wrong about nearly all records proves as much as its negation, with the sides exchanged."""
     right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
     assert canary_test.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
     assert canary_test.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
@@ -72,8 +72,8 @@ def test_epsilon_is_proved_in_both_directions() -> None:
 
 @given(st.integers(2, 60), st.floats(0, 4), st.floats(-3, 3), st.sampled_from([0.25, 0.05, 1e-3, 3e-7]))
 def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: float, error: float) -> None:
-    """Whatever the threshold, as many lanes with as without a canary prove more than mu with probability <= error:
-    summed over all counts that there can be, of two binomials with different rates."""
+    """For any threshold and equally many lanes with and without a canary, more than mu is proved with probability <=
+    error, summed over all possible counts of two binomials with different rates."""
     true, false = special.ndtr(mu / 2 - threshold), special.ndtr(-mu / 2 - threshold)
     counts = np.arange(half + 1)
     right = np.convolve(stats.binom.pmf(counts, half, true), stats.binom.pmf(counts, half, 1 - false))
@@ -82,7 +82,8 @@ def test_right_guesses_prove_too_much_seldom(half: int, mu: float, threshold: fl
 
 
 def test_one_bound_proves_more_than_two() -> None:
-    """Of 256 lanes with a canary's two and a half deviations, right guesses prove more than both rates bounded."""
+    """For 256 lanes whose canaries are two and a half deviations apart, a bound on right guesses proves more than
+    bounds on both rates."""
     seen = guesses(114, 128, 14, 128)
     both = canary_test.mu_at_least(seen, error=0.05)
     assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

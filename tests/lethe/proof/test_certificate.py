@@ -138,8 +138,9 @@ def test_a_run_need_not_be_tested():
     assert certificate.check(document) == evidence().guarantees()
 
 
-def test_what_a_canary_test_says_is_recomputed():
-    """The statement says what is certified of one record, what was proved, and of how many a canary is."""
+def test_a_statement_has_the_result_of_its_canary_test():
+    """A statement has the certified and the proved bound on one record, and the number of records that a canary is
+    worth."""
     said = statement()["audit"]
     assert (said["lanes"], said["steps_before"], said["steps"], said["findings"]) == (256, 64, 9, [])
     assert said["records"] > 1
@@ -192,7 +193,7 @@ def test_a_statement_that_contradicts_itself_is_refused(name, notion):
     assert "audit_within_guarantee" in refusal(document)
 
 
-def test_what_misses_its_target_gets_no_statement():
-    """The service itself cannot state what is not true: the statement is checked before it is signed."""
+def test_a_version_that_misses_its_target_gets_no_statement():
+    """The service cannot issue a false statement, because a statement is verified before it is signed."""
     with pytest.raises(PreconditionError, match="target_met"):
         statement(evidence(history=(*HISTORY[:3], Run(steps=9, records=800)), delta=1e-9))

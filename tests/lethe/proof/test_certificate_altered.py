@@ -166,8 +166,8 @@ def test_a_part_of_the_wrong_kind_is_refused(part):
 
 
 @pytest.mark.parametrize("document", [None, [], "statement", 1, True, {}], ids=str)
-def test_what_is_no_statement_is_refused(document):
-    """What is not a JSON object with all parts is refused."""
+def test_a_malformed_statement_is_refused(document):
+    """Anything but a JSON object with all parts is refused."""
     assert "statement_complete" in refusal(document)
 
 

@@ -33,14 +33,14 @@ def test_constants_are_those_of_the_heaviest_class() -> None:
 @pytest.mark.parametrize(
     "wrong", [(1.0, 1.0), (0.5, 0.5, 0.5), (1.0, 2.0, 1.0), (1.0, 0.0, 1.0), (1.0, float("nan"), 1.0)]
 )
-def test_what_are_no_weights_is_refused(wrong: tuple[float, ...]) -> None:
-    """There is one for each class, above 0, and the largest is 1."""
+def test_malformed_weights_are_refused(wrong: tuple[float, ...]) -> None:
+    """Weights other than one above 0 per class, with a maximum of 1, are refused."""
     with pytest.raises(DomainError):
         made(wrong)
 
 
-def test_what_has_no_classes_has_no_weights() -> None:
-    """A target, or several labels a record, take none."""
+def test_weights_need_classes() -> None:
+    """A target, or several labels per record, cannot have class weights."""
     with pytest.raises(DomainError):
         made((1.0,), num_classes=1, objective=Objective.HUBER_REGRESSION)
     with pytest.raises(DomainError):

@@ -34,13 +34,13 @@ def given_away(epsilon: float, mu: float, delta: float) -> float:
 
 @pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.024, 0.026, 1.0, 8.0])
 def test_delta_at_zero_epsilon_is_total_variation(mu):
-    """At epsilon = 0 delta is the total variation distance of two unit Gaussians, erf(mu / sqrt(8))."""
+    """At epsilon = 0 delta is the total variation distance of the two unit Gaussians, erf(mu / sqrt(8))."""
     assert conversion.gdp_delta(epsilon=0.0, mu=mu) == pytest.approx(math.erf(mu / math.sqrt(8)), rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.5, 0.99])
 def test_mu_at_zero_epsilon_is_a_quantile(delta):
-    """At epsilon = 0 the inverse in mu is a quantile of the normal law."""
+    """At epsilon = 0 the permitted mu is a quantile of the normal law."""
     expected = 2 * NormalDist().inv_cdf((1 + delta) / 2) if delta > 1e-9 else delta * math.sqrt(2 * math.pi)
     assert conversion.gdp_mu(epsilon=0.0, delta=delta) == pytest.approx(expected, rel=2e-9)
 
@@ -145,7 +145,7 @@ def test_mu_is_never_above_the_truth_nor_far_below(epsilon, delta):
 @each("delta", [1e-300, 1e-5, 0.9])
 @each("size", [1e4, 1e8, 1e13, 1e30, 1e100])
 def test_rounding_is_outward_beyond_the_range(size, delta):
-    """For distances and epsilons that no one should certify the results are still on the safe side."""
+    """Beyond the range of practical distances and epsilons the results are still rounded to the safe side."""
     with mpmath.workdps(250):
         assert exact(conversion.gdp_epsilon(mu=size, delta=delta), size)[0] <= delta
         assert exact(size, conversion.gdp_mu(epsilon=size, delta=delta))[0] <= delta
@@ -153,7 +153,7 @@ def test_rounding_is_outward_beyond_the_range(size, delta):
 
 
 def test_extremes_of_the_floats():
-    """At the ends of the floats results are infinite or least positive, never silently zero."""
+    """At the extremes of the floats results are infinite or the smallest positive float, never zero."""
     assert conversion.gdp_delta(epsilon=1e6, mu=1e-6) == conversion.gdp_delta(epsilon=1e300, mu=5e-324) == 5e-324
     assert conversion.gdp_delta(epsilon=1.0, mu=1.7e308) == 1.0
     assert conversion.gdp_epsilon(mu=1e155, delta=0.5) == conversion.gdp_epsilon(mu=1.7e308, delta=0.5) == math.inf
@@ -168,7 +168,7 @@ def test_extremes_of_the_floats():
 
 @given(mu=mus, delta=deltas)
 def test_epsilon_certifies_delta(mu, delta):
-    """What gdp_epsilon returns, gdp_log_delta confirms, in floating point."""
+    """At the epsilon that gdp_epsilon returns, gdp_log_delta confirms the delta in floating point."""
     epsilon = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert delta >= conversion.gdp_delta(epsilon=0.0, mu=mu) or epsilon > 0
     assert conversion.gdp_log_delta(epsilon=epsilon, mu=mu) <= math.log(delta)
@@ -176,7 +176,8 @@ def test_epsilon_certifies_delta(mu, delta):
 
 @given(mu=powers_of_ten(-6, 2), delta=powers_of_ten(-300, -0.31) | powers_of_ten(-6, -0.31).map(lambda rest: 1 - rest))
 def test_epsilon_is_bounded_from_below(mu, delta):
-    """At what gdp_epsilon_below returns, the exact delta is no less than asked for; gdp_epsilon is no less either."""
+    """At what gdp_epsilon_below returns the exact delta is at least the requested one, and gdp_epsilon is at least as
+    large."""
     below = conversion.gdp_epsilon_below(mu=mu, delta=delta)
     above = conversion.gdp_epsilon(mu=mu, delta=delta)
     assert below == 0 or exact(below, mu)[0] >= delta
@@ -186,7 +187,7 @@ def test_epsilon_is_bounded_from_below(mu, delta):
 
 @given(epsilon=epsilons, delta=deltas)
 def test_mu_certifies_delta(epsilon, delta):
-    """What gdp_mu returns, gdp_log_delta and gdp_epsilon confirm."""
+    """gdp_log_delta and gdp_epsilon confirm the mu that gdp_mu returns."""
     mu = conversion.gdp_mu(epsilon=epsilon, delta=delta)
     assert conversion.gdp_log_delta(epsilon=epsilon, mu=mu) <= math.log(delta)
     assert conversion.gdp_epsilon(mu=mu, delta=delta) <= epsilon + 2e-9 * (mu + epsilon)
@@ -194,7 +195,7 @@ def test_mu_certifies_delta(epsilon, delta):
 
 @given(mu=mus, epsilon=epsilons)
 def test_round_trip_from_epsilon(mu, epsilon):
-    """Going to delta and back returns the same epsilon."""
+    """Converting epsilon to delta and back returns the same epsilon."""
     delta = conversion.gdp_delta(epsilon=epsilon, mu=mu)
     assume(1e-300 < delta < 0.99)
     back = conversion.gdp_epsilon(mu=mu, delta=delta)
@@ -265,7 +266,7 @@ PARAMETERS = [
     [(convert, names, wrong, value) for convert, names in PARAMETERS for wrong in names for value in OUTSIDE[wrong]],
 )
 def test_numbers_out_of_range_are_refused(convert, parameters, wrong, value):
-    """NaN, infinities and numbers outside the theorem raise DomainError, which shows the number by name."""
+    """NaN, infinities and numbers outside the theorem raise a DomainError that names the argument and its value."""
     arguments = {name: VALID[name] for name in parameters}
     convert(**arguments)
     with pytest.raises(DomainError, match=f"{wrong}={value}"):

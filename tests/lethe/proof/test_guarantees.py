@@ -66,8 +66,8 @@ def test_no_guarantee_without_numbers(mu, delta):
         guarantees.guarantee(Notion.DELETION, mu=mu, delta=delta)
 
 
-def test_what_holds_for_everybody():
-    """A version has an `unlearning` mu for all deletions together and a `release` mu for those still present."""
+def test_guarantees_of_a_version():
+    """A version has an `unlearning` mu for all deletions together and a `release` mu for people still present."""
     chain = accountant.replay(MECHANISM, [LEARN, FORGET])
     unlearned, released = guarantees.of_chain(chain, last_run=FORGET, delta=1e-3)
     assert (unlearned.notion, unlearned.mu) == (Notion.UNLEARNING, accountant.unlearning_mu(chain))
@@ -100,8 +100,8 @@ def test_evidence_survives_json():
     assert read.guarantees() == made.guarantees()
 
 
-def test_who_was_null_before_the_chain_began_left_nothing():
-    """Somebody erased before learning again has `deletion` mu 0, whatever was published before."""
+def test_a_person_erased_before_relearning_has_mu_zero():
+    """A person erased before the model learned again has a `deletion` mu of 0, whatever was published before."""
     made = evidence(history=(Run(steps=50, records=3),), steps_present=0)
     mus = {guarantee.notion: guarantee.mu for guarantee in made.guarantees()}
     assert mus[Notion.UNLEARNING] == mus[Notion.DELETION] == 0
@@ -136,8 +136,8 @@ def test_evidence_that_contradicts_itself_is_refused(changed, name):
         {"steps_present": 57.0},
     ],
 )
-def test_evidence_with_counts_that_are_none_is_refused(changed):
-    """Records and steps of the evidence are integers within range."""
+def test_evidence_with_invalid_counts_is_refused(changed):
+    """Evidence whose records or steps are not integers within range is refused."""
     with pytest.raises(DomainError, match=next(iter(changed))):
         evidence(**changed)
 

@@ -69,9 +69,9 @@ def deleted(made: Mechanism, present: list[int], after: list[int]) -> float:
 
 @settings(max_examples=250, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 25), max_size=2))
-def test_no_place_exceeds_it(made, present, after):
-    """It bounds the string of a record in any of the batches, however the runs before and after the deletion fall on
-    them; with one batch it is that string."""
+def test_the_bound_holds_for_every_batch(made, present, after):
+    """The bound covers the string of a record in any batch, for any runs before and after the deletion; with one batch
+    it equals that string."""
     found, worst = deleted(made, present, after), exact(made, present, after)
     assert found >= worst * (1 - 1e-11)
     if made.num_batches == 1 or not worst:
@@ -81,12 +81,12 @@ def test_no_place_exceeds_it(made, present, after):
 @settings(max_examples=150, deadline=None)
 @given(made=mechanisms(), steps=st.integers(1, 60))
 def test_one_run_alone_is_exact(made, steps):
-    """What one run tells of a record in the worst batch is the string of that batch."""
+    """For one run alone the bound is the string of the worst batch."""
     assert lookback.worst_mu(made, steps) == pytest.approx(exact(made, [steps], []), rel=1e-10)
 
 
-def test_it_is_exact_once_a_few_passes_have_followed():
-    """Where the string is straight for every place, as it is when the target is reached, nothing is lost."""
+def test_the_bound_is_exact_after_a_few_passes():
+    """Once the string is straight for every place, as it is when the target is reached, the bound is exact."""
     for after, loss in (([], 1.1), ([5], 1.1), ([50], 1 + 1e-6), ([100], 1 + 1e-11)):
         ratio = deleted(mechanism(), [300, 40, 7], after) / exact(mechanism(), [300, 40, 7], after)
         assert 1 - 1e-11 <= ratio <= loss
@@ -99,7 +99,7 @@ def test_it_is_exact_once_a_few_passes_have_followed():
     noise=st.floats(0.01, 10),
 )
 def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise):
-    """Without a cool-down it is the bound of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
+    """Without a cool-down the bound is that of Bok, Su and Altschuler (2024) for noisy cyclic gradient descent."""
     made = mechanism(num_slots=batches, batch_size=1, cool_down=1, l2=l2, step_size=1 / (0.25 + l2), noise_scale=noise)
     with mpmath.workdps(50):
         c, s = mpmath.mpf(made.contraction), mpmath.mpf(made.sensitivity(Adjacency.ZERO_OUT))
@@ -114,8 +114,8 @@ def test_whole_passes_have_the_published_closed_form(batches, passes, l2, noise)
 
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), present=lengths, after=st.lists(st.integers(1, 12), max_size=2), seed=st.integers(0, 2**32))
-def test_no_quadratic_exceeds_it(made, present, after, seed):
-    """For curvatures within [m, L] that change from step to step, in any batch, the exact mu stays below it."""
+def test_no_quadratic_exceeds_the_bound(made, present, after, seed):
+    """For curvatures within [m, L] that change from step to step, the exact mu of any batch stays below the bound."""
     generator, bound = np.random.default_rng(seed), deleted(made, present, after)
     for place in range(made.num_batches):
         steps = path(made, present, after, place=place)
@@ -125,8 +125,8 @@ def test_no_quadratic_exceeds_it(made, present, after, seed):
             assert quadratic_mu(steps, slopes=slopes, signs=[1.0] * len(steps)) <= bound * (1 + 1e-10)
 
 
-def test_the_worst_quadratic_of_the_worst_batch_attains_it():
-    """Curvatures that change with time tell one run apart as well as it says, and no better."""
+def test_the_worst_quadratic_attains_the_bound():
+    """For one run the worst quadratic with curvatures that change over time attains the bound."""
     made = mechanism(num_slots=5, batch_size=1, cool_down=4, step_size=1 / 0.26)
     found = lookback.worst_mu(made, 23)
     attained = []
@@ -142,7 +142,7 @@ def test_the_worst_quadratic_of_the_worst_batch_attains_it():
 @settings(max_examples=100, deadline=None)
 @given(made=mechanisms(), runs=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), min_size=2, max_size=5))
 def test_records_add_wherever_they_stand(made, runs):
-    """Together, records deleted at different times have no more than their sum, and no less than any of them."""
+    """The bound of records deleted at different times is at most the sum of theirs, and at least each of theirs."""
     history = [Run(steps=steps, records=records) for steps, records in runs]
     chain, at, each = accountant.replay(made, history), history[0].steps, []
     for run in history[1:]:
@@ -154,7 +154,7 @@ def test_records_add_wherever_they_stand(made, runs):
 
 
 def test_what_readers_learn_grows_with_passes_and_not_with_versions():
-    """Of runs shorter than a pass a record has a part in as many as there are visits to its place."""
+    """A record contributes to as many runs shorter than a pass as there are visits to its batch."""
     made = mechanism()
     often = [Exposure(mechanism=made, records=1, releases=((1, count),)) for count in (10, 100, 1000)]
     once = accountant.release_mu(made, steps=1, adjacency=Adjacency.ZERO_OUT)
@@ -173,7 +173,7 @@ def test_what_readers_learn_grows_with_passes_and_not_with_versions():
 )
 @given(made=mechanisms(), runs=st.lists(st.integers(1, 9), min_size=1, max_size=12))
 def test_no_record_has_a_part_in_more_versions(made, runs):
-    """Over one chain the sum over the versions of what each tells of any one place stays below the bound."""
+    """Summed over the versions of one chain, the exact contributions of any one place stay below the bound."""
     bound = accountant.adaptive_mu([Exposure(mechanism=made, records=1, releases=accountant.tally(runs))])
     for place in range(made.num_batches):
         squares, at = 0.0, 0
@@ -186,7 +186,7 @@ def test_no_record_has_a_part_in_more_versions(made, runs):
 
 @pytest.mark.parametrize("stretches", [0, -1, 1.0, None])
 def test_runs_follow_each_other_in_some_stretch(stretches):
-    """What is not a count of stretches is refused."""
+    """A number that is not a count of stretches is refused."""
     with pytest.raises(DomainError, match="stretches"):
         Exposure(mechanism=mechanism(), records=1, releases=((1, 1),), stretches=stretches)
 
@@ -195,7 +195,7 @@ def test_runs_follow_each_other_in_some_stretch(stretches):
 
 
 def test_old_steps_cost_nothing():
-    """Asking does not take longer the more steps there were, nor the more batches."""
+    """The work of a query does not grow with the number of steps, nor with that of batches."""
 
     def cost(**changed: Any) -> int:
         made = mechanism(**changed)

@@ -101,8 +101,8 @@ def test_a_real_out_of_range_is_refused(name, value):
 
 @each("name", ["num_slots", "num_classes", "learn_steps"])
 @each("value", NOT_COUNTS)
-def test_a_count_that_is_none_is_refused(name, value):
-    """A count that is not a positive integer of at most 2^53 raises DomainError and is named."""
+def test_an_invalid_count_is_refused(name, value):
+    """A count that is not a positive integer of at most 2^53 raises a DomainError that names it."""
     with pytest.raises(DomainError, match=name):
         mechanism(**{name: value})
 

@@ -82,8 +82,8 @@ def test_fewer_steps_for_the_same_guarantee() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 1.1, float("nan"), float("inf")])
-def test_what_is_no_bound_is_refused(wrong: float) -> None:
-    """A bound is above 0 and at most 1."""
+def test_a_malformed_bound_is_refused(wrong: float) -> None:
+    """A bound that is not above 0 and at most 1 is refused."""
     with pytest.raises(DomainError):
         made(second_moment=wrong)
 

@@ -161,8 +161,8 @@ def test_climbing_from_anywhere_never_exceeds_it(seed):
     apart=nonnegative,
     seed=st.integers(0, 2**32),
 )
-def test_no_quadratic_exceeds_it(stretches, apart, seed):
-    """For any slopes in [-c_t, c_t] and any pulls up to s_t, step by step, the exact mu stays below."""
+def test_no_quadratic_exceeds_the_bound(stretches, apart, seed):
+    """For any slopes in [-c_t, c_t] and any pulls up to s_t at each step, the exact mu stays below the bound."""
     steps = steps_of(stretches)
     generator = np.random.default_rng(seed)
     bound = taut_string.mu(stretches, apart=apart)

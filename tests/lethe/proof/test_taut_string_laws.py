@@ -41,8 +41,8 @@ def at_most(mu: float, bound: float) -> bool:
 
 
 @given(stretches=chains, apart=nonnegative, index=st.integers(0, 5), factor=st.floats(1.0, 100.0))
-def test_it_rises_with_every_difference_and_falls_with_all_noise(stretches, apart, index, factor):
-    """Larger pushes, a wider start or steps that contract less never lower mu; more noise never raises it."""
+def test_mu_is_monotone_in_differences_and_noise(stretches, apart, index, factor):
+    """Larger pushes, a wider start or weaker contraction never lower mu, and more noise never raises it."""
     here = taut_string.mu(stretches, apart=apart)
     assert at_most(here, taut_string.mu(changed(stretches, index, push=factor), apart=apart))
     assert at_most(here, taut_string.mu(stretches, apart=apart * factor))
@@ -52,14 +52,14 @@ def test_it_rises_with_every_difference_and_falls_with_all_noise(stretches, apar
 
 @given(stretches=chains, apart=nonnegative, more=stretches_with(any_contraction))
 def test_steps_on_equal_data_only_help(stretches, apart, more):
-    """Whoever cannot tell two laws apart cannot do so after a step that treats both alike."""
+    """Two laws are no easier to distinguish after a step that treats both alike."""
     quiet = Stretch(steps=more.steps, contraction=more.contraction, variance=more.variance)
     assert at_most(taut_string.mu([*stretches, quiet], apart=apart), taut_string.mu(stretches, apart=apart))
 
 
 @given(first=chains, second=chains)
 def test_a_chain_is_worth_no_more_than_its_parts_composed(first, second):
-    """mu of the whole lies between that of its last part alone and that of both parts composed."""
+    """The mu of a chain lies between that of its last part and that of both parts composed."""
     both, parts = taut_string.mu([*first, *second]), (taut_string.mu(first), taut_string.mu(second))
     assert at_most(parts[1], both)
     assert at_most(both, math.hypot(*parts))
@@ -67,7 +67,7 @@ def test_a_chain_is_worth_no_more_than_its_parts_composed(first, second):
 
 @given(stretch=stretches_with(any_contraction, steps=40), cut=st.integers(1, 40), others=chains)
 def test_splitting_a_stretch_changes_nothing(stretch, cut, others):
-    """A stretch cut where one of its periods begins is the same chain."""
+    """Splitting a stretch at the start of one of its periods does not change mu."""
     first = min(stretch.every * cut, stretch.steps - 1) // stretch.every * stretch.every
     if not first:
         return
@@ -87,7 +87,7 @@ def test_splitting_a_stretch_changes_nothing(stretch, cut, others):
 
 @given(stretches=chains, apart=nonnegative, factor=positive)
 def test_lengths_have_no_unit(stretches, apart, factor):
-    """Measuring differences and noise in another unit changes nothing."""
+    """Scaling differences and noise together does not change mu."""
     scaled = stretches
     for index in range(len(stretches)):
         scaled = changed(scaled, index, push=factor, variance=factor**2)
@@ -97,7 +97,7 @@ def test_lengths_have_no_unit(stretches, apart, factor):
 
 @given(seeds=st.lists(st.integers(0, 2**32), min_size=2, max_size=4), place=st.integers(0, 2**32))
 def test_several_slots_add_at_most(seeds, place):
-    """The mu of several slots that differ together is at most the sum of theirs, and that sum where they are one."""
+    """The mu of several slots that differ together is at most the sum of theirs, with equality if they coincide."""
     chain = random_steps(place, most=12)
     slots = [np.random.default_rng(seed).exponential(size=len(chain)) for seed in seeds]
 
@@ -113,7 +113,7 @@ def test_several_slots_add_at_most(seeds, place):
 
 @given(stretches=st.lists(stretches_with(contracting), min_size=1, max_size=6), apart=positive)
 def test_restarts_are_chains_that_begin_there(stretches, apart):
-    """Read from the last span to the first, each gives the mu of the chain from there on, its starts apart."""
+    """Each restart gives the mu of the chain that begins there, with a distance between the starts."""
     alike = [
         Stretch(steps=stretch.steps, contraction=stretch.contraction, variance=stretch.variance, push=stretch.push)
         for stretch in stretches
@@ -135,15 +135,15 @@ def test_restarts_are_chains_that_begin_there(stretches, apart):
 
 
 def test_nothing_differs_or_nothing_hides():
-    """Without a difference mu is 0; starts apart without a step are told apart for certain."""
+    """Without a difference mu is 0; starts at a distance are distinguished with certainty before the first step."""
     quiet = Stretch(steps=10, contraction=0.9, variance=1.0)
     assert taut_string.mu([]) == taut_string.mu([quiet]) == 0.0
     assert taut_string.mu([], apart=1e-300) == math.inf
     assert taut_string.mu([Stretch(steps=3, contraction=2.0, variance=1.0)]) == 0.0
 
 
-def test_what_fades_is_never_rounded_away():
-    """A difference that has decayed below the smallest float is counted as the smallest float."""
+def test_a_decayed_difference_is_never_rounded_to_zero():
+    """A difference that has decayed below the smallest float counts as the smallest float."""
     gone = [
         Stretch(steps=1, contraction=0.5, variance=0.25, push=1.0),
         Stretch(steps=10**7, contraction=0.5, variance=0.25),
@@ -159,8 +159,8 @@ def test_what_fades_is_never_rounded_away():
         ("variance", 0.0),
     ],
 )
-def test_numbers_that_are_none_are_refused(field, wrong):
-    """Counts below 1, negative or endless numbers, and steps without noise are refused by name."""
+def test_invalid_numbers_are_refused(field, wrong):
+    """Counts below 1, negative or infinite numbers, and steps without noise are refused by name."""
     given: dict[str, Any] = {"steps": 3, "contraction": 0.9, "variance": 1.0, "push": 1.0, "every": 1}
     with pytest.raises(DomainError, match=f"{field}="):
         Stretch(**given | {field: wrong})
@@ -168,7 +168,7 @@ def test_numbers_that_are_none_are_refused(field, wrong):
 
 @pytest.mark.parametrize("apart", [-1.0, math.nan, math.inf])
 def test_starts_are_a_distance_apart(apart):
-    """A distance is a finite number, and not negative."""
+    """A distance that is infinite or negative is refused."""
     with pytest.raises(DomainError, match="apart="):
         taut_string.mu([], apart=apart)
 
@@ -178,7 +178,7 @@ def test_starts_are_a_distance_apart(apart):
 
 @pytest.mark.parametrize("contraction", [0.999, 1.0, 1.001])
 def test_a_query_costs_what_its_stretches_cost(contraction):
-    """Operations are in proportion to the stretches, and the steps of each count by their logarithm at most."""
+    """The work is proportional to the number of stretches and at most logarithmic in the steps of each."""
 
     def chain(pieces: int, steps: int) -> list[Stretch]:
         pushes = (0.3, 0.0, 1.0, 0.2)

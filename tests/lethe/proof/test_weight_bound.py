@@ -45,8 +45,8 @@ def test_constants_are_those_of_a_row_of_weight_one(objective: Objective, classe
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])
-def test_what_is_no_bound_is_refused(wrong: float) -> None:
-    """A bound is a finite number above 0."""
+def test_a_malformed_bound_is_refused(wrong: float) -> None:
+    """A bound that is not a finite number above 0 is refused."""
     with pytest.raises(DomainError):
         made(wrong)
 

@@ -130,7 +130,7 @@ def test_every_slot_is_in_one_batch(num_slots: int, batches: int) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"num_batches": 0}, {"num_batches": 44}, {"cool_down": 0}, {"first_step": -1}, {"steps": 0}]
 )
-def test_what_cannot_be_scheduled(wrong: dict[str, int]) -> None:
-    """More batches than slots, none, or no step are refused by name."""
+def test_impossible_schedules_are_refused(wrong: dict[str, int]) -> None:
+    """More batches than slots, no batch, or no step are refused by name."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Schedule(**{"num_slots": 43, "steps": 5} | wrong)

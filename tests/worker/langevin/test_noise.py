@@ -27,7 +27,7 @@ def test_numbers_follow_the_standard_normal_law() -> None:
     assert stats.kstest(SystemNoise().normal(SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
-def test_every_thousandth_of_the_law_is_hit_equally_often() -> None:
+def test_numbers_fill_equally_likely_cells_evenly() -> None:
     """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(SystemNoise().normal(SIZE).numpy()) * 1000).astype(int)
     assert stats.chisquare(np.bincount(cells, minlength=1000)).pvalue > FALSE_ALARM
@@ -55,8 +55,9 @@ def test_two_sources_never_agree() -> None:
     assert len(set(numbers.tolist())) == 200
 
 
-def test_default_generators_have_no_say() -> None:
-    """Seeding the default generators of torch and numpy neither fixes the noise nor is disturbed by it."""
+def test_default_generators_are_not_used() -> None:
+    """Seeding the default generators of torch and numpy does not fix the noise, and drawing noise does not disturb
+    them."""
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = SystemNoise().normal(8)

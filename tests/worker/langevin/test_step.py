@@ -86,7 +86,7 @@ def test_on_a_grid_the_result_is_the_rounded_mean_plus_whole_steps(random_rows: 
 
 
 def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> None:
-    """Whatever the noise, the next state is inside the ball."""
+    """For any noise the next state is inside the ball."""
     features, labels = random_rows(60, 6)
     for seed in range(20):
         here = state_at(np.full((1, 6), 0.3))
@@ -94,8 +94,8 @@ def test_result_stays_in_the_ball(random_rows: Rows, replayable_noise: Any) -> N
         assert float(torch.linalg.vector_norm(after.parameters)) <= 0.8 * (1 + 1e-12)
 
 
-def test_step_leaves_the_state_it_came_from(random_rows: Rows, replayable_noise: Any) -> None:
-    """A step counts on from its state, changes nothing in it and gives the same answer for the same noise."""
+def test_a_step_does_not_change_its_input(random_rows: Rows, replayable_noise: Any) -> None:
+    """A step continues the count of its state, does not modify the state, and is deterministic for given noise."""
     features, labels = random_rows(60, 6)
     before = state_at(np.ones((1, 6)), steps_done=4)
     results = [step(replayable_noise(3), before, features, labels) for _ in range(2)]
@@ -108,7 +108,7 @@ def test_step_leaves_the_state_it_came_from(random_rows: Rows, replayable_noise:
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_a_result_that_is_not_finite_is_refused(poison: float, random_rows: Rows) -> None:
-    """Noise that is not finite stops the step with an error that quotes no number, and the result is overwritten."""
+    """Non-finite noise stops the step with an error that quotes no number, and the result is overwritten."""
     features, labels = random_rows(60, 6)
     buffer = torch.full((6,), poison, dtype=torch.float64)
 

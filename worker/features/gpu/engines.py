@@ -1,4 +1,4 @@
-"""Engine of the feature gpu: rows of a run that reside on one device, and the steps that are taken there."""
+"""Engine of the feature gpu: rows of a run that reside on one device, and the steps taken there."""
 
 import math
 import time

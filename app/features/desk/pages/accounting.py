@@ -11,7 +11,7 @@ from app.features.desk.request_context import RequestContext, TheContext
 router = pages.new_router()
 
 _PER_PAGE = 10
-"""Number of datasets on a page; each is accounted for by a request of its own, once it is in view."""
+"""Datasets per page. The browser requests the account of each dataset when it scrolls into view."""
 
 
 @router.get("/accounting")
@@ -27,7 +27,7 @@ def list_accounts(
 def show_account(
     context: TheContext, dataset_id: str, epsilon: OptionalPositive = None, delta: OptionalProbability = None
 ) -> Response:
-    """Show what one record has spent, and what is left of a budget."""
+    """Show the budget spent on one record, and what is left of a budget."""
     account = context.ask(
         accounting.get_dataset_account, dataset_id=dataset_id, adaptive_epsilon=epsilon, adaptive_delta=delta
     )
@@ -47,7 +47,7 @@ def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:
 
 @router.get("/ledger")
 def show_ledger(context: TheContext) -> Response:
-    """Show what can be done with the ledger. Its signed head is only downloaded, not shown."""
+    """Show the actions on the ledger. Its signed head is not displayed, only downloaded."""
     context.require(accounting.get_ledger_head)
     return context.page("ledger/one.html")
 
@@ -60,7 +60,7 @@ def verify_ledger(context: TheContext) -> Response:
 
 @router.get("/ledger/head.json")
 def download_head(context: TheContext) -> Response:
-    """Download the signed head of the ledger, to keep it where no forger of the ledger reaches it."""
+    """Download the signed head of the ledger, to be kept out of reach of anyone who could forge the ledger."""
     return pages.json_file("ledger-head.json", context.ask(accounting.get_ledger_head))
 
 

@@ -39,6 +39,6 @@ def verify_log(context: TheContext) -> Response:
 
 @router.get("/audit-log/checkpoints.json")
 def download_checkpoints(context: TheContext) -> Response:
-    """Download the last signed checkpoints, to keep them where no forger of the log reaches them."""
+    """Download the last signed checkpoints, to be kept out of reach of anyone who could forge the log."""
     checkpoints = context.ask(audit_log.list_audit_checkpoints, limit=_MAX_CHECKPOINTS)
     return pages.json_file("audit-checkpoints.json", checkpoints.items)

@@ -26,7 +26,7 @@ Done = Literal["", "made", "added", "retired"]
 
 
 class _DatasetForm(BaseModel):
-    """The fields of the form for a dataset that the API takes as they are."""
+    """Fields of the dataset form that are passed to the API unchanged."""
 
     name: Name
     adaptive_epsilon: Positive | None = None
@@ -133,13 +133,13 @@ def _form(context: RequestContext, *, values: Mapping[str, str], error: Problem 
 
 
 def _classes(text: str) -> str | None:
-    """Return names separated by commas as the API takes them; None if the field is empty."""
+    """Parse class names separated by commas; None if the field is empty."""
     names = [name.strip() for name in text.split(",")]
     return json.dumps(names) if any(names) else None
 
 
 def _target(text: str) -> str | None:
-    """Return a range, as two numbers and perhaps the word "counts", as the API takes it; None if the field is empty."""
+    """Parse a target's range: two numbers, optionally followed by "counts". Return None if the field is empty."""
     if not text:
         return None
     parts = [part.strip() for part in text.split(",")]
@@ -159,5 +159,5 @@ def _file(form: FormData) -> UploadFile:
 
 
 def _suppressed(form: FormData) -> str:
-    """Return what happens to rows of suppressed people."""
+    """Return how the form treats rows of suppressed people."""
     return "skip" if text(form, "suppressed") == "skip" else "refuse"

@@ -49,8 +49,8 @@ _MAX_VERSIONS = 500
 class CanaryTestInWords:
     """A canary test of a run, in words and in numbers for gauges.
 
-    `wrong` lists what refuted the run. `noise_off` and `visits_off` are deviations in standard deviations, of `squares`
-    and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
+    `wrong` lists the findings that refuted the run. `noise_off` and `visits_off` are deviations in standard deviations,
+    of `squares` and `groups` degrees of freedom. `share` is the proved part of the certified epsilon, at most 4/3.
     """
 
     audit: AuditOut
@@ -90,7 +90,7 @@ class TestedRun:
 
 
 def findings(audit: AuditOut) -> str:
-    """Return the names of what refuted a run."""
+    """Return the names of the findings that refuted a run."""
     return ", ".join(gettext(_FINDINGS.get(finding, finding)) for finding in audit.findings)
 
 
@@ -130,7 +130,7 @@ def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
 
 
 def _deviation(squares: float, freedom: int) -> float:
-    """Return the normal deviate that is as unlikely as a chi-squared one (Wilson and Hilferty, 1931)."""
+    """Return the normal deviate with the tail probability of a chi-squared one (Wilson and Hilferty, 1931)."""
     spread = 2 / (9 * freedom)
     return (math.cbrt(squares / freedom) - (1 - spread)) / math.sqrt(spread)
 
@@ -140,7 +140,7 @@ def _proved_share(audit: AuditOut) -> float:
 
 
 def between(audit: AuditOut) -> str:
-    """Return the proved and the certified bound on a line; the certified one alone if the run was refused for it."""
+    """Format both bounds as "proved ≤ ε ≤ certified"; only the certified bound if the proved one exceeds it."""
     certified = f"ε ≤ {at_most(audit.epsilon, 3)}"
     if audit.epsilon_lower_bound > audit.epsilon:
         return certified
@@ -148,7 +148,7 @@ def between(audit: AuditOut) -> str:
 
 
 def of_certified_run(audit: AuditOut) -> str:
-    """Return what the canary test of its run adds to a certificate."""
+    """Return the text that the canary test of its run adds to a certificate."""
     guesses = audit.guesses
     text = gettext(
         "A canary test attacked the run with {canaries} and {controls}. It proves that of a record at its worst at "
@@ -299,7 +299,7 @@ def tested_runs(runs: Sequence[RunOut], versions: Mapping[str, int]) -> list[Tes
 
 
 def worst_first(tests: Sequence[TestedRun]) -> list[TestedRun]:
-    """Sort refuted runs before all others, and each by the proved part of what is certified."""
+    """Sort refuted runs first, and then by the proved share of the certified epsilon, highest first."""
     return sorted(tests, key=lambda test: (not test.audit.findings, -test.share))
 
 

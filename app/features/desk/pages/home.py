@@ -1,4 +1,4 @@
-"""The first page: dangers, urgent requests, runs and models; and the search box of all pages."""
+"""The overview: what needs attention, urgent requests, runs and models; and the search box of all pages."""
 
 import datetime
 import re
@@ -24,7 +24,7 @@ from lethe.contract.sets import DeliveryStatus, RunStatus, WorkerState
 router = pages.new_router()
 
 _MAX_LINES = 8
-"""Maximum number of requests, runs and models on the first page, which links to all of them."""
+"""Maximum number of requests, runs and models on the overview, which links to the full lists."""
 _MAX_MATCHES = 20
 """Maximum number of search results of each kind."""
 _MAX_QUERY_LENGTH = 200
@@ -37,7 +37,7 @@ _PAGES: Mapping[str, str] = {
     "key": "keys",
     "whd": "deliveries",
 }
-"""Lists of pages by the prefixes of ids."""
+"""Paths of lists by the prefixes of ids."""
 
 
 @router.get("")
@@ -54,21 +54,21 @@ def redirect_home(_context: TheContext) -> Response:
 
 @router.get("/live")
 def live_home(context: TheContext) -> Response:
-    """Refresh the changing part of an open first page."""
+    """Refresh the changing part of an open overview."""
     return context.page("home/live.html", **_sections(context))
 
 
 @router.get("/outlook")
 def live_outlook(context: TheContext) -> Response:
-    """Refresh the outlook of an open first page, which changes slowly and is requested seldom."""
+    """Refresh the outlook of an open overview, which changes slowly and is requested rarely."""
     return context.page("home/outlook.html", outlook=_outlook(context))
 
 
 @router.post("/find")
 def find(context: TheContext, form: Form) -> Response:
-    """Lead to the page of an id, a case number or a part of a name, or list the matches.
+    """Redirect to the page of an id, a case number or a part of a name, or list the matches.
 
-    A case number is sent in the body, so that no address has it.
+    The input is sent in the body, so that no case number appears in a URL.
     """
     query = text(form, "anything")
     if not 0 < len(query) <= _MAX_QUERY_LENGTH or "\x00" in query:
@@ -95,7 +95,7 @@ def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
 
 
 def _sections(context: RequestContext) -> dict[str, Any]:
-    """Return the sections of the first page; None for those that the caller may not see."""
+    """Return the sections of the overview; None for those that the caller may not see."""
     numbers = context.ask_if_allowed(operations.get_overview)
     risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
     order = ModelOrder.RISK if numbers else ModelOrder.NEWEST
@@ -133,7 +133,7 @@ def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """A sentence about a danger. Its subject links to `path`; the tone is bad or warn."""
+    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn."""
 
     subject: str
     predicate: str
@@ -155,16 +155,14 @@ def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) ->
 
 def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
     if numbers.workers is WorkerState.SILENT:
-        predicate = gettext(
-            "has given a sign of life for a minute: nobody is being forgotten now. Start one, or look at its log."
-        )
+        predicate = gettext("has responded for a minute: erasures are on hold. Start a worker, or check its log.")
         yield Danger(subject=gettext("No worker"), predicate=predicate, path=f"{ROOT}/runs")
     elif numbers.workers is WorkerState.FAILING:
         path = f"{ROOT}/runs?status=unresolved"
         yield Danger(subject=gettext("The last runs"), predicate=gettext("all failed."), path=path)
     silent = [host.name for host in numbers.hosts if host.workers is WorkerState.SILENT]
     if silent and numbers.workers is not WorkerState.SILENT:
-        predicate = gettext("of {hosts} with workers gave no sign of life for a minute: {silent}.").format(
+        predicate = gettext("of {hosts} with workers sent no heartbeat for a minute: {silent}.").format(
             hosts=number(len(numbers.hosts)), silent=", ".join(silent)
         )
         yield Danger(subject=count(len(silent), "host", "hosts"), predicate=predicate, path=f"{ROOT}/runs", tone="warn")
@@ -172,12 +170,12 @@ def _of_workers(numbers: OverviewOut) -> Iterator[Danger]:
 
 def _of_requests(numbers: OverviewOut, risk_days: float) -> Iterator[Danger]:
     if numbers.overdue:
-        predicate = ngettext("is past the deadline of the law.", "are past the deadline of the law.", numbers.overdue)
+        predicate = ngettext("is past its legal deadline.", "are past their legal deadline.", numbers.overdue)
         path = f"{ROOT}/requests?due=overdue&order=deadline"
         yield Danger(subject=count(numbers.overdue, "request", "requests"), predicate=predicate, path=path)
     if numbers.at_risk:
         path = f"{ROOT}/requests?due=soon&order=deadline"
-        predicate = ngettext("is due within {days} days.", "are due within {days} days.", numbers.at_risk)
+        predicate = ngettext("is due in the next {days} days.", "are due in the next {days} days.", numbers.at_risk)
         predicate = predicate.format(days=f"{risk_days:.0f}")
         yield Danger(subject=count(numbers.at_risk, "request", "requests"), predicate=predicate, path=path, tone="warn")
 

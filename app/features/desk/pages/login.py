@@ -39,7 +39,7 @@ async def login_page(request: Request, installation: At, next: gate.Next = ROOT)
 
 @router.post("/login")
 async def log_in(request: Request, installation: At) -> Response:
-    """Exchange a key, or an address and a password, for a session. A refusal does not tell what is wrong with them."""
+    """Exchange a key, or an address and a password, for a session. A refusal does not say which of them is wrong."""
     form = await gate.form_of(request, installation.settings)
     onward, email = str(form.get("next", "")), text(form, "email")
     address = calls.address_of(request.scope)
@@ -83,9 +83,9 @@ async def send_code(request: Request, installation: At) -> Response:
 
 @router.get("/session")
 def is_logged_in(context: TheContext) -> Response:
-    """Tell an open page that its session goes on, and who the caller is.
+    """Confirm to an open page that its session is still active, and identify the caller.
 
-    A page asks before it sends what was typed, since its session may have ended and begun again in another tab.
+    Pages check this before they submit input: another login may have replaced the session in another tab.
     """
     return _session_of(context.caller, context.request.cookies[COOKIE])
 
@@ -153,8 +153,8 @@ def _enter(
 ) -> Caller:
     """Open a session of a person with `token`, and return the person as a caller.
 
-    The session is opened in the transaction that compares the password, so that none outlives a change of it. Raises
-    `LoginRefused` and `InputInvalid`.
+    The session is opened in the transaction that checks the password, so that no session outlives a changed password.
+    Raises `LoginRefused` and `InputInvalid`.
     """
     with installation.database.writing(by=Actor(tenant_id=user.tenant_id, name=user.id)) as session:
         stored = users.get(session, user.id)
@@ -179,7 +179,7 @@ def _logged_in(request: Request, caller: Caller, token: str, onward: str) -> Res
 
 
 def _session_of(caller: Caller, token: str) -> Response:
-    """Tell an open page who its caller is, and the token of its forms."""
+    """Return the caller and the form token to an open page."""
     return pages.no_content({"Form-Token": sessions.form_token(token), "Caller-Id": caller.id})
 
 

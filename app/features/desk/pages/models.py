@@ -1,4 +1,4 @@
-"""Models: the guarantees of each, its versions and exports, its ledger, and what more forgetting would take."""
+"""Models: the guarantees of each, its versions and exports, its ledger, and the cost of further forgetting."""
 
 import contextlib
 from typing import Any, Literal
@@ -28,9 +28,9 @@ _MAX_NEWEST = 5
 Done = Literal["", "made", "relearn", "audit", "rehearsal", "retired"]
 
 QUESTIONS: dict[str, str] = {
-    Notion.UNLEARNING: marked("How far is the live version from one learned without those whom it was made to forget?"),
-    Notion.RELEASE: marked("What can the live version show about somebody who stays, to whoever has the one before?"),
-    Notion.ADAPTIVE: marked("What can all versions together show about somebody, to whoever kept them all?"),
+    Notion.UNLEARNING: marked("Residual influence of erased people"),
+    Notion.RELEASE: marked("Leakage of this version about remaining people"),
+    Notion.ADAPTIVE: marked("Cumulative leakage of all versions"),
 }
 """The question about a model that a guarantee of each notion answers."""
 
@@ -42,13 +42,13 @@ def list_models(
     order: ModelOrder = ModelOrder.NEWEST,
     danger: ModelDanger | Literal[""] = "",
 ) -> Response:
-    """List models, newest first, or those in service by their danger."""
+    """List models, newest first, or the models in service that need most attention first."""
     page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
     query = {name: value for name, value in {"order": order, "danger": danger}.items() if value not in ("", "newest")}
     titles = {
         ModelOrder.NEWEST: gettext("Newest first"),
         ModelOrder.OLDEST: gettext("Oldest first"),
-        ModelOrder.RISK: gettext("In most danger first"),
+        ModelOrder.RISK: gettext("Most urgent first"),
     }
     return context.page(
         "models/list.html",

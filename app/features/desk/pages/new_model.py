@@ -1,4 +1,4 @@
-"""The form for a new model, which forecasts what the model would take before it is created."""
+"""The form for a new model, which forecasts the cost of the model before it is created."""
 
 import json
 from collections.abc import Mapping
@@ -50,17 +50,17 @@ _PARTS = {
     "threshold": "quality",
     "rank": "tangent",
 }
-"""Fields for numbers, with the objects that have them in the body of the API."""
+"""Number fields, each with the object that contains it in the body of the API."""
 _FIELDS_OF_PARTS = {"quality": "metric", "tangent": "network_id"}
-"""The field that shows a fault of a whole object."""
+"""Field that shows the error of a whole object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelForecast:
-    """The mechanism of a model, and what forgetting one record would take once it has learned.
+    """The mechanism of a model, and the cost of forgetting one record once the model has learned.
 
-    `room` is the number of records that can be forgotten together before learning again is no dearer. `measured` is the
-    running time measured on the rows of the dataset.
+    `room` is the number of records that can be forgotten together at a lower cost than learning again. `measured` is
+    the running time measured on the rows of the dataset.
     """
 
     delta: float

@@ -297,7 +297,7 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
 
 
 def _sensible(request: DeletionRequestOut) -> set[Decision]:
-    """Return the decisions that the state of a request leaves. The API may still refuse one with its reason."""
+    """Return the decisions that the state of a request allows. The API may still refuse one, with a reason."""
     is_paused = request.clock.state is ClockState.PAUSED
     decisions: set[Decision] = set()
     if request.status == RequestStatus.IN_REVIEW:
@@ -317,7 +317,7 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
     reply = Markup("")
     if may_reply:
         link = Markup('<a href="{}/requests/{}/reply">{}</a>')
-        reply = link.format(ROOT, request.id, gettext("Prepare the reply"))
+        reply = link.format(ROOT, request.id, gettext("Draft the reply"))
     match request.status:
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.state is ClockState.PAUSED:
             text = gettext("establish who the person is; then approve or reject. The clock is paused.")
@@ -340,7 +340,7 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
 
 
 def waits(model: ModelToForgetOut) -> Markup:
-    """Return what a model waits for before it forgets, until when at the latest, and how long the run takes."""
+    """Describe what a model waits for before it forgets, the latest end of the wait, and the duration of the run."""
     reason = gettext(_REASONS[model.reason]) if model.reason in _REASONS else str(model.reason)
     if model.reason == WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")

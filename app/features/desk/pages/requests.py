@@ -29,7 +29,7 @@ from lethe.contract.sets import Regulation, RequestStatus
 router = pages.new_router()
 
 _MAX_CHOSEN_REQUESTS = 200
-"""Number of requests on the longest page."""
+"""Maximum number of requests on a page."""
 _MAX_MATCHES = 500
 _BATCH_SIZE = 100
 """Number of requests in one transaction, which holds the write lock."""
@@ -49,7 +49,7 @@ Done = Literal["", "approved", "rejected"]
 
 
 class _SeenBefore(BaseModel):
-    """The time at which a person was shown how many requests match."""
+    """Time at which the number of matching requests was shown."""
 
     before: Moment
 
@@ -83,7 +83,7 @@ def search_requests(context: TheContext, form: Form) -> Response:
 def decide_requests(context: TheContext, form: Form) -> Response:
     """Approve or reject each chosen request by itself, and show the list again with its filters and its size.
 
-    A request that can be decided no longer does not prevent the decision about the others.
+    Requests that can no longer be decided do not prevent the decision about the others.
     """
     endpoint: Callable[..., DeletionRequestOut] = deletion_requests.approve_deletion_request
     done, body = "approved", {}
@@ -146,9 +146,9 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
 
 
 def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:
-    """Return the choice of assignees by name, after nobody; empty for a caller who may not know them.
+    """Return the options for the assignee: nobody, then people by name; empty for a caller who may not list people.
 
-    `also`: the id and the name of a present assignee, who is added if they decide about requests no longer.
+    `also`: the id and the name of a present assignee, who is added even if they no longer decide about requests.
     """
     page = context.ask_if_allowed(case_endpoints.list_assignees, limit=_MAX_MATCHES)
     if page is None:
@@ -219,7 +219,7 @@ def _num_undecided(context: RequestContext, page: PageOut[DeletionRequestOut], q
 
 
 def _undecided(context: RequestContext, query: Mapping[str, str], **more: Any) -> dict[RequestStatus, int]:
-    """Count the matching requests by each status in which a request can be decided about."""
+    """Count the matching requests by status, for each status that allows a decision."""
     parameters = filters.matching(query, caller=context.caller) | more
     return {
         status: context.ask(batches.count_deletion_requests, status=status, **parameters).count
@@ -275,16 +275,16 @@ def _list(
 
 
 def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
-    """Return the choices of the filter by assignee; empty for a caller who may not know the assignees."""
+    """Return the options of the filter by assignee; empty for a caller who may not list people."""
     people = everybody(context)
     mine = [(filters.ME, gettext("Me"))] if context.caller.is_person else []
-    return people and [("", gettext("Anybody or nobody")), *mine, *people]
+    return people and [("", gettext("Anyone")), *mine, *people]
 
 
 def _decide(
     context: RequestContext, decision: Decision, query: dict[str, str], before: datetime.datetime, form: FormData
 ) -> tuple[int, int, bool]:
-    """Decide about matching requests, and return how many were decided, how many refused, and if none is left."""
+    """Decide about matching requests; return the numbers of decided and refused requests, and True if none is left."""
     parameters = filters.matching(query, caller=context.caller)
     if {parameters.pop("completed_from"), parameters.pop("completed_before")} != {None}:
         # Completed requests cannot be decided.

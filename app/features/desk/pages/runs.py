@@ -149,7 +149,7 @@ def _listing(
         "place": place,
         "statuses": [
             ("", gettext("Any")),
-            ("unresolved", gettext("Failed, not made good")),
+            ("unresolved", gettext("Failed, unresolved")),
             *((status, state(status).label) for status in RunStatus),
         ],
     }

@@ -19,12 +19,12 @@ from lethe.contract.overview import ReadyOut
 router = pages.new_router()
 
 _MAY_HOLD_SECRETS = {"store_url", "otlp_endpoint"}
-"""Addresses into which operators may write passwords."""
+"""Settings whose URLs may contain a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """A setting in force. `value` is None if the setting is empty, or set and secret, which `is_secret` tells apart."""
+    """A setting in force. `value` is None if the setting is empty, or if it is set and secret (`is_secret`)."""
 
     variable: str
     value: str | None

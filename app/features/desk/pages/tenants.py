@@ -305,7 +305,7 @@ def _value(name: str, value: Any) -> str:
 
 
 def _recorded(name: str, value: Any) -> str:
-    """Return the value of a field in an audit entry, which has no names of people, in words."""
+    """Describe the value of a field in an audit entry, where names of people are recorded only as "set"."""
     return gettext("set") if name in MAY_NAME_SOMEBODY and value else _value(name, value)
 
 

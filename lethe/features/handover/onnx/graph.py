@@ -19,7 +19,7 @@ _NETWORK = "network/"
 """Prefix of all names of a public network inside the graph."""
 _STEP = "lethe/"
 OWN = (_NETWORK, _STEP)
-"""Prefixes that no name of a column may have."""
+"""Reserved prefixes, which no column name may have."""
 
 
 class GraphBuilder:

@@ -77,7 +77,7 @@ def _send(connection: Connection, message: dict[str, Any]) -> None:
 
 
 def _refusal(error: Exception, why: str) -> Exception:
-    """Return the refusal for an error of the runtime, whose types are undocumented, or a MemoryError if it is one."""
+    """Return a MemoryError if the runtime ran out of memory, otherwise a refusal; its error types are undocumented."""
     out_of_memory = isinstance(error, MemoryError) or "alloc" in str(error)
     return MemoryError() if out_of_memory else NetworkRefused(why)
 
@@ -111,6 +111,6 @@ def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
 
 
 def _public_rows(shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return rows of numbers from -1 to 1 that do not depend on data: sines of their places."""
+    """Return rows of numbers from -1 to 1 that do not depend on data: the sines of their indices."""
     count = _PUBLIC_ROWS * int(np.prod(shape))
     return np.asarray(np.sin(0.7 * np.arange(count)), np.float32).reshape(_PUBLIC_ROWS, *shape)

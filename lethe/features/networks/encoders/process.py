@@ -1,4 +1,4 @@
-"""The process in which a public network is examined and run (`encoders.child`), and the calls that start and ask it."""
+"""The process in which a public network is examined and run (`encoders.child`), and the calls to start and query it."""
 
 import contextlib
 import hashlib

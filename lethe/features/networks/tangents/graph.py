@@ -109,7 +109,7 @@ class Graph:
 
 
 def tensor(value: Tensor | None) -> Tensor:
-    """Narrow a value that is a tensor."""
+    """Return `value`, which must not be None."""
     assert value is not None
     return value
 

@@ -53,7 +53,7 @@ class Tangent:
 
     @property
     def _some(self) -> Tensor:
-        """One of the weights, which all have the same device and type."""
+        """Any of the weights: all have the same device and type."""
         return self._graph.weights[self._chosen.layers[0]]
 
     def _zeros(self, shape: tuple[int, ...]) -> Tensor:
@@ -166,7 +166,7 @@ class Tangent:
 
     @cached_property
     def _others(self) -> dict[str, Tensor]:
-        """Zero moves of the layers whose Jacobians are computed row by row."""
+        """Zero displacements of the layers whose Jacobians are computed row by row."""
         names = {layer.name for layer in self._structured}
         return {name: move for name, move in self._origin.items() if name not in names}
 

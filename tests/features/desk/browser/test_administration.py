@@ -115,7 +115,7 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
     page = officer.page
     page.get_by_role("link", name="Audit log", exact=True).click()
     page.route("**/audit-log/verify", lambda route: (page.wait_for_timeout(1_000), route.continue_()))
-    page.get_by_role("button", name="Recompute it now").press("Enter")
+    page.get_by_role("button", name="Verify now").press("Enter")
     expect(page.get_by_text("Working …")).to_be_visible()
     expect(page.get_by_text("It holds.")).to_be_visible()
     officer.shows("audit-log")
@@ -135,7 +135,7 @@ def test_an_operator(officer: Visitor, site: Site) -> None:
     page.get_by_role("link", name="Tenants", exact=True).click()
     page.get_by_label("Name").fill("acme")
     officer.shows()
-    page.get_by_role("button", name="Make the tenant").click()
+    page.get_by_role("button", name="Create tenant").click()
     expect(page.get_by_text("shown this once")).to_be_visible()
     officer.shows()
     page.get_by_role("link", name="Settings", exact=True).click()

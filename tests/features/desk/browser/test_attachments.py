@@ -22,7 +22,7 @@ def test_a_letter(officer: Visitor) -> None:
     officer.complaints.clear()  # the browser notes the refusal
     chosen.set_input_files({"name": "Letter of Žofie.pdf", "mimeType": "application/pdf", "buffer": PDF})
     page.get_by_role("button", name="Attach", exact=True).press("Enter")
-    expect(page.get_by_role("status").filter(has_text="The file is attached.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="File attached.")).to_be_visible()
     officer.shows()
     with page.expect_download() as saving:
         region.get_by_role("link", name="Letter of Žofie.pdf").click()
@@ -33,6 +33,6 @@ def test_a_letter(officer: Visitor) -> None:
     expect(region.get_by_role("link", name="Letter of Žofie.pdf")).to_be_visible()
     region.get_by_role("button", name="Delete").click()
     page.get_by_role("button", name="Delete the file").click()
-    expect(page.get_by_role("status").filter(has_text="The file is erased.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="File erased.")).to_be_visible()
     expect(region.get_by_role("link")).to_have_count(0)
     officer.shows()

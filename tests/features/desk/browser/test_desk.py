@@ -29,7 +29,7 @@ def test_a_long_list(officer: Visitor) -> None:
     expect(page.get_by_text("1 to 25 of 60 requests")).to_be_visible()
     officer.shows("requests-many")
     page.get_by_label("Received from").fill("2999-01-01")
-    expect(page.get_by_text("No request is like that")).to_be_visible()
+    expect(page.get_by_text("No matching requests")).to_be_visible()
     box = page.get_by_role("searchbox", name="Find anything")
     box.fill("case-7")
     box.press("Enter")

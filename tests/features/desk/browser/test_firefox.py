@@ -19,7 +19,7 @@ test_leaving = test_keyboard.test_leaving_by_keyboard
 test_a_link = test_login.test_a_link_keeps_what_it_asks_for
 test_a_session_that_ends = test_login.test_a_session_that_ends_while_somebody_writes
 test_to_the_proof = test_requests.test_from_the_review_to_the_proof
-test_what_is_owed = test_home.test_what_is_owed_by_when
+test_what_is_owed = test_home.test_the_calendar_of_deadlines
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,16 @@ from tests.faults import processes
 from tests.features.desk.browser.browsing import SIZES, Visitor
 
 
-def test_nothing_yet(officer: Visitor) -> None:
-    """A new installation says what will stand where, and that nobody works yet."""
-    expect(officer.page.get_by_text("Nobody waits to be forgotten")).to_be_visible()
+def test_an_empty_installation(officer: Visitor) -> None:
+    """A new installation says what will appear where, and that no worker is running yet."""
+    expect(officer.page.get_by_text("No open requests")).to_be_visible()
     expect(officer.page.get_by_role("alert")).to_contain_text("No worker")
     officer.shows()
 
 
 @pytest.mark.soak
-def test_it_follows_the_work(officer: Visitor) -> None:
-    """While somebody looks, a run's bar grows, the model becomes live, and what is asked for is forgotten."""
+def test_an_open_page_follows_the_work(officer: Visitor) -> None:
+    """On an open page a run's bar grows, the model becomes live and a request completes."""
     site, page = officer.site, officer.page
     dataset = site.upload(rows=20_000, features=30)
     site.model(dataset, name="income", l2=0.0005, learn_steps=30_000)
@@ -43,8 +43,8 @@ def test_it_follows_the_work(officer: Visitor) -> None:
         assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"
 
 
-def test_nothing_answers(officer: Visitor) -> None:
-    """A gateway that is away is told about, and what was seen stays."""
+def test_an_unreachable_gateway(officer: Visitor) -> None:
+    """An unreachable gateway is reported, and the last content stays."""
     officer.site.gateway.kill()
     expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible()
     expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
@@ -52,8 +52,7 @@ def test_nothing_answers(officer: Visitor) -> None:
 
 
 def test_a_gateway_that_hangs(officer: Visitor) -> None:
-    """A gateway that takes a call and answers nothing is told about within seconds, and what is typed is not sent into
-    the void."""
+    """A gateway that accepts calls but never answers is reported within seconds, and forms are not submitted to it."""
     officer.opens("/admin/requests")
     officer.page.get_by_label("Data subject").fill("somebody")
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
@@ -67,7 +66,8 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_a_live_part_that_hangs(officer: Visitor) -> None:
-    """The overview says within seconds that what it shows may be old, and takes it back when it is not."""
+    """If a live part hangs, the overview says within seconds that it may be outdated, and removes the notice
+    afterwards."""
     expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
@@ -78,20 +78,21 @@ def test_a_live_part_that_hangs(officer: Visitor) -> None:
 
 
 def test_what_is_in_danger(officer: Visitor) -> None:
-    """The first screen says what is in danger and why, and a number leads to the list that it counts; by keyboard."""
+    """The first screen lists problems with their reasons, and each number links to the list that it counts; by
+    keyboard."""
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
     officer.opens("/admin")
-    danger = officer.page.get_by_role("region", name="In danger")
-    expect(danger).to_contain_text("1 request is past the deadline of the law.")
+    danger = officer.page.get_by_role("region", name="Needs attention")
+    expect(danger).to_contain_text("1 request is past its legal deadline.")
     officer.shows("overview-danger")
     danger.get_by_role("link", name="1 request").press("Enter")
     officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
 
 
-def test_what_is_owed_by_when(officer: Visitor) -> None:
-    """The calendar says how many requests are due on which day, each day in words, and leads to them, by keyboard;
-    within its own box however narrow the screen; it follows what comes in."""
+def test_the_calendar_of_deadlines(officer: Visitor) -> None:
+    """The calendar counts the requests due on each day, describes each day in words and links to its requests, by
+    keyboard; it stays within its box on narrow screens and follows new requests."""
     now = datetime.datetime.now(datetime.UTC)
     for n, age in enumerate((35, 35, 100)):
         submitted_at = (now - datetime.timedelta(days=age)).isoformat()
@@ -114,7 +115,7 @@ def test_what_is_owed_by_when(officer: Visitor) -> None:
 
 
 def test_a_session_that_ends(officer: Visitor) -> None:
-    """Where the session ends while the page is open, it asks for the login in place and goes on by itself."""
+    """If the session ends while the page is open, the page asks for a login in place and then continues."""
     officer.page.context.clear_cookies()
     expect(officer.page.get_by_role("heading", name="Log in again")).to_be_visible()
     expect(officer.page.get_by_role("heading", name="Overview")).to_be_hidden()

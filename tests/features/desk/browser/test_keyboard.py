@@ -44,7 +44,7 @@ def test_approving_by_keyboard(officer: Visitor) -> None:
     press(page, page.get_by_role("link", name="Skip to the content"))
     press(page, page.get_by_role("link", name="case-1").first)
     page.wait_for_url(f"**/requests/{made}")
-    expect(page.get_by_role("heading", name="What it erases")).to_be_visible()
+    expect(page.get_by_role("heading", name="Impact")).to_be_visible()
     opens = page.get_by_role("button", name="Approve …")
     press(page, opens)
     dialog = page.get_by_role("dialog", name="Approve")
@@ -54,28 +54,28 @@ def test_approving_by_keyboard(officer: Visitor) -> None:
     expect(opens).to_be_focused()
     page.keyboard.press("Space")
     press(page, dialog.get_by_role("button", name="Approve the request"), back=True)
-    expect(page.get_by_role("status").filter(has_text="The request is approved.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Request approved.")).to_be_visible()
 
 
 def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
     """A request that came by letter is entered; what is folded away is opened and filled in."""
     page = officer.page
     press(page, page.get_by_role("navigation", name="Main").get_by_role("link", name="Requests", exact=True))
-    press(page, page.get_by_role("link", name="Enter a request"))
+    press(page, page.get_by_role("link", name="New request"))
     tab_to(page, page.get_by_label("Data subject"))
     page.keyboard.type("ann@example.com")
     tab_to(page, page.get_by_label("Case number"))
     page.keyboard.type("2026-0815")
     press(page, page.get_by_role("combobox", name="Regulation"), "ArrowDown")
     press(page, page.get_by_role("combobox", name="Identity"), "ArrowDown")
-    press(page, page.get_by_role("button", name="Enter the request"))
+    press(page, page.get_by_role("button", name="Create request"))
     expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()
     press(page, page.get_by_text("Reject …"))
-    press(page, page.get_by_role("combobox", name="On what ground"), "ArrowDown")
-    tab_to(page, page.get_by_label("For the person: why they are not forgotten"))
+    press(page, page.get_by_role("combobox", name="Legal basis"), "ArrowDown")
+    tab_to(page, page.get_by_label("Explanation to the person"))
     page.keyboard.type("A case is before court.")
     press(page, page.get_by_role("button", name="Reject the request"))
-    expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+    expect(page.get_by_text("Request rejected.").first).to_be_visible()
 
 
 def test_filtering_by_keyboard(officer: Visitor) -> None:

@@ -17,8 +17,8 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
     page.get_by_label("requests:read").check()
     page.get_by_label("accounting:read").check()
     officer.shows("keys")
-    page.get_by_role("button", name="Make the key").click()
-    expect(page.get_by_text("The key is shown this once")).to_be_visible()
+    page.get_by_role("button", name="Create key").click()
+    expect(page.get_by_text("Copy this key now; it is shown only once")).to_be_visible()
     copy = page.get_by_role("button", name="Copy the key")
     copy.evaluate(
         """button => {
@@ -45,7 +45,7 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
     expect(page.get_by_text("works for another 24 h")).to_be_visible()
     page.get_by_role("link", name="I have copied it").click()
     page.get_by_role("link", name="auditor").last.click()
-    page.get_by_label("Whoever uses it is locked out").check()
+    page.get_by_label("Clients that use this key lose access").check()
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_text("The key is revoked")).to_be_visible()
     officer.shows()
@@ -58,7 +58,7 @@ def test_the_last_key_stays(officer: Visitor, site: Site) -> None:
     """The last key of an admin cannot be revoked, and the page says why."""
     own = site.api.get("/v1/api-keys").json()["items"][0]["id"]
     officer.opens(f"/admin/keys/{own}")
-    officer.page.get_by_label("Whoever uses it is locked out").check()
+    officer.page.get_by_label("Clients that use this key lose access").check()
     officer.page.get_by_role("button", name="Revoke").click()
     expect(officer.page.get_by_text("make another one first")).to_be_visible()
     officer.complaints[:] = [said for said in officer.complaints if "409" not in said]
@@ -71,7 +71,7 @@ def test_a_form_that_lacks_something(officer: Visitor) -> None:
     page = officer.page
     page.get_by_label("Name").fill("crm")
     page.keyboard.press("Enter")
-    scopes = page.get_by_role("group", name="What it may do")
+    scopes = page.get_by_role("group", name="Permissions")
     expect(scopes).to_contain_text("Choose at least 1.")
     expect(scopes).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_label("Name")).to_have_value("crm")

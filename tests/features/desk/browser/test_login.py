@@ -14,7 +14,7 @@ def test_logging_in_and_out(anybody: Visitor) -> None:
     anybody.shows("login")
     anybody.page.get_by_label("API key").fill("lethe_wrong")
     anybody.page.keyboard.press("Enter")
-    expect(anybody.page.get_by_role("alert")).to_contain_text("not in force")
+    expect(anybody.page.get_by_role("alert")).to_contain_text("not valid")
     assert anybody.complaints.pop().count("401") == 1
     anybody.shows()
     anybody.page.get_by_label("API key").fill(anybody.site.key)
@@ -71,8 +71,8 @@ def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
     page = officer.page
     officer.opens(f"/admin/requests/{made}")
     page.get_by_text("Reject …").click()
-    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
-    page.get_by_label("On what ground").select_option("legal_claims")
+    page.get_by_label("Explanation to the person").fill("A case is before court.")
+    page.get_by_label("Legal basis").select_option("legal_claims")
     page.context.clear_cookies()
     page.get_by_role("button", name="Reject the request").press("Enter")
     expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
@@ -81,10 +81,10 @@ def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
     officer.shows("login-again")
     page.get_by_label("API key").fill("lethe_wrong")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("not in force")
+    expect(page.get_by_role("alert")).to_contain_text("not valid")
     page.get_by_label("API key").fill(officer.site.key)
     page.keyboard.press("Enter")
-    expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+    expect(page.get_by_text("Request rejected.").first).to_be_visible()
     expect(page.get_by_text("A case is before court.")).to_be_visible()
 
 
@@ -119,8 +119,8 @@ def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser
             page.get_by_role("link", name="Log in with Example Ltd").click()
             page.get_by_role("button", name="maria-1").click()
             page.get_by_text("Reject …").click()
-            page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
-            page.get_by_label("On what ground").select_option("legal_claims")
+            page.get_by_label("Explanation to the person").fill("A case is before court.")
+            page.get_by_label("Legal basis").select_option("legal_claims")
             page.context.clear_cookies()
             page.get_by_role("button", name="Reject the request").press("Enter")
             expect(page.get_by_role("heading", name="Log in again")).to_be_visible()
@@ -129,7 +129,7 @@ def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser
             with page.context.expect_page() as opened:
                 page.get_by_role("link", name="Log in with Example Ltd").click()
             opened.value.get_by_role("button", name="maria-1").click()
-            expect(page.get_by_text("The request is rejected.").first).to_be_visible()
+            expect(page.get_by_text("Request rejected.").first).to_be_visible()
             expect(page.get_by_text("A case is before court.")).to_be_visible()
             expect(page.get_by_role("heading", name="Log in again")).to_be_hidden()
             page.context.close()

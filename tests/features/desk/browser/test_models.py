@@ -116,7 +116,7 @@ def test_a_curve_that_does_not_come(officer: Visitor, worker: Child) -> None:
     made = officer.site.live_model()
     officer.page.route("**/curve", lambda route: route.abort())
     officer.opens(f"/admin/models/{made}")
-    expect(officer.page.get_by_text("The ledger is being read")).to_be_visible()
+    expect(officer.page.get_by_text("Loading the ledger")).to_be_visible()
     expect(officer.page.get_by_text("Within the target").first).to_be_visible()
     assert (officer.faults(), officer.overflows()) == ([], [])  # it complains each time that the curve does not come
     officer.page.unroute("**/curve")

@@ -127,7 +127,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
     site.api.post(f"/v1/deletion-requests/{made}/notes", json=note).raise_for_status()
     (done,) = case["models"]
     officer.opens(f"/admin/requests/{made}")
-    expect(page.get_by_role("button", name="Add the note")).to_be_visible()
+    expect(page.get_by_role("button", name="Add note")).to_be_visible()
     read = " ".join(sheets(page))
     ids = (made, case["subject_ref"], done["model_id"], done["run_id"], done["certificate_id"])
     for there in (*ids, "default", "Opened", "case-1", "Called back at noon.", "What it does not prove", "1 / "):
@@ -137,10 +137,10 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
         "Skip to",
         "Menu",
         "Next step",
-        "Add the note",
+        "Add note",
         "Attach",
         "Assign",
-        "Read the reply",
+        "Preview reply",
         "Copy",
     ):
         assert gone not in read, gone

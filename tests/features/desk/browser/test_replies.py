@@ -14,7 +14,7 @@ def test_a_reply_in_spanish(officer: Visitor) -> None:
     request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
     officer.opens(f"/admin/requests/{request}")
     page.get_by_label("Language of the reply").select_option("Español")
-    page.get_by_role("button", name="Read the reply").press("Enter")
+    page.get_by_role("button", name="Preview reply").press("Enter")
     page.wait_for_url("**/reply?language=es")
     expect(page.get_by_role("article").get_by_text("Su número de expediente es case-1.")).to_be_visible()
     officer.shows()

@@ -21,10 +21,10 @@ def test_deciding_about_many(officer: Visitor) -> None:
     page.get_by_label("Choose all requests on this page").check()
     expect(page.get_by_text("4 requests chosen")).to_be_visible()
     page.get_by_text("Reject …").click()
-    page.get_by_label("On what ground").select_option("legal_claims")
-    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    page.get_by_label("Legal basis").select_option("legal_claims")
+    page.get_by_label("Explanation to the person").fill("A case is before court.")
     officer.shows("requests-rejecting")
-    page.get_by_role("button", name="Reject what is chosen").click()
+    page.get_by_role("button", name="Reject selected").click()
     expect(page.get_by_role("status").filter(has_text="4 requests rejected.")).to_be_visible()
     officer.shows()
 
@@ -61,7 +61,7 @@ def test_finding_a_person(officer: Visitor) -> None:
     officer.page.wait_for_url("**status=in_review**")
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
     officer.page.get_by_role("combobox", name="Status").select_option("running")
-    expect(officer.page.get_by_text("No request is like that")).to_be_visible()
+    expect(officer.page.get_by_text("No matching requests")).to_be_visible()
     officer.shows()
 
 
@@ -84,7 +84,7 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     expect(page.get_by_role("button", name="Approve the request")).to_be_hidden()
     page.get_by_role("button", name="Approve …").press("Enter")
     page.get_by_role("button", name="Approve the request").press("Enter")
-    expect(page.get_by_text("The request is approved.")).to_be_visible()
+    expect(page.get_by_text("Request approved.")).to_be_visible()
     expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
     expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
     models = page.get_by_role("region", name="What the request asks of each model")
@@ -100,7 +100,7 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     with page.expect_download() as download:
         page.get_by_role("link", name="Download as JSON").click()
     assert download.value.suggested_filename.startswith("crt_")
-    page.get_by_role("link", name="Prepare the reply").press("Enter")
+    page.get_by_role("link", name="Draft the reply").press("Enter")
     page.get_by_role("link", name="Deutsch").press("Enter")
     expect(page.get_by_text("Sehr geehrte Damen und Herren,")).to_be_visible()
     officer.shows("request-reply")
@@ -110,13 +110,13 @@ def test_entering_a_letter(officer: Visitor) -> None:
     """An officer enters a request that came by letter without touching the pointer, and is told what comes next."""
     page = officer.page
     officer.opens("/admin/requests")
-    page.get_by_role("link", name="Enter a request").press("Enter")
+    page.get_by_role("link", name="New request").press("Enter")
     page.get_by_label("Data subject").press_sequentially("ann@example.com")
     page.get_by_label("Case number").press_sequentially("2026-0815")
     officer.shows("request-new")
     page.get_by_role("combobox", name="Identity").press("ArrowDown")
-    page.get_by_role("button", name="Enter the request").press("Enter")
-    expect(page.get_by_text("The request is entered.")).to_be_visible()
+    page.get_by_role("button", name="Create request").press("Enter")
+    expect(page.get_by_text("Request created.")).to_be_visible()
     expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()
     expect(page.get_by_text("establish who the person is")).to_be_visible()
     assert "ann@" not in page.content()
@@ -125,7 +125,7 @@ def test_entering_a_letter(officer: Visitor) -> None:
 def test_a_request_that_is_not_there(officer: Visitor) -> None:
     """An unknown id is answered by a page that leads back."""
     officer.opens("/admin/requests/dr_none")
-    expect(officer.page.get_by_role("heading", name="Nothing is here")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Not found")).to_be_visible()
 
 
 def test_without_scripts(officer: Visitor) -> None:
@@ -139,8 +139,8 @@ def test_without_scripts(officer: Visitor) -> None:
     page.get_by_label("API key").fill(officer.site.key)
     page.get_by_role("button", name="Log in").click()
     page.get_by_text("Reject …").click()
-    page.get_by_label("On what ground").select_option("legal_claims")
-    page.get_by_label("For the person: why they are not forgotten").fill("A case is before court.")
+    page.get_by_label("Legal basis").select_option("legal_claims")
+    page.get_by_label("Explanation to the person").fill("A case is before court.")
     page.get_by_role("button", name="Reject the request").click()
     expect(page.get_by_text("A case is before court.")).to_be_visible()
     context.close()

@@ -16,7 +16,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     page = officer.page
     page.get_by_role("link", name="Runs", exact=True).click()
     expect(page.get_by_text("Nothing has run yet")).to_be_visible()
-    expect(page.get_by_text("No worker has given a sign of life")).to_be_visible()
+    expect(page.get_by_text("No worker has responded")).to_be_visible()
     officer.shows()
     with processes.worker(site.settings, name="blue", hop="mid-chain", act=hops.halt) as blue:
         site.model(site.upload(rows=3000, features=20), l2=0.002, learn_steps=20_000)
@@ -34,7 +34,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
         officer.shows()
     page.get_by_role("link", name="Runs", exact=True).first.click()
     page.get_by_label("Status").select_option("published")
-    expect(page.get_by_text("No run is like that")).to_be_visible()
+    expect(page.get_by_text("No matching runs")).to_be_visible()
     officer.shows()
 
 

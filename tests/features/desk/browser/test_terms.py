@@ -12,8 +12,8 @@ def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
     made = officer.site.live_model()
     page = officer.page
     officer.opens("/admin/models")
-    expect(page.get_by_text("best attacker right in 50.0 %")).to_be_visible()
-    term = page.get_by_role("button", name="ε of the forgotten")
+    expect(page.get_by_text("best possible attack: 50.0 % accuracy")).to_be_visible()
+    term = page.get_by_role("button", name="Residual ε")
     term.focus()
     page.keyboard.press("Enter")
     explanation = page.get_by_text("The bound on how far the live version differs")

@@ -14,8 +14,8 @@ def test_the_page_holds_the_tables_of_the_results(name: str) -> None:
     assert accuracy.printed(RESULTS)[name] in PAGE
 
 
-def test_what_is_planned_is_what_the_planner_says_today() -> None:
-    """Passes of learning and of a request are those of today's defaults."""
+def test_stored_plans_are_those_of_the_present_planner() -> None:
+    """The stored passes of learning and of a request follow from the present defaults."""
     for row in RESULTS["tables"]:
         settings = {"num_slots": row["rows"], "num_classes": row["classes"]}
         mechanism = accuracy.made(**settings, epsilon=accuracy.EPSILONS[0])

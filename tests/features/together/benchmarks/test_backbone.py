@@ -21,8 +21,8 @@ def test_the_page_holds_what_was_measured() -> None:
     assert round(below["request_steps"][-1] / default["request_steps"][-1]) == 3
 
 
-def test_what_is_planned_is_what_the_planner_says_today() -> None:
-    """Steps of learning and of requests are those of today's accountant."""
+def test_stored_plans_are_those_of_the_present_planner() -> None:
+    """The stored steps of learning and of requests follow from the present accountant."""
     for row in RESULTS["models"]:
         planned = backbone.planned(backbone.made(RESULTS["rows"], l2=row["l2"]))
         assert planned == {name: row[name] for name in planned}

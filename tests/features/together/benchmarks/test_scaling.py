@@ -12,18 +12,19 @@ RESULTS = page.read("scaling")
 
 @pytest.mark.parametrize("name", scaling.tables(RESULTS))
 def test_the_page_holds_the_tables_of_the_results(name):
-    """Each table of the page is the one that the stored results make."""
+    """Each table of the page is generated from the stored results."""
     assert scaling.tables(RESULTS)[name] in PAGE
 
 
-def test_what_is_planned_is_what_the_planner_says_today():
-    """Steps and epsilon come out as they are stored."""
+def test_stored_plans_are_those_of_the_present_planner():
+    """The planner computes the stored steps and epsilons."""
     today = {"plans": scaling.plans(), "requests": scaling.requests()}
     assert scaling.tables(RESULTS | today) == scaling.tables(RESULTS)
 
 
 def test_requests_read_less_the_more_rows_there_are():
-    """From ten thousand rows on a request costs fewer passes the more rows there are; from a million on, not one."""
+    """From ten thousand rows on, a request costs fewer passes the more rows there are; from a million on, less than
+    one."""
     settled = [max(row["passes"]) for row in RESULTS["requests"] if row["rows"] >= 10**4]
     assert settled == sorted(settled, reverse=True)
     assert all(
@@ -32,8 +33,8 @@ def test_requests_read_less_the_more_rows_there_are():
 
 
 def test_steps_for_each_request_settle():
-    """What a request costs stops growing with how many came before: up to a million rows within a hundred requests, and
-    with more rows it is a small share of a pass by then."""
+    """The cost of a request stops growing with the number of earlier ones: up to a million rows within a hundred
+    requests; with more rows it is a small share of a pass by then."""
     for row in RESULTS["requests"]:
         if row["rows"] > 10**6:
             assert max(row["passes"]) < 0.1
@@ -42,8 +43,8 @@ def test_steps_for_each_request_settle():
 
 
 def test_a_request_takes_no_longer_the_more_rows_there_are():
-    """With a million rows no request takes a second, with ten million none takes two, and the median less than twice as
-    long as with a million; a refit of these takes twenty times its processor time."""
+    """No request takes a second with a million rows, or two with ten million; there the median is below twice that of a
+    million rows, and a refit takes twenty times the processor time."""
     found = {row["rows"]: row for row in RESULTS["measured"]}
     million, ten = found[10**6], found[10**7]
     assert max(million["seconds"]) < 1
@@ -54,7 +55,7 @@ def test_a_request_takes_no_longer_the_more_rows_there_are():
 
 @pytest.mark.soak
 def test_the_measurements_run(monkeypatch: pytest.MonkeyPatch):
-    """Requests to the service are measured, and the refit of their rows."""
+    """The benchmark measures requests to the service and the refit of their rows."""
     monkeypatch.setattr(scaling, "PEOPLE", 2)
     found = scaling.measured(500, seed=0)
     assert len(found["steps"]) == len(found["seconds"]) == 2

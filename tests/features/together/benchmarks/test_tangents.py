@@ -72,9 +72,9 @@ def fine_tuned_by(model: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
-def test_what_is_planned_is_what_the_planner_says_today(problem: dict[str, Any]) -> None:
-    """Steps of learning and of requests are those of today's defaults, the same however many weights move; rounding to
-    the grid adds less than a thousandth to epsilon."""
+def test_stored_plans_are_those_of_the_present_planner(problem: dict[str, Any]) -> None:
+    """The stored steps of learning and of requests follow from the present defaults, for any number of moved weights;
+    rounding to the grid adds less than a thousandth to epsilon."""
     mechanism = tangents.made(b"", None, num_slots=problem["rows"], num_features=65)
     planned = tangents.planned(mechanism)
     epsilon = planned.pop("epsilon")

@@ -10,14 +10,14 @@ PARAMETERS = np.concatenate([np.random.default_rng(1).normal(size=(4, 65)), np.z
 
 
 def test_accuracy_is_the_workers() -> None:
-    """The mean accuracy is that of the worker's own evaluation, also of a model that is undecided everywhere."""
+    """The mean accuracy equals that of the worker's own evaluation, even for a model that is undecided everywhere."""
     each = [of_classes(model[None, :], [(ROWS.features, ROWS.labels)], 2)["accuracy"] for model in PARAMETERS]
     found = remembered.of(PARAMETERS, ROWS)
     assert (found.accuracy, found.accuracy_std) == pytest.approx((np.mean(each), np.std(each, ddof=1)))
 
 
 def test_loss_is_the_cross_entropy() -> None:
-    """The mean loss is scikit-learn's."""
+    """The mean loss equals scikit-learn's cross-entropy."""
     likely = 1 / (1 + np.exp(-PARAMETERS @ ROWS.features.T.astype(float)))
     each = [log_loss(ROWS.labels, one) for one in likely]
     found = remembered.of(PARAMETERS, ROWS)

@@ -15,7 +15,7 @@ def problem() -> Problem:
 
 
 def test_klom_of_one_law_is_its_floor_and_of_two_is_more() -> None:
-    """Margins of one normal law are near to each other, those of laws that are apart are not, in either direction."""
+    """KLoM is small between samples of one normal law and large between samples of two laws, in either direction."""
     generator = np.random.default_rng(0)
     here, same, apart = (generator.normal(mean, 1, (400, 50)) for mean in (0, 0, 2))
     floor = margins.klom(here, same)
@@ -24,7 +24,7 @@ def test_klom_of_one_law_is_its_floor_and_of_two_is_more() -> None:
 
 
 def test_klom_is_greatest_where_bits_differ() -> None:
-    """Of margins that are always the same it is 0, or what an empty bin allows."""
+    """KLoM of constant margins is 0 if they are equal, and the maximum that an empty bin allows if they differ."""
     one = np.zeros((3, 4))
     assert margins.klom(one, one) == 0
     greatest = margins.klom(one, np.nextafter(one, 1))
@@ -32,8 +32,8 @@ def test_klom_is_greatest_where_bits_differ() -> None:
     assert margins.klom(one, one + 1e3) == pytest.approx(greatest, rel=1e-9)
 
 
-def test_a_group_is_alike_and_asks_one_by_one(problem: Problem) -> None:
-    """It has one label, nobody twice, and the row that the plain fit gets most wrong leads it."""
+def test_a_group_has_one_label_and_distinct_rows(problem: Problem) -> None:
+    """A group has one label and no row twice, and the row that the plain fit gets most wrong comes first."""
     assert len(set(problem.forgotten)) == margins.GROUP
     assert len(set(problem.train.labels[problem.forgotten])) == 1
     weights, _ = refits.fitted(problem.train, problem.l2)
@@ -41,8 +41,8 @@ def test_a_group_is_alike_and_asks_one_by_one(problem: Problem) -> None:
 
 
 @pytest.mark.soak
-def test_a_refit_is_its_oracle_and_a_plain_fit_that_does_nothing_is_not(problem: Problem) -> None:
-    """Where nothing is random both measures are 0, or as large as can be; ours meets its target."""
+def test_a_refit_equals_its_oracle_and_a_plain_fit_does_not(problem: Problem) -> None:
+    """For deterministic rivals both measures are 0 or at their maximum, and our model meets its target."""
     setting = problem.setting
     rivals = [chains.ours(setting), refits.lbfgs(setting), refits.nothing(setting)]
     floor, ours, refit, plain = margins.compare(problem, rivals, models=8)
