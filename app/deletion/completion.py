@@ -65,8 +65,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
 
 
 def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
-    """Add to `new` an erasure per covered dataset with rows, except `besides`, and the models that may carry the
-    rows."""
+    """Add to `new` the erasures in all covered datasets except `besides`, and the models that may carry the rows."""
     request = new.request
     holding = sorted(lookup.held(request.subject_refs) - set(besides))
     for dataset_id in holding:
