@@ -119,7 +119,7 @@ def destroy_unneeded(installation: Installation) -> None:
 def _work(installation: Installation, claimed: ClaimedRun, holder: Holder) -> None:
     handler = handlers.handler_of(claimed.kind)
     verification.require_whole(installation)
-    # A backup that brings erased rows back must have them erased again.
+    # Recorded before rows are erased, so that they are erased again if a backup brings them back.
     tombstones.record(installation)
     handler(installation, claimed, edits.edited(installation, claimed), holder)
 
