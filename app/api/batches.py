@@ -88,7 +88,7 @@ _COLUMNS = (
 _FILTERS = [field.name for field in fields(Sought) if field.default is None]
 """Names of the filters of `Sought`, for the audit log."""
 
-_SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
+_SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some items were refused."}}
 
 
 @serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
