@@ -79,8 +79,8 @@ def give_up_model(
     revision: int,
     because: RequestModelStatus = RequestModelStatus.NOTHING_PUBLISHED,
 ) -> None:
-    """Stop waiting for a model that never had a version or was destroyed: requests claimed by `revision` wait no
-    longer; `claim_erasures` adds the model to later ones if it comes back."""
+    """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` wait
+    no longer; `claim_erasures` adds the model to later ones if it comes back."""
     for demand, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
         demand.status = because
         completion.complete_if_done(session, deletion.get(session, demand.request_id))

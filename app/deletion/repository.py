@@ -293,7 +293,7 @@ def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
 
 
 def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
-    """Return True if rows of a dataset became null at that time or later."""
+    """Return True if rows of a dataset became null at `at` or later."""
     query = sa.select(Erasure.id).where(Erasure.dataset_id == dataset_id, Erasure.nulled_at >= at)
     return session.scalars(query.limit(1)).first() is not None
 

@@ -127,7 +127,7 @@ def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _behind() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model that still carries people whose rows are null."""
+    """Return datasets with a live model whose version still carries people whose rows are null."""
     since = sa.and_(Erasure.dataset_id == Dataset.id, Erasure.revision > Version.revision)
     first = sa.select(sa.func.min(Erasure.deadline)).where(since).scalar_subquery()
     return (
