@@ -18,7 +18,7 @@ def _mounts() -> list[Mount]:
 
 
 DESCRIPTION = (
-    """How much of anybody is left in the models, what the next request will take, and every theorem behind it."""
+    """Influence that records still have on models, the cost of the next request, and the theorems behind both."""
 )
 
 

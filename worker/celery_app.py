@@ -20,7 +20,7 @@ except ValidationError as error:
     raise SystemExit(f"settings_invalid: {'; '.join(faults)}") from None
 if settings.broker_url is None:
     raise SystemExit("LETHE_BROKER_URL is not set: a Celery worker needs a broker; without one, use 'lethe up'.")
-# Before Celery's first signal, because Celery logs warnings earlier.
+# Set up logging before Celery's first signal, because Celery logs warnings earlier.
 telemetry.configure(settings.log_level)
 app = dispatch.celery_client(settings.broker_url.get_secret_value())
 app.conf.worker_consumer = "worker.broker:Consumer"
@@ -40,7 +40,7 @@ def _logs_are_set_up(**_: object) -> None:
 
 @worker_init.connect  # type: ignore[untyped-decorator]
 def _configure(sender: Any, **_: object) -> None:
-    # The banner is not a log line.
+    # Suppress Celery's banner, which is not a log line.
     sender.quiet = True
     hardening.ensure()
     from app import installations
@@ -49,7 +49,7 @@ def _configure(sender: Any, **_: object) -> None:
     from worker import isolated
 
     try:
-        # A worker without access does not start.
+        # A worker that cannot open the installation must not start.
         with installations.opened(settings, patience_seconds=30.0) as installation:
             verification.verify_at_start(installation)
     except Problem as error:

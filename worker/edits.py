@@ -14,12 +14,12 @@ from worker import windows
 def edited(installation: Installation, run: ClaimedRun) -> str:
     """Edit the rows of a run and return the root of the result. Rows added for people to be erased end as null.
 
-    If an earlier run was cut off, its remains are destroyed first; before rows are learned they are looked for in any
-    case. The blocks that this run reads are opened once, and if one of them or of those to be edited is damaged, no row
-    is erased. The new root is recorded, then the keys of the replaced blocks are destroyed, and only then are people
-    reported as erased.
+    If an earlier run was cut off, its remains are destroyed first; before a run that learns from scratch they are
+    sought in any case. The blocks that this run reads are opened once, and if one of them or of those to be edited is
+    damaged, no row is erased. The new root is recorded, then the keys of the replaced blocks are destroyed, and only
+    then are people reported as erased.
     """
-    # Under this lock, a worker that lost its run has finished destroying what it was about to destroy.
+    # The lock waits for a worker that lost its run and may still be destroying rows.
     with installation.rows.alone(run.dataset_id):
         with installation.database.reading() as session:
             unlearning.check_held(session, run_id=run.run_id)
@@ -51,8 +51,8 @@ def _read_by(run: ClaimedRun) -> tuple[range, ...]:
 
 
 def _edit(installation: Installation, run: ClaimedRun) -> str:
-    """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if a
-    second read does not show them null."""
+    """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if the
+    slots to erase are not null when read back."""
     fillings = [
         Filling(rows_id=rows.addition_id, root=rows.root, slots=rows.slots) for rows in run.additions if rows.slots
     ]

@@ -23,21 +23,21 @@ class Holder(Protocol):
     """The holder of a run's lease. Both methods raise `LeaseLost` once the run was taken away."""
 
     def progressed(self, steps_done: int) -> None:
-        """Report the count of steps. The run stands still until this returns."""
+        """Report the number of steps done. The run stands still until this returns."""
 
     def opened(self) -> None:
         """Report that a block of rows was opened."""
 
 
 class RunHandler(Protocol):
-    """Do the rest of a claimed run on the edited rows under `root`, and end it in the database. A handler that raises
-    has its run handed back under the code of what it raised."""
+    """Do the rest of a claimed run on the edited rows under `root`, and end it in the database. If a handler raises,
+    the run is handed back with the code of the error."""
 
     def __call__(self, installation: Installation, run: ClaimedRun, root: str, holder: Holder, /) -> None: ...
 
 
 HandledKind: TypeAlias = tuple[RunKind, RunHandler]
-"""A kind of run and its handler. `HANDLERS` of the module `runs` of a feature are such pairs."""
+"""Pair of a kind of run and its handler. A feature lists such pairs as `HANDLERS` of its module `runs`."""
 
 _HANDLERS: dict[RunKind, RunHandler] = {}
 
@@ -66,7 +66,7 @@ def _register_all() -> None:
 
 
 def examine(installation: Installation, run: ClaimedRun, *, records: int, observed: Observed | None) -> None:
-    """Check a run against its plan and its lanes. Raises `AuditFailed` if it is not what is to be certified."""
+    """Check a run against its plan and its lanes. Raises `AuditFailed` if the lanes refute what would be certified."""
     with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=run.run_id, records=records, observed=observed)
     if findings:

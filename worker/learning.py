@@ -77,7 +77,7 @@ def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResul
     dataset_id = run.evaluation_dataset_id
     if dataset_id is None:
         return {}
-    # Runs of the evaluation dataset edit its rows.
+    # Without the lock a run on the evaluation dataset could destroy the rows while they are read.
     with installation.rows.alone(dataset_id):
         with installation.database.reading() as session:
             root = rows_repository.root(session, dataset_id)
@@ -115,7 +115,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
             mechanism=result.mechanism.to_json(),
             steps=result.steps,
         )
-        # A backup restored from an earlier time must count this release.
+        # Recorded outside of the database, so that an earlier backup, once restored, counts this release too.
         tombstones.record(installation, release)
     with installation.database.writing() as session:
         unlearning.publish(

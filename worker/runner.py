@@ -118,7 +118,7 @@ def destroy_unneeded(installation: Installation) -> None:
 def _work(installation: Installation, run: ClaimedRun, holder: Holder) -> None:
     handler = handlers.handler_of(run.kind)
     verification.require_whole(installation)
-    # A backup that brings erased rows back must have them erased again.
+    # Recorded before rows are erased, so that they are erased again if a backup brings them back.
     tombstones.record(installation)
     handler(installation, run, edits.edited(installation, run), holder)
 

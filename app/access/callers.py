@@ -85,7 +85,7 @@ class LastUses:
         self._writing = Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
 
     def note(self, key: ApiKey) -> None:
-        """Note that `key` is being used."""
+        """Record that `key` is used now, to be written in the next batch."""
         at = datetime.datetime.now(datetime.UTC)
         if key.last_used_at is None or abs(at - key.last_used_at) >= _NOTED_EVERY:
             self._noted.add(key.id)

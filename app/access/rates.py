@@ -61,7 +61,7 @@ class Rates:
         self._is_redis_away = False
         self._sharing: Periodic | None = None
         if redis_url is not None and redis_url.startswith(("redis://", "rediss://")):
-            # Installations without Redis need not wait for the import.
+            # Imported late, so that installations without Redis do not wait for it.
             import redis
 
             self._redis = redis.Redis.from_url(

@@ -25,7 +25,7 @@ _changes = 0
 
 
 LASTING = (Scope.ADMIN, Scope.OPERATOR)
-"""Scopes that a tenant must keep a non-expiring holder of, once it has had one."""
+"""Scopes of which a tenant must always keep a non-expiring holder once it has had one."""
 HoldsScope = Callable[[Session, str, Scope], bool]
 """Hook `HOLDS_SCOPE`: return True if a tenant has a non-expiring holder of a scope that is not an API key."""
 NamesOf = Callable[[Session, Collection[str]], dict[str, str]]

@@ -41,8 +41,8 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
 
 
 def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
-    """Return the minimum number of steps on the present data after which the start of a model no longer matters up to
-    its target, and the guarantee then; None if it exceeds `at_most`. Used for imported models and for repair."""
+    """Return the minimum number of steps on the present data after which a model's initial parameters no longer matter
+    up to its target, and the guarantee after them; None above `at_most`. Used for imported models and for repair."""
     imported = accountant.imported(stored_mechanism(model.mechanism))
     try:
         steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
@@ -53,7 +53,7 @@ def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
-    """Return the `unlearning` epsilon if `records` more became null and no step was run."""
+    """Return the `unlearning` epsilon if `records` more records became null and no step were run."""
     return calibration.least_epsilon(chain, records=records, steps=0, delta=delta)
 
 

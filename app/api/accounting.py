@@ -1,4 +1,4 @@
-"""Endpoints of accounting: certificates, the ledger of a model and of a tenant, and what is left of anybody."""
+"""Endpoints of accounting: certificates, ledgers of models and tenants, and the remaining influence of records."""
 
 import json
 from typing import Any
@@ -180,7 +180,7 @@ def get_dataset_account(call: Call, dataset_id: str, query: AccountQuery) -> Dat
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
-        # Models that a restore has lost have exposures and no account.
+        # Models lost in a restore have exposures but no account.
         models = repository.models_of(session, dataset_id=dataset.id)
         epsilon, delta = _asked(dataset, query.adaptive_epsilon, query.adaptive_delta)
         accounts = [
@@ -241,7 +241,7 @@ def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tupl
 def _left(
     session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
 ) -> ReleasesLeftOut:
-    """Return how many more versions fit into a budget, by default the model's target, if each forgets one record."""
+    """Return the number of further versions, each forgetting one record, that fit a budget (default: the target)."""
     plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)

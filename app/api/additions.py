@@ -1,4 +1,4 @@
-"""`/datasets/{dataset_id}/records` and `/additions`: rows for a dataset that exists."""
+"""`/datasets/{dataset_id}/records` and `/additions`: rows added to an existing dataset."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ from lethe.contract.sets import AdditionStatus
 from lethe.encoding import schema as schemas
 
 _FEW_ROWS = 20
-"""Number of rows below which unknown values are no sign of a wrongly written file."""
+"""Number of rows below which a share of unknown values does not indicate a malformed file."""
 
 router = APIRouter(route_class=forms.SpooledRoute)
 

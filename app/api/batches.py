@@ -88,7 +88,7 @@ _COLUMNS = (
 _FILTERS = [field.name for field in fields(Sought) if field.default is None]
 """Names of the filters of `Sought`, for the audit log."""
 
-_SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some were refused."}}
+_SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some items were refused."}}
 
 
 @serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
@@ -191,7 +191,7 @@ def _store(
             if (ready or (is_followed and not start)) and name is not None:
                 body = {"items": [item.model_dump(mode="json", exclude_none=True) for item in items]}
                 idempotency.remember_all(session, [(once, StoredResponse(status=202, location=None, body=body))])
-    # Stored answers do not contain what the caller wrote.
+    # Stored answers do not contain the caller's input.
     return [
         item.model_copy(update={"external_id": draft.external_id})
         if isinstance(draft, RequestDraft) and item.id
@@ -269,7 +269,7 @@ def _of_row(row: dict[str | Any, str | Any]) -> dict[str, Any] | InputInvalid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Page:
-    """Page of the export. `names` maps assignees to their names; None for callers who may not know them."""
+    """Page of the export. `names` maps assignees to their names; None if the caller may not see assignees."""
 
     requests: list[DeletionRequest]
     names: Mapping[str, str] | None
@@ -381,7 +381,7 @@ def decide_deletion_requests(call: Call, body: DecisionsIn) -> DecisionsOut:
 
 
 def _check(body: DecisionsIn) -> None:
-    """Raise `InputInvalid` if the decision lacks its rejection, or approves requests that are not in deletion."""
+    """Raise `InputInvalid` if the decision lacks its rejection, or approves requests that are not in review."""
     if (body.decision is Decision.REJECT) != (body.rejection is not None):
         expected = "expected with reject, and with nothing else"
         raise InputInvalid("A rejection says on what ground, and why.", [FieldError("rejection", expected)])

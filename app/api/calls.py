@@ -34,16 +34,16 @@ from lethe.contract.sets import Scope
 _bearer = HTTPBearer(auto_error=False, description="An API key")
 
 WINDOW = "lethe.window"
-"""Key in the scope of a call for the `RateWindow` of its API key."""
+"""ASGI scope key of the `RateWindow` of the caller's API key."""
 CALLER = "lethe.caller"
-"""Key in the scope of a call for the authenticated `Caller`, who has the scopes of the route."""
+"""ASGI scope key of the authenticated `Caller`, who has the scopes that the route requires."""
 REFUSAL = "lethe.refusal"
-"""Key in the scope of a call for the `Problem` that refused its caller, on routes outside `/v1`."""
+"""ASGI scope key of the `Problem` that refused the caller, on routes outside `/v1`."""
 _MAX_FAULTS = 10
 _STRANGERS = 2
 _AT_PROVIDERS = 4
 Cursor = Annotated[
-    str | None, Query(max_length=500, description="`next_cursor` of the page before; left out for the first page.")
+    str | None, Query(max_length=500, description="`next_cursor` of the preceding page. Default: the first page.")
 ]
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Cal
     key = _bearer_of(scope)
     try:
         caller = await identified(state, key, address_of(scope))
-    # Monitoring is told that the database is unreachable, so its last known key suffices.
+    # Metrics report an unreachable database, so a caller as last known may read them.
     except OperationalError:
         before = state.callers.last_known(key) if set(scopes) == {Scope.METRICS_READ} else None
         if before is None:

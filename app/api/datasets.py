@@ -1,4 +1,4 @@
-"""`/datasets`: upload rows, see what is held."""
+"""Endpoints of datasets: upload, look up, recheck and retire them."""
 
 from typing import Annotated
 

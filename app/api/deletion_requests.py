@@ -326,7 +326,7 @@ def to_response_of(
 
 
 def names_of_assignees(session: Session, call: Call, requests: Iterable[DeletionRequest]) -> dict[str, str] | None:
-    """Map the assignees of requests to their names; None for callers who may not know them."""
+    """Map the assignees of requests to their names; None if the caller may not see assignees."""
     if not call.caller.has(Scope.REQUESTS_REVIEW):
         return None
     ids = {request.assignee for request in requests if request.assignee is not None}

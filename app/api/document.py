@@ -18,24 +18,24 @@ from app.api import problems
 from lethe.contract.problems import Busy, Unavailable, UploadTooLarge
 
 TAGS = {
-    "Deletion requests": "Ask for people to be forgotten, decide about it, and watch it happen.",
-    "Certificates": "What was signed about a forgetting, and whether it holds.",
-    "Datasets": "The rows of people.",
-    "Models": "What was learned from them, its versions, and what it says.",
-    "Networks": "Public networks, whose features rows are, or whose weights models move.",
-    "Runs": "What the workers did and are doing.",
-    "Lineage": "Which models, versions and copies a person's rows fed.",
-    "Suppressions": "Who asked to be forgotten, and is not taken in again.",
-    "Leaving reasons": "Why people leave, by answers that they randomised themselves.",
-    "Accounting": "How much of anybody is left in a model, and every theorem behind it.",
-    "Webhooks": "What receivers were told.",
-    "Identity issuers": "Whose statements about people's identity are believed.",
-    "Data Rights Protocol": "The authorised agents that may sign requests.",
-    "API keys": "Who gets in, and how far.",
-    "People": "Who logs in to the dashboard, in which role.",
-    "Tenants": "The organisations of an installation.",
-    "Audit log": "Who did what.",
-    "Operations": "Alive, ready, the public keys, metrics: open to all.",
+    "Deletion requests": "Requests to forget people: submission, decisions and progress.",
+    "Certificates": "Signed certificates about forgotten people, and their verification.",
+    "Datasets": "Datasets of people's encoded rows, from which models learn.",
+    "Models": "Models, their versions and their predictions.",
+    "Networks": "Public networks that compute the features of rows, or whose weights a model moves.",
+    "Runs": "Past and current runs of the workers, and the queue of due datasets.",
+    "Lineage": "Models, versions and copies that a person's rows fed.",
+    "Suppressions": "People who asked to be forgotten, and whose rows are refused.",
+    "Leaving reasons": "Reasons for leaving, estimated from answers that people randomised themselves.",
+    "Accounting": "Influence that records still have on models, the ledgers, and the theorems behind the bounds.",
+    "Webhooks": "Deliveries to the receivers of webhooks, and the secret that signs them.",
+    "Identity issuers": "Issuers whose statements about the identity of people are trusted.",
+    "Data Rights Protocol": "Authorised agents that may sign requests.",
+    "API keys": "API keys, with their scopes and limits.",
+    "People": "People who log in to the dashboard, and their roles.",
+    "Tenants": "Organisations that share an installation, and their policies.",
+    "Audit log": "Hash-chained log of actions and their actors, with signed checkpoints.",
+    "Operations": "Liveness, readiness, public keys and metrics.",
 }
 """Descriptions of tags, in the order of the page `/docs`."""
 _LEADS = {
@@ -56,10 +56,10 @@ _LEADS = {
 }
 """Links of answers in addition to the ones that `_link` derives."""
 
-_QUERIES = "A query parameter that a call below `/v1` does not know, or one that comes twice, is refused by name (422)."
+_QUERIES = "Calls below `/v1` refuse unknown and repeated query parameters (422), and name them."
 _LOCATION = {
-    "description": "Where it is. Agents and identity issuers have no page there: lists show them, and "
-    "`DELETE` takes that path.",
+    "description": "Path of the new object. Agents and identity issuers cannot be read there: lists show them, and "
+    "`DELETE` takes this path.",
     "required": True,
     "schema": {"type": "string", "pattern": "^/v1/"},
 }

@@ -19,7 +19,7 @@ from app.installations import Installation
 from app.vault import store
 
 _MAX_PARTS = 8
-"""Maximum number of files of a form, and of its fields; a file takes a descriptor."""
+"""Maximum number of files in a form, and of its other fields; each file takes a descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
 
 
@@ -114,7 +114,7 @@ class _FormReader:
                 for file, content in self._unwritten:
                     await file.write(content)
                 self._unwritten.clear()
-            # The parser accepts a form without an end.
+            # The parser accepts a truncated form.
             if not self._has_ended:
                 raise _malformed("Invalid multipart data.")
             for _, file in self._files:
@@ -151,7 +151,7 @@ class _FormReader:
         if len(self._files) == _MAX_PARTS:
             raise _malformed(f"Too many files. Maximum number of files is {_MAX_PARTS}.")
         part.file = UploadFile(
-            # Read and written like a binary file.
+            # A spool is read and written like a binary file.
             store.create(self._folder),  # type: ignore[arg-type]
             size=0,
             filename=self._text(options[b"filename"]),

@@ -43,12 +43,12 @@ def of_features() -> tuple[Mount, ...]:
 
 
 def limit_threads() -> None:
-    """Let `_THREADS` endpoints of the running event loop work at the same time."""
+    """Limit the endpoints that the running event loop executes at the same time to `_THREADS`."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
 
 
 _THREADS = 12
-"""Fewer than the 15 connections of each database pool, so that no endpoint waits for one in vain."""
+"""Maximum endpoints at work: fewer than the 15 connections of each database pool, so that none waits in vain."""
 _MAX_SHOWN_LENGTH = 60
 _KINDS = {
     "request": "deletion request",
@@ -60,7 +60,7 @@ _KINDS = {
     "delivery": "webhook delivery",
     "agent": "authorised agent",
 }
-"""Names of what ids in paths identify, where the parameter has a shorter name."""
+"""Nouns for the objects that ids in paths identify, where the parameter's name is not such a noun."""
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
 _SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}

@@ -43,13 +43,13 @@ _MAX_BATCHES_AT_ONCE = 100
 _FRESH_SECONDS = 1.0
 _MIN_INTERVAL_FACTOR = 20.0
 _WRITTEN = ("subject_ref", "alias_refs", "external_id", "metadata", "refers_to")
-"""Fields of an answer that repeat what the caller wrote."""
+"""Fields of an answer that repeat the caller's input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Estimate:
-    """Run that a model would need now. It is renewed in the background from `renew_at`, and before an answer from
-    `old_at`, both on the monotonic clock."""
+    """Estimate of the run that a model would need now. It is renewed in the background after `renew_at`, and before an
+    answer after `old_at`; both are times of the monotonic clock."""
 
     model: EstimateModelOut | None
     renew_at: float
@@ -69,7 +69,7 @@ class Estimates:
         self._due: Sequence[str] = ()
 
     def of(self, session: Session, request: DeletionRequest, models: Sequence[RequestModel]) -> EstimateOut | None:
-        """Estimate the runs left for `models`, the models of `request`; None without work, or without an estimate."""
+        """Estimate the remaining runs for `models`, those of `request`; None without work or without an estimate."""
         if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING):
             return None
         waiting = [model.model_id for model in models if model.status in OWED]
@@ -95,7 +95,7 @@ class Estimates:
         try:
             with database.reading() as session:
                 renewed = _estimated(session, model_ids, max_requests=self._max_requests, min_records=1)
-        # The next answer that needs an estimate repeats it, and raises the error.
+        # The next answer that needs the estimate computes it again, and raises the error.
         except Exception as error:  # noqa: BLE001
             telemetry.logger().warning("intake.estimates_not_renewed", error=type(error).__name__)
         others = {model_id: estimate for model_id, estimate in self._known.items() if model_id not in model_ids}
@@ -220,7 +220,7 @@ class Intake:
             self._changed.notify()
         self._storing.join()
         self._ringing.stop()
-        # For the requests that were stored last.
+        # Workers may not know yet of the requests that were stored last.
         self._installation.notifier.wake()
 
     def _store(self) -> None:
@@ -235,7 +235,7 @@ class Intake:
                 answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
             self._ringing.wake()
-            # No personal data stays in memory until the next call.
+            # Release personal data now, not at the next call.
             del calls, answers
 
     def _next(self) -> list[_Call]:
@@ -296,12 +296,12 @@ class Intake:
 
 
 def _unwritten(answer: StoredResponse) -> StoredResponse:
-    """Return an answer without what the caller wrote, for storage: a repetition of the call brings it again."""
+    """Remove the caller's input from an answer before it is stored: a repeated call contains it again."""
     return dataclasses.replace(answer, body=answer.body | dict.fromkeys(_WRITTEN))
 
 
 def _written_by(draft: RequestDraft, answer: StoredResponse) -> StoredResponse:
-    """Return a stored answer with what the caller wrote in the repetition."""
+    """Return a stored answer with the caller's input, taken from the repeated call."""
     return dataclasses.replace(answer, body=answer.body | {name: getattr(draft, name) for name in _WRITTEN})
 
 

@@ -26,7 +26,7 @@ _MAX_BODY_BYTES = 32 * 2**20
 
 
 _ROUTE = "lethe.route"
-"""Key in the scope of a call for its route, for calls that are refused before routing."""
+"""ASGI scope key of a call's route, also set for calls that are refused before routing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class _Guard:
 
 
 class _CallMiddleware:
-    """Middleware whose `_serve` handles calls; the lifespan of the application passes by."""
+    """Middleware whose `_serve` handles HTTP calls; lifespan events pass through unchanged."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -53,7 +53,7 @@ class _CallMiddleware:
 
 
 class KeyFirst(_CallMiddleware):
-    """Middleware that authenticates the key and checks its scopes before the body is read and a place is taken.
+    """Middleware that authenticates the key and checks its scopes before the body is read and `Places` counts the call.
 
     `guarded` lists routers with their prefixes.
     """
@@ -132,7 +132,7 @@ class BodyLimit(_CallMiddleware):
                 await send(message)
 
         await self._app(scope, counted, watched)
-        # The framework's answer to the refusal was not sent.
+        # `watched` dropped the framework's answer, so send the refusal now.
         if received > max_bytes:
             await self._answered(Request(scope), refusal)(scope, receive, send)
 
@@ -211,7 +211,7 @@ def _allow_origins(app: FastAPI, origins: str) -> None:
 
 
 _FOR_ALL = ("/docs", "/openapi.json", "/.well-known/")
-"""Beginnings of paths whose answers may be cached."""
+"""Prefixes of paths whose answers may be cached."""
 
 
 class Headers(_CallMiddleware):

@@ -167,7 +167,7 @@ def relearn(call: Call, model_id: str, once: Once) -> JSONResponse:
 
 
 def _ask(call: Call, model_id: str, once: Once, ask: Callable[[Session, Model], object]) -> JSONResponse:
-    """Ask for a run of a model, wake the workers, and answer with the model."""
+    """Request a run of a model, wake the workers, and return the model as the answer."""
 
     def asked(session: Session) -> StoredResponse:
         model = catalogue.get_model(session, model_id)
@@ -275,7 +275,7 @@ def _status(model: Model, version: Version | None, running: str | None) -> Model
 
 
 def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
-    # The answer is read back from the database.
+    # The queries behind the answer must see this change.
     session.flush()
     [out] = _to_response(session, call, [model])
     return accepted(out, f"/v1/models/{model.id}")
@@ -309,5 +309,5 @@ def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
 
 
 def came_or_went() -> Unavailable:
-    """Return the problem of rows that changed during a comparison."""
+    """Return the problem for a comparison during which rows changed."""
     return Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")

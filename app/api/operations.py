@@ -56,7 +56,7 @@ async def healthz() -> HealthOut:
 
 
 class Readiness:
-    """Readiness check that concurrent calls share, because it needs neither a key nor a place."""
+    """Readiness check shared by concurrent calls, which are neither authenticated nor limited in number."""
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
@@ -88,7 +88,7 @@ async def readyz(request: Request) -> JSONResponse:
 
 
 def ready(installation: Installation) -> JSONResponse:
-    """Return the answer of `/readyz`, apart from the places of this process."""
+    """Return the answer of `/readyz`, without regard to the call limits of this process."""
     with installation.database.looking() as connection:
         is_current = migrate.is_current_there(connection)
     if not is_current:

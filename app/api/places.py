@@ -9,18 +9,18 @@ from app.api import calls, problems
 from lethe.contract.problems import Busy, Problem, RequestTimedOut, UploadTooLarge
 
 CALLS = 200
-"""Places of one tenant for deletion requests, and as many for other calls: about half a second of work each."""
+"""Maximum deletion requests of a tenant in progress, and of its other calls: about half a second of work each."""
 LIMITS = {"intake": (CALLS, 250), "known": (CALLS, 250), "large": (24, 32), "unknown": (16, 64)}
-"""Places by kind of call: of one tenant (of one address, for calls without a key), and in total."""
+"""Maximum calls in progress by kind: of one tenant (of one address, for calls without a key), and in total."""
 FULL = "lethe.full"
-"""Key in the scope of a call that needs no place: True if calls with a key may be refused."""
+"""ASGI scope key, set for calls that are not limited: True if a call with a key could now be refused as `busy`."""
 _FREE = frozenset({"/healthz", "/readyz", "/metrics"})
 _MAX_SMALL_BYTES = 64 * 1024
 _READ_SECONDS = 20.0
 
 
 class Places:
-    """Middleware that gives each call a place of its kind, or answers 503 `busy`.
+    """Middleware that limits the calls in progress by kind: a call takes a place, or is answered 503 `busy`.
 
     Small bodies are read before a place is taken, so slow senders do not take places from others.
     """

@@ -85,7 +85,7 @@ def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
 def _encode(
     call: Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Encode records like the rows of the dataset. Raises `InputInvalid`, `NetworkFailed`."""
+    """Encode records into rows as the dataset's rows were encoded. Raises `InputInvalid`, `NetworkFailed`."""
     if dataset.network_id is None:
         return unit_rows(_raw(dataset, records, dataset.num_features))
     with call.reading() as session:

@@ -219,7 +219,7 @@ def _headers(error: Problem) -> dict[str, str] | None:
         case Busy():
             return {"Retry-After": "1"}
         case StorageFull() | InstallationMismatch() | DatabaseDamaged():
-            # An operator has to act first.
+            # Retrying is useless until an operator has acted.
             return {"Retry-After": "30"}
         case Unavailable():
             return {"Retry-After": "2"}

@@ -44,7 +44,7 @@ def cancel_run(call: Call, run_id: str) -> RunOut:
     with call.writing() as session:
         run = unlearning.get(session, run_id)
         unlearning.cancel(session, run)
-        # The answer is read back from the database.
+        # The queries behind the answer must see this change.
         session.flush()
         return _to_response(session, run)
 

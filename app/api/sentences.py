@@ -9,7 +9,7 @@ from lethe.contract.sets import EventKind, RunStatus
 
 
 def of_event(event: Event) -> str | None:
-    """Return the sentence of an event; None if its status says all."""
+    """Return a sentence about an event; None if its status needs no explanation."""
     facts = event.facts or {}
     match event.kind:
         case EventKind.RECEIVED | EventKind.IN_REVIEW | EventKind.ACCEPTED | EventKind.RUNNING:
@@ -48,7 +48,7 @@ def _ending(status: RunStatus, error_code: str | None) -> str:
 
 
 def of_plan(reason: str, facts: Mapping[str, int]) -> str:
-    """Return the sentence of a plan's reason, which may have been stored."""
+    """Return a sentence about the reason of a plan; `reason` may be the stored text of a `PlanReason`."""
     match PlanReason(reason):
         case PlanReason.REQUESTED:
             return "asked for"

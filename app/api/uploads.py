@@ -141,7 +141,7 @@ def upload(
     few_rows: int = 0,
     features_of: FeaturesOf | None = None,
 ) -> RowUpload:
-    """Return an upload of the rows of a file, of people of the caller's tenant."""
+    """Return the upload of a file of rows, whose people belong to the caller's tenant."""
     return RowUpload(
         file=_spooled(file),
         kind=kind,
@@ -178,7 +178,7 @@ def network_of(
 
 
 def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
-    """Return the people whose rows a dataset must not take (`*`: a dataset that is being created)."""
+    """Return the suppressed people whose rows a dataset must refuse (`*`: a dataset that is being created)."""
 
     def among(subject_refs: Collection[str]) -> set[str]:
         # A session each time, because an upload takes longer than a snapshot should last.

@@ -112,8 +112,8 @@ def _is_old(session: Session, chain: StoredChain, tenant_id: str, every_seconds:
 
 
 def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[Head]:
-    """Return the head of a chain, or an empty list and a log entry if a row does not follow from the last
-    checkpoint."""
+    """Return the head of a chain. If a row does not follow from the last checkpoint, log this and return an empty
+    list."""
     last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
     sequence, hash_ = since - 1, GENESIS

@@ -135,7 +135,7 @@ def take(session: Session, *, dataset: Dataset) -> None:
 
 
 def taken(session: Session, *, dataset_id: str) -> list[AdditionTask]:
-    """Return the tasks for the batches that have a revision and still lie beside the dataset. Raises
+    """Return the tasks for the batches that were assigned a revision and still lie beside the dataset. Raises
     `DatasetDamaged`."""
     return [
         AdditionTask(

@@ -1,6 +1,6 @@
 """Datasets: an upload becomes encoded rows on disk and references in the database; the upload itself is discarded.
 
-A feature keeps the public networks on which datasets and models may stand. Where no feature keeps networks, every
+A feature keeps the public networks on which datasets and models may be based. Where no feature keeps networks, every
 network id is refused.
 """
 
@@ -139,13 +139,13 @@ def target_of(dataset: Dataset) -> TargetColumn | None:
 
 
 def network_of(session: Session, dataset: Dataset) -> PublicNetwork | None:
-    """Return the network whose features the rows are, as mechanisms name it; None without one. Raises
+    """Return the network that computed the features of the rows, as mechanisms name it; None without one. Raises
     `NetworkUnknown`."""
     return network_keeper().named(session, dataset.network_id) if dataset.network_id else None
 
 
 def has_labels(dataset: Dataset) -> bool:
-    """Return True if a record may have several of the classes, or none of them."""
+    """Return True if a record may have any number of the classes, including none."""
     return dataset.schema is not None and schemas.stored(dataset.schema).separator is not None
 
 

@@ -1,7 +1,7 @@
 """Evaluation data. Metrics use rows that no model learned from; otherwise accuracy would be an exact statistic of the
 learned rows.
 
-An evaluation dataset shares neither people with the learned dataset nor rows under other names. Rows that a coarse
+An evaluation dataset shares with the learned dataset neither people nor rows under other names. Rows that a coarse
 encoding makes equal by chance are distinguished from copies by the frequency of equal rows within the learned dataset.
 """
 
@@ -46,8 +46,8 @@ class Comparison:
 
 def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_know: bool) -> list[Comparison]:
     """Return the comparisons required before a model learns from one dataset and is evaluated on the other. A later
-    call returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both; it has
-    counts only if `may_know`, when the caller may learn who is in the data."""
+    call returns the same unless rows were added or erased. Raises `EvaluationOverlaps` if a person is in both; it
+    states counts only if `may_know`: the caller may learn who is in the data."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
         raise _overlaps(shared, "people are", may_know=may_know)

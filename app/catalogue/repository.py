@@ -61,7 +61,7 @@ def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
 
 
 def is_measured_on(session: Session, *, dataset_id: str, evaluated_on: str) -> bool:
-    """Return True if a model that learns from a dataset is evaluated on another."""
+    """Return True if a model in service learns from the dataset `dataset_id` and is evaluated on `evaluated_on`."""
     both = Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on
     query = sa.select(Model.id).where(*both, Model.retired_at.is_(None))
     return session.scalars(query.limit(1)).first() is not None

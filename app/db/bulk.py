@@ -102,7 +102,7 @@ def count_on(session: Session) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Insertion:
-    """INSERT statement for the driver. `of` gets the values of a row in the order of `columns`, `nothing` maps every
+    """INSERT statement for the driver. `of` returns the values of a row in the order of `columns`, `nothing` maps every
     column to None, and `processors` convert values for the driver."""
 
     sql: str
@@ -184,7 +184,7 @@ def _pipeline(connection: sa.Connection) -> Iterator[None]:
 
 @contextmanager
 def _translated(connection: sa.Connection, statement: str | None) -> Iterator[None]:
-    """Raise errors of the driver as SQLAlchemy's."""
+    """Convert errors of the driver to those of SQLAlchemy."""
     errors: Any = connection.dialect.dbapi
     try:
         yield

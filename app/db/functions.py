@@ -10,7 +10,7 @@ from sqlalchemy.sql.operators import OperatorType
 
 
 class usually(FunctionElement[bool]):
-    """Condition that holds for nearly all rows, so that an index on it serves only the order.
+    """Condition that holds for nearly all rows, so that the planner uses an index on it only for the order.
 
     PostgreSQL has statistics. SQLite assumes that any equality is selective; without the hint it would read all
     requests of a tenant to find the request with a given id.

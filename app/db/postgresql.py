@@ -70,9 +70,9 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
         psycopg: Any = connection.dialect.dbapi
         level = psycopg.IsolationLevel.REPEATABLE_READ if reads else None
         if driver.isolation_level != level:
-            # Takes effect with the BEGIN that the first statement sends.
+            # The level takes effect with the BEGIN that the first statement sends.
             driver.isolation_level = level
-        # Migrations, and waiting for another migration, have no time limit.
+        # Neither migrations nor their wait for another migration have a time limit.
         if options.get("lethe_migrating", False):
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")

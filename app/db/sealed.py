@@ -98,7 +98,7 @@ def record_key(session: Session, dataset_id: str) -> bytes:
 
 
 def opening(session: Session) -> AbstractContextManager[None]:
-    """Return a context in which this thread opens the sealed values of many rows at less cost per value."""
+    """Return a context in which this thread reads the key-encryption key once for all values that it opens."""
     vault = _given(session.get_bind().dialect)
     return nullcontext() if vault is None else vault.at_once()
 

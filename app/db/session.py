@@ -210,7 +210,7 @@ def _of_its_tenant(execution: ORMExecuteState) -> None:
     by: Actor | None = execution.session.info.get("actor")
     if by is None or execution.is_column_load or execution.is_relationship_load:
         return
-    # Bulk updates by primary key take no criteria.
+    # Loader criteria do not apply to bulk updates by primary key.
     if execution.is_update and isinstance(execution.parameters, Sequence):
         raise RuntimeError(_NOT_ITS_OWN)
     execution.statement = execution.statement.options(_own(by.tenant_id))

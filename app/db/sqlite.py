@@ -63,7 +63,7 @@ def _make_private(name: str) -> None:
     and another process would consider itself the last user and remove the log."""
     if name and name != ":memory:" and not name.startswith("file:") and not os.path.exists(name):
         empty = f"{name}.{secrets.token_hex(8)}"
-        # SQLite reports why it cannot open the file.
+        # If this fails, SQLite reports why it cannot open the file.
         with contextlib.suppress(OSError):
             os.close(os.open(empty, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             try:
@@ -102,7 +102,7 @@ def rewrite(engine: sa.Engine) -> bool:
     equals the size of the file. The file's `user_version` holds the minute of the next rewrite."""
     with _outside_transactions(engine) as connection:
         (due_minute,) = connection.execute("PRAGMA user_version").fetchone()
-        # A later time was written by a wrong clock.
+        # A time further ahead was written by a wrong clock.
         if 0 < 60 * due_minute - time.time() <= _DAY:
             return False
         began = time.monotonic()

@@ -567,8 +567,8 @@ CUT_OFF = sa.text("status IN ('abandoned', 'cancelled', 'failed')")
 class Run(Owned, Table):
     """Run: one attempt, fenced by its id. Only a `running` run can publish, and each dataset has at most one.
     `first_step`: number of steps of the model's chain before the run. `records`: number of records that became null
-    since the run of the parent version. `reason`, `reason_facts`: of its plan (`PlanReason`). `audit`: result of its
-    lanes. `repeated`: number of preceding runs that ended for the same reason in a row and were not stored."""
+    since the run of the parent version. `reason`, `reason_facts`: why it was planned so (`PlanReason`). `audit`: result
+    of its lanes. `repeated`: number of preceding runs that ended for the same reason in a row and were not stored."""
 
     __tablename__ = "runs"
     id: Mapped[str] = mapped_column(primary_key=True)

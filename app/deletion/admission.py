@@ -1,4 +1,4 @@
-"""What features check of a request: identity statements (the socket `ADMITS`) and callback URLs (`CALLBACK_URLS`)."""
+"""Checks of requests by features: identity statements (the socket `ADMITS`) and callback URLs (`CALLBACK_URLS`)."""
 
 import datetime
 import hashlib
@@ -46,7 +46,7 @@ class StatementJudge(Protocol):
 
 
 def sha256_of(subject_id: str) -> bytes:
-    """Return the SHA-256 by which a statement names a subject id; some callers know only this hash of the id."""
+    """Return the SHA-256 (hex) by which a statement names a subject id; some callers know only this hash."""
     return hashlib.sha256(subject_id.encode()).digest()
 
 

@@ -25,7 +25,7 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
         erasure.revision = dataset.revision
         repository.claim_records(session, erasure=erasure, subject_refs=request.subject_refs)
         if erasure.num_records == 0:
-            # Another request of this person has claimed the rows.
+            # Another request of this person claimed the rows first.
             _join(session, erasure, request)
             continue
         _demand(session, request, [model.id for model in models])
@@ -79,8 +79,8 @@ def give_up_model(
     revision: int,
     because: RequestModelStatus = RequestModelStatus.NOTHING_PUBLISHED,
 ) -> None:
-    """Stop waiting for a model that never had a version or was destroyed: requests claimed by `revision` wait no
-    longer; `claim_erasures` adds the model to later ones if it comes back."""
+    """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` wait
+    no longer; `claim_erasures` adds the model to later ones if it comes back."""
     for demand, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
         demand.status = because
         completion.complete_if_done(session, deletion.get(session, demand.request_id))
@@ -110,7 +110,7 @@ def hand_back(session: Session, run: Run) -> None:
 
 
 def _join(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
-    """Join the erasure that claimed the rows: demand the models that erasure still waits for, if any."""
+    """Join the erasure that claimed the rows: wait for the models that it still waits for, if any."""
     lookup = repository.look_up(session, subject_refs=request.subject_refs)
     joined = lookup.joined(request.subject_refs).get(erasure.dataset_id)
     repository.drop_owed(session, erasure=erasure, besides=joined.models if joined else [])
@@ -121,7 +121,7 @@ def _join(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
 
 
 def _demand(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:
-    """Add a demand on each of these models that the request does not have yet."""
+    """Add to the request a demand on each of these models on which it has none yet."""
     demanded = {demand.model_id for demand in repository.request_models(session, request_id=request.id)}
     status, at = RequestModelStatus.PENDING, request.created_at
     session.add_all(

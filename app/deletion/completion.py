@@ -65,7 +65,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
 
 
 def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
-    """Add erasures of the person's rows in all datasets except `besides`, and the models that may carry the rows."""
+    """Add to `new` the erasures in all covered datasets except `besides`, and the models that may carry the rows."""
     request = new.request
     holding = sorted(lookup.held(request.subject_refs) - set(besides))
     for dataset_id in holding:
@@ -213,7 +213,7 @@ def asks_for(request: DeletionRequest, dataset_id: str) -> bool:
 
 
 def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
-    """Complete up to `limit` requests that wait for nothing more, or add the rows found only now; return their number.
+    """Complete up to `limit` requests that need not wait, or add erasures of rows found only now; return their number.
 
     Requests whose subject may be in damaged records continue to wait. A request without rows waits for its grace period
     like any other, so that callers cannot tell the difference.

@@ -16,7 +16,7 @@ from lethe.contract.sets import ClockState, Regulation
 from lethe.contract.tenants import Policy, TimeLimit
 
 BEFORE_THE_DEADLINE = datetime.timedelta(days=7)
-"""Time before its deadline from which a request is never delayed by a grace period, a batch or less urgent work."""
+"""Time before the deadline of a request from which no grace period, batch or less urgent work may delay it."""
 _DAY = datetime.timedelta(days=1)
 
 

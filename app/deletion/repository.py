@@ -115,7 +115,7 @@ def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests with a running clock that are due within `horizon` or overdue, and not yet alerted so."""
+    """Return open requests with a running clock that are due within `horizon` or overdue, unless announced as such."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
@@ -165,7 +165,7 @@ def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
     # The condition on open requests selects their partial index.
     is_running = DeletionRequest.status.in_(_OPEN), DeletionRequest.status.in_(_RUNNING)
     running = sa.select(DeletionRequest.id, DeletionRequest.deadline).where(*is_running)
-    # The limit makes SQLite start with the running requests rather than with all models owed.
+    # The limit makes SQLite start with the running requests rather than with all pending demands.
     first = running.limit(_MAX_CLAIMED_REQUESTS).subquery()
     query = sa.select(RequestModel.model_id, sa.func.min(first.c.deadline)).join(
         first, first.c.id == RequestModel.request_id
@@ -224,7 +224,7 @@ def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[t
 
 
 def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
-    """Return the number of unclaimed rows of a dataset that the first `at_most` accepted requests by deadline cover."""
+    """Return the number of unclaimed rows that a dataset's first `at_most` accepted requests, by deadline, cover."""
     waiting = (
         sa.select(DeletionRequest.id, DeletionRequest.subject_ref)
         .select_from(_MINE)
@@ -247,14 +247,14 @@ def claim_records(session: Session, *, erasure: Erasure, subject_refs: Collectio
 
 
 def drop_owed(session: Session, *, erasure: Erasure, besides: Collection[str]) -> None:
-    """Delete what the request expects from models of this erasure's dataset, except the models in `besides`."""
+    """Delete the demands of the erasure's request on models of its dataset, except the models in `besides`."""
     models = sa.select(Model.id).where(Model.dataset_id == erasure.dataset_id, Model.id.not_in(besides))
     mine = sa.and_(RequestModel.request_id == erasure.request_id, RequestModel.model_id.in_(models))
     session.execute(sa.delete(RequestModel).where(mine))
 
 
 def drop_pending(session: Session, *, model_id: str) -> None:
-    """Delete everything pending that requests expect from a model."""
+    """Delete all pending demands of requests on a model."""
     pending = sa.and_(RequestModel.model_id == model_id, RequestModel.status == RequestModelStatus.PENDING)
     session.execute(sa.delete(RequestModel).where(pending))
 
@@ -266,7 +266,7 @@ def count_owed(session: Session, *, model_id: str) -> int:
 
 
 def count_to_erase(session: Session, *, dataset_id: str) -> int:
-    """Return the number of erasures of a dataset that are not done and are accepted or belong to an open request."""
+    """Count the erasures of a dataset that are not done, and are ready for workers or belong to an open request."""
     waits = sa.and_(Erasure.dataset_id == dataset_id, Erasure.nulled_at.is_(None))
     asks = sa.or_(Erasure.ready_at.is_not(None), DeletionRequest.status.in_(OPEN))
     query = sa.select(sa.func.count(Erasure.id)).join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
@@ -293,7 +293,7 @@ def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
 
 
 def is_anybody_erased_since(session: Session, *, dataset_id: str, at: datetime.datetime) -> bool:
-    """Return True if rows of a dataset became null at that time or later."""
+    """Return True if rows of a dataset became null at `at` or later."""
     query = sa.select(Erasure.id).where(Erasure.dataset_id == dataset_id, Erasure.nulled_at >= at)
     return session.scalars(query.limit(1)).first() is not None
 
@@ -309,7 +309,7 @@ def drop_records(session: Session, *, erasure_ids: list[str]) -> int:
 def awaiting_model(
     session: Session, *, model_id: str, revision: int
 ) -> list[tuple[RequestModel, Erasure, DeletionRequest]]:
-    """Return the requests to which a model owes its next version, with their erasures claimed by `revision`."""
+    """Return the requests that wait for a model's next version, with their erasures claimed at or before `revision`."""
     query = (
         sa.select(RequestModel, Erasure, DeletionRequest)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)

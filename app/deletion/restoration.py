@@ -85,7 +85,7 @@ def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
     """Bring the requests of this database up to date: update known requests, and recreate unknown ones under their own
     ids and deadlines unless they were withdrawn.
 
-    The work done since the backup is lost, so everybody who was forgotten since must be forgotten again.
+    The work done since the backup is lost, so people forgotten since then must be forgotten again.
     """
     recreated = changed = 0
     for first in range(0, len(remembered), _AT_ONCE):

@@ -54,13 +54,13 @@ def add(request: DeletionRequest, **texts: str) -> None:
 
 
 def days_of_details(policy: Policy) -> int:
-    """Return the days from the end of a request until its texts are erased, at the latest together with its subject."""
+    """Return the days from the end of a request to the erasure of its texts: at most those until its subject's."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
 
 
 def require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Check that a text added to a request now is not erased at once; otherwise raise `DetailsErased`."""
+    """Raise `DetailsErased` if the policy would erase a text added to the request now at once."""
     days = datetime.timedelta(days=days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.

@@ -84,7 +84,7 @@ def requests(
         case RequestOrder.LAST_COMPLETED | RequestOrder.FIRST_COMPLETED:
             at = cast("InstrumentedAttribute[datetime.datetime]", completed_at(view))
             if search.is_of_open or search.status not in (None, RequestStatus.COMPLETED):
-                # No completed request can match, and the query would read all of them.
+                # The filters exclude completed requests; the query would read all of them to find none.
                 return Page([], None)
             filters.append(was_completed(view, since=None, before=None))
     if search.model_id is not None and not filters and order is RequestOrder.NEWEST:
@@ -101,7 +101,7 @@ def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
     if search.model_id is not None:
         filters.append(_asks(session, search.model_id))
     if search.regulation is not None and search.status in OPEN and not view.discreet:
-        # Lets the database count in the partial index of open requests.
+        # With this condition the database counts in the partial index of open requests.
         filters.append(DeletionRequest.status.in_(_OPEN))
     matches = sa.select(DeletionRequest.id).where(*filters).limit(at_most).subquery()
     return session.scalars(sa.select(sa.func.count()).select_from(matches)).one()
@@ -135,7 +135,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         is_unassigned = search.assignee == NOBODY
         filters.append(request.assignee.is_(None) if is_unassigned else request.assignee == search.assignee)
     if search.received_from is not None:
-        # Redundant, but lets the database use the index on `created_at`.
+        # A redundant condition, with which the database uses the index on `created_at`.
         filters.append(request.created_at >= search.received_from - _EARLY)
     if search.clock is not None:
         filters.append(_has_clock(search, view))
@@ -222,7 +222,7 @@ def _subject_of(request_id: str) -> sa.ScalarSelect[str]:
 
 def _requests_of_model(session: Session, model_id: str, *, limit: int, cursor: str | None) -> Page[DeletionRequest]:
     """Return one page of a model's requests, newest first, along the index of the model's own list."""
-    # The list is not restricted to the session's tenant, so the model must be.
+    # `RequestModel` is not restricted to the session's tenant, so look up the model, which is.
     if session.scalars(sa.select(Model.id).where(Model.id == model_id)).first() is None:
         return Page([], None)
     at, key = RequestModel.requested_at, RequestModel.request_id
@@ -435,7 +435,7 @@ def _is_pending(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 
 def _part_of(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
-    """Return the condition that the request is part of a subject request."""
+    """Return the condition that the request may be one of several parts of a subject request."""
     return request.source.in_(_sources_in_parts())
 
 

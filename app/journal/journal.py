@@ -108,7 +108,7 @@ class Journal:
             last, previous = self._last(file)
             lines = next_lines(last)
             remaining = memoryview(b"".join(self._encoded(lines, previous)))
-            # A disk that runs full accepts a part of the bytes before it reports the error.
+            # A disk that runs full accepts some of the bytes before it reports the error.
             while remaining:
                 remaining = remaining[os.write(file.fileno(), remaining) :]
             if lines:

@@ -63,7 +63,7 @@ def record(installation: Installation, release: Release | None = None) -> None:
             return
         if is_new:
             _begin(installation, file)
-        # Leaves the other users of the database as much time as the batch took.
+        # Leave the other users of the database as much time as the batch took.
         time.sleep(time.monotonic() - began)
 
 
@@ -105,7 +105,7 @@ def require_same_database(installation: Installation) -> None:
 
 
 def _begin(installation: Installation, file: Journal) -> None:
-    """Write a new or lost file from the database, in the order of the events."""
+    """Write the file, which is new or was lost, from the database in the order of the events."""
     with installation.database.reading() as session:
         file.start(lambda: _all_lines(session), at=now(session))
 

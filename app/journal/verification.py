@@ -67,7 +67,7 @@ def verify(installation: Installation, *, full: bool = True) -> BackupVerdict:
 
 
 def verify_at_start(installation: Installation) -> None:
-    """Verify the whole journal at start. Damage does not prevent the start, but erasures."""
+    """Verify the whole journal at start. Damage does not prevent the start, only erasures."""
     try:
         verify(installation)
     except OSError as error:
@@ -80,8 +80,7 @@ def verify_on_schedule(installation: Installation) -> None:
 
 
 def require_whole(installation: Installation, *, now: bool = False) -> None:
-    """Check that the whole journal was verified recently, or verify it, always so with `now`. Raises
-    `TombstonesDamaged`."""
+    """Verify the whole journal, unless it was verified recently and `now` is False. Raises `TombstonesDamaged`."""
     last = last_verdict(installation.settings)
     path = tombstones.journal(installation).path
     if not now and last is not None and last.found is BackupState.WHOLE and _is_the_same(last, path):
@@ -141,7 +140,7 @@ def _holds_still(last: BackupVerdict, path: Path) -> bool:
 
 
 def _is_the_same(last: BackupVerdict, path: Path) -> bool:
-    """Return True if `path` is the file verified last, and not shorter than then."""
+    """Return True if `path` is the file verified last and has not become shorter since."""
     try:
         stat = os.stat(path)
     except FileNotFoundError:

@@ -115,7 +115,7 @@ def sweep_rows(installation: Installation, *, unclaimed_for: datetime.timedelta 
         destroyed = rows_repository.destroyed_dataset_ids(session)
     for rows_id, written_at in stored.items():
         if rows_id in recorded:
-            # Destroys what the recorded root does not name, unless a run may be writing a new root.
+            # Destroy everything that the recorded root does not name, unless a run may be writing a new root.
             _with_root(installation, rows_id, partial(installation.rows.settle, rows_id), unless_running=True)
         elif rows_id in destroyed or written_at <= at_most:
             # Skip rows that another process is writing.
@@ -198,8 +198,8 @@ def alert(installation: Installation) -> None:
 
 
 def in_batches(installation: Installation, any_there: Callable[[Session], bool], do: Callable[[Session], int]) -> None:
-    """Call `do` in one transaction each until it handles less than a full batch, at most MAX_BATCHES times. The write
-    lock is not taken if `any_there` finds no work."""
+    """Call `do`, in a transaction each time, until it handles less than a full batch, at most MAX_BATCHES times. The
+    write lock is not taken if `any_there` finds no work."""
     with installation.database.reading() as session:
         if not any_there(session):
             return

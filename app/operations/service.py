@@ -260,7 +260,7 @@ class Metrics:
         self._running.set(service.running)
         self._silence.set((service.at - service.seen_at).total_seconds() if service.seen_at else math.inf)
         self._failing.set(service.workers is WorkerState.FAILING)
-        # Drops the labels of tenants and regulations without open requests.
+        # Drop the labels of tenants and regulations without open requests.
         self._clear()
         by_regulation = _grouped(service.waiting, "regulation", preferred=list(Regulation), at_most=_MAX_REGULATIONS)
         for regulation, group in by_regulation.items():

@@ -47,7 +47,7 @@ _PIECE = 2**20
 _HEADER = 1024
 """Maximum number of bytes of an array's header; the header of a plain array takes 128."""
 _TURNED_VALUES = 2**23
-"""Maximum number of values in memory of an array that is stored in column order."""
+"""Maximum number of values in memory while an array in column order is read as rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ def _pieces(
     most = batch_rows(num_values)
     pieces = [rows(archive, array, most, folder) for array in arrays]
     for start in range(0, arrays[0].shape[0], most):
-        # Converting strings raises if four bytes of one are not a character.
+        # `tolist` raises if four bytes of a string are not a character.
         with damage_refused("npz"):
             values = [next(piece) for piece in pieces]
             for strings in values:

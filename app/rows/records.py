@@ -33,8 +33,8 @@ _ROUND = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRecords:
-    """Result of a verification: the records of a dataset match their check values up to slot `to`, or all do if it is
-    None; `damage` describes the first mismatch, if any."""
+    """Result of a verification: `to` is the slot up to which the records of a dataset match their check values, None if
+    all do; `damage` describes the first mismatch, if any."""
 
     dataset_id: str
     to: int | None
@@ -122,7 +122,7 @@ def note(session: Session, verified: Sequence[VerifiedRecords]) -> None:
 
 
 def _count_damage(session: Session, dataset: Dataset) -> DatasetDamaged | None:
-    """Return the damage if the number of records is wrong, because no check value reveals a missing record."""
+    """Return the damage if records and rows differ in number, because no check value reveals a missing record."""
     if repository.count_rows(session, dataset_id=dataset.id) == dataset.num_rows:
         return None
     return DatasetDamaged.found(dataset.id, DamageKind.RECORD)

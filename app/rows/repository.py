@@ -153,7 +153,7 @@ def count_records(session: Session, *, dataset_id: str) -> int:
 
 
 def count_rows(session: Session, *, dataset_id: str) -> int:
-    """Return the number of non-null rows of a dataset while no run writes; batches count once they are in the slots."""
+    """Return the number of non-null rows of a dataset that no run is writing; a batch counts once it is in slots."""
     is_applied = sa.or_(Record.addition_id.is_(None), Addition.status == AdditionStatus.APPLIED)
     query = sa.select(sa.func.count()).select_from(Record).outerjoin(Addition, Addition.id == Record.addition_id)
     return session.scalars(query.where(Record.dataset_id == dataset_id, is_applied)).one()

@@ -210,8 +210,8 @@ class RowStore:
             pass
 
     def edit(self, rows_id: str, root: str, *, fill: Sequence[blocks.Filling] = (), null: Sequence[int] = ()) -> str:
-        """Write rows with the batches of `fill` filled in and the slots of `null` nulled, and return their root; `root`
-        itself if nothing differs.
+        """Write the rows with the batches of `fill` in their slots and the slots of `null` null, and return the new
+        root; `root` itself if nothing changes.
 
         The edit takes effect only when the new root is recorded.
         """

@@ -28,14 +28,14 @@ from lethe.encoding.targets import TargetColumn
 Refs: TypeAlias = npt.NDArray[np.bytes_]  # (b,), empty for no subject
 
 REF_BYTES = 44
-"""Maximum number of bytes of a reference, which is the length of the results of `Keys.subject_ref`."""
+"""Maximum length of a reference in bytes; references of `Keys.subject_ref` have this length."""
 TYPE = np.dtype(f"S{REF_BYTES}")
 _HELD = 4 * 2**20 // REF_BYTES
 """Maximum number of references in memory."""
 
 
 def packed(references: Sequence[str | None]) -> Refs:
-    """Return references as an array, with the empty string for None."""
+    """Return references as an array, with empty strings in place of None."""
     array = np.array([reference or "" for reference in references], dtype=np.bytes_)
     if array.itemsize > REF_BYTES:
         raise ValueError(f"Expected references of {REF_BYTES} bytes at most, found {array.itemsize}")
@@ -88,9 +88,9 @@ _MAX_NAMED_ROWS = 20
 Rows: TypeAlias = npt.NDArray[Any]  # (b,), structured
 
 PART_BYTES = 32 * 2**20
-"""Average size of a part if the maximum number of bytes arrives."""
+"""Average size of a part of an upload that has the maximum size."""
 HELD_BYTES = 64 * 2**20
-"""Bytes of rows in memory before rows are written to the file."""
+"""Maximum bytes of rows in memory while rows arrive; beyond it they are spooled."""
 _SEED_BITS, _POOL = 256, 8
 
 
@@ -204,8 +204,8 @@ class RowUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed:
-    """Suppressed people, whose rows are refused. `among` returns the suppressed of some people; with `skip` their rows
-    are left out instead of refusing the upload."""
+    """Suppressed people, whose rows are refused. `among` returns which of the given people are suppressed; with `skip`
+    their rows are left out instead of refusing the upload."""
 
     among: Callable[[Collection[str]], set[str]]
     skip: bool

@@ -56,7 +56,7 @@ class CanaryTest:
         return PlannedRun(model=model, plan=plan, live=None)
 
     def start(self, session: Session, run: Run) -> None:
-        """Do nothing: the request stays on the model until the run ends."""
+        """Do nothing: `audit_asked_at` stays set until the run ends."""
 
     def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
         session.flush()
@@ -70,4 +70,4 @@ class CanaryTest:
         """Do nothing: only canaries are measured."""
 
     def drop_model(self, session: Session, *, model_id: str) -> None:
-        """Do nothing: a retired model keeps its runs."""
+        """Do nothing: the tests are runs, which a retired model keeps."""

@@ -48,7 +48,7 @@ def ordered(session: Session, dues: Iterable[DueDataset], *, at: datetime.dateti
 
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if `datasets_due` would return any dataset; reads only up to the first."""
+    """Return True if `datasets_due` would return any dataset. Reading stops at the first."""
     return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -127,7 +127,7 @@ def _unconfirmed() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _behind() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model that still carries people whose rows are null."""
+    """Return datasets with a live model whose version still carries people whose rows are null."""
     since = sa.and_(Erasure.dataset_id == Dataset.id, Erasure.revision > Version.revision)
     first = sa.select(sa.func.min(Erasure.deadline)).where(since).scalar_subquery()
     return (
@@ -144,13 +144,13 @@ def _to_learn() -> sa.Select[str, str, datetime.datetime]:
 
 
 def _to_add() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with staged batches: their rows are not in the slots yet, or remain outside of them too."""
+    """Return datasets with staged batches, whose rows are not in their slots yet, or whose staged copy still exists."""
     query = sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
     return query.join(Addition, Addition.dataset_id == Dataset.id).where(_FREE, Addition.staged)
 
 
 def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
-    """Return datasets with a live model that lacks rows added after it learned."""
+    """Return datasets with a live model that has not learned rows added since its version."""
     return (
         sa.select(Dataset.id, Dataset.tenant_id, Addition.created_at)
         .join(Addition, Addition.dataset_id == Dataset.id)
@@ -206,8 +206,8 @@ def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], 
 
 
 def _patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
-    """Return the models that batch requests and whose batch is neither full, nor old, nor due soon, with the dataset of
-    each."""
+    """Map each model whose batch of requests is neither full, nor old, nor due soon to its dataset: it waits for
+    more."""
     query = _BATCHING_MODELS
     if dataset_id is not None:
         query = query.where(Model.dataset_id == dataset_id)
@@ -225,7 +225,7 @@ def _patient_models(session: Session, *, at: datetime.datetime, dataset_id: str 
 
 
 def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: datetime.datetime) -> bool:
-    """Return True if `max_requests` of the model wait; counts no further."""
+    """Return True if at least `max_requests` requests wait for the model. Counting stops at this number."""
     if model.max_requests is None:
         return False
     if num_claimed >= model.max_requests:
@@ -236,7 +236,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
 
 
 def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
-    """Return the datasets whose models that carry or will carry people are all `waiting`."""
+    """Return the datasets of which every model that carries or will carry people is among the `waiting` ones."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
     impatient = {dataset_id for model_id, dataset_id in session.execute(query) if model_id not in waiting}

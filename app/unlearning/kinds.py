@@ -52,7 +52,7 @@ class AskedKind(Protocol):
         """End the test of a stopped run."""
 
     def drop_measured(self, session: Session, *, dataset_id: str) -> None:
-        """Delete measurements on rows of a dataset some of which have been erased since."""
+        """Delete the measurements made on rows of a dataset, because some of these rows have been erased since."""
 
     def drop_model(self, session: Session, *, model_id: str) -> None:
         """Delete the tests of a retired model."""

@@ -19,7 +19,7 @@ class PlanReason(StrEnum):
     CANARY_TEST_REQUESTED = "canary_test_requested"
     REHEARSAL_REQUESTED = "rehearsal_requested"
     FEWEST_STEPS = "fewest_steps"
-    """No fewer steps reach the target. Fact: `relearn_steps`."""
+    """Fewer steps would miss the target. Fact: `relearn_steps`."""
     UNLEARNING_NO_SHORTER = "unlearning_no_shorter"
     ROWS_ADDED = "rows_added"
     NO_MODEL_DUE = "no_model_due"
@@ -65,7 +65,7 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
 
 
 def canary_test(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
-    """Plan a canary test, which learns canaries and forgets them as the first deleted record would be."""
+    """Plan a canary test, which learns canaries and forgets them in the steps that the first deletion would take."""
     learned = after(accountant.started(mechanism), learn(mechanism), records=0)
     forgetting = forget(learned, records=1, epsilon=epsilon, delta=delta)
     steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
@@ -73,15 +73,15 @@ def canary_test(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
 
 
 def rehearsal(mechanism: Mechanism, *, forgetting: Plan) -> Plan:
-    """Plan a rehearsal, which forgets on a scratch copy as `forgetting` does, and learns another copy from scratch."""
+    """Plan a rehearsal: one scratch copy of the model takes the steps of `forgetting`, another learns from scratch."""
     steps = forgetting.steps + mechanism.learn_steps
     return Plan(kind=RunKind.REHEARSAL, steps=steps, reason=PlanReason.REHEARSAL_REQUESTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSchedule:
-    """Successive batches: the number of `runs`, of which `relearned` learn from scratch, their total `steps`, the
-    `longest` run in steps, and the `chain` after the last."""
+    """Plan of successive batches: the number of `runs`, of which `relearned` learn from scratch, their total `steps`,
+    the steps of the `longest` run, and the `chain` after the last."""
 
     runs: int
     relearned: int
@@ -122,7 +122,7 @@ class Option:
 
 
 def options(chain: Chain, *, records: int, epsilon: float, delta: float, expected_requests: int) -> list[Option]:
-    """Return the ways to forget `records` if `expected_requests` more of as many records each follow, cheapest per
+    """Return the ways to forget `records` if `expected_requests` more requests of this size follow, cheapest per
     request first: unlearn at each request, serve all requests in one batch, or relearn at each request. Unlearning is
     omitted if it is no cheaper than relearning."""
     requests = 1 + expected_requests

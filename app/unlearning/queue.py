@@ -26,7 +26,7 @@ from lethe.proof.errors import PrivacyError
 from lethe.proof.mechanism import Mechanism
 
 _LOOK_AGAIN = datetime.timedelta(days=1)
-"""Delay before the next attempt of a model whose dataset has no budget for another version."""
+"""Delay before the next run of a model whose dataset has no budget left for another version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def anything_to_do(session: Session, *, deletions_only: bool = False) -> bool:
 def _claim(
     session: Session, dataset: Dataset, *, worker: str, lease_seconds: float, max_requests: int, deletions_only: bool
 ) -> ClaimedRun | None:
-    """Claim the run of a dataset; return None if every model that is due has exhausted its budget and no row waits."""
+    """Claim the run of a dataset; return None if no model that is due has budget left and no row waits."""
     additions.take(session, dataset=dataset)
     claims.claim_erasures(session, dataset=dataset, limit=max_requests)
     model, live, records = None, None, 0
@@ -226,7 +226,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
 
 
 def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, Plan, int]]:
-    """Return (model id, plan, number of records) of the next run of each model, as `next_run` computes it."""
+    """Return (model id, plan, number of records to forget) of the next run of each model, as `next_run` computes it."""
     return [
         (model_id, *next_run(session, catalogue.get_model(session, model_id), max_requests=max_requests))
         for model_id in model_ids
@@ -234,8 +234,8 @@ def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -
 
 
 def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan, int]:
-    """Return the plan of a model's run if it ran now for up to `max_requests` waiting requests, and the number of
-    records that it would forget."""
+    """Return the plan of a run of the model that started now and served up to `max_requests` waiting requests, and the
+    number of records that it would forget."""
     records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id, at_most=max_requests)
     records += accounting_repository.records_waiting_for(session, model)
     return plan_next(session, model, records=records), records

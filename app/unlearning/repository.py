@@ -99,7 +99,7 @@ def model_to_test(session: Session, *, dataset_id: str) -> Model | None:
 
 
 def count_canary_tests_lost(session: Session, model: Model) -> int:
-    """Return the number of canary tests of a model that failed, or died with their worker, since the request."""
+    """Return the number of canary tests of a model that failed or were abandoned since the pending request."""
     lost = sa.and_(
         Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
     )
@@ -112,7 +112,7 @@ def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:
 
 
 def runs_to_stop(session: Session, *, model_id: str | None, dataset_id: str | None) -> list[Run]:
-    """Return the runs under way of a model or on a dataset."""
+    """Return the running runs of a model or, without a model, on a dataset."""
     owner = Run.model_id == model_id if model_id is not None else Run.dataset_id == dataset_id
     return list(session.scalars(sa.select(Run).where(Run.status == RunStatus.RUNNING, owner)))
 
@@ -131,7 +131,7 @@ def ended_before(session: Session, run: Run, *, limit: int) -> list[Run]:
 
 
 def drop_run(session: Session, run: Run, *, in_favour_of: Run) -> None:
-    """Delete a run, and let all references to it refer to `in_favour_of`."""
+    """Delete a run, and replace all references to it by references to `in_favour_of`."""
     served = sa.update(RequestModel).where(RequestModel.run_id == run.id)
     session.execute(served.values(run_id=in_favour_of.id))
     session.delete(run)

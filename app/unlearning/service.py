@@ -61,8 +61,8 @@ def was_any_run_cut_off(session: Session, *, dataset_id: str) -> bool:
 
 
 def commit_rows(session: Session, *, run_id: str, root: str) -> None:
-    """Make `root` the rows of the run's dataset, or raise `LeaseLost`: its batches are in their slots, and rows to be
-    erased are null. The previous rows remain readable until their keys are destroyed."""
+    """Record `root`, the run's edited rows, as the rows of its dataset: batches are in their slots, rows to be erased
+    are null. The previous rows remain readable until their keys are destroyed. Raises `LeaseLost`."""
     dataset = session.get_one(Dataset, _held(session, run_id).dataset_id)
     additions.confirm(session, dataset=dataset)
     dataset.digest = root
@@ -97,8 +97,8 @@ def finish(session: Session, *, run_id: str) -> Run:
 
 
 def examine(session: Session, *, run_id: str, records: int, observed: Observed | None) -> tuple[str, ...]:
-    """Return the findings of a run's canary test, empty if it passed. `records` is the number of non-null rows read by
-    the run.
+    """Return the faults that a run's canary test found; none if it passed. `records` is the number of non-null rows
+    read.
 
     Raises `LeaseLost` if the run was lost, and `RunDiffersFromPlan` if the number of rows on record differs or the run
     was not tested as planned.
@@ -276,7 +276,7 @@ def cancel(session: Session, run: Run) -> None:
 
 
 def stop_runs(session: Session, *, model_id: str | None = None, dataset_id: str | None = None) -> None:
-    """Stop the runs under way of a model or on a dataset."""
+    """Stop the running runs of a model or on a dataset."""
     for run in repository.runs_to_stop(session, model_id=model_id, dataset_id=dataset_id):
         _stop(session, run)
 
@@ -291,7 +291,7 @@ def _stop(session: Session, run: Run) -> None:
 
 
 def _can_do_without(session: Session, model: Model) -> bool:
-    """Return True if the model remains usable as it was without its run from scratch."""
+    """Return True if the model can do without its run from scratch, because it remains as usable as before."""
     live = catalogue_repository.live_version(session, model)
     if live is None:
         return True
@@ -317,7 +317,7 @@ def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:
 
 
 def abandon(session: Session, run: Run, *, error_code: str) -> None:
-    """Take a run away from a silent or dead worker, and discard its work."""
+    """End a run whose worker is silent or dead as abandoned, and discard its work."""
     _end(session, run, status=RunStatus.ABANDONED, error_code=error_code)
     if test := kinds.asked_kind_of(run):
         test.lose(session, run, max_runs=_PATIENCE)

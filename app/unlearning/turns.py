@@ -40,8 +40,8 @@ class TenantShare:
 def batch_ends(
     max_wait_seconds: int, *, oldest_at: datetime.datetime, first_due_at: datetime.datetime
 ) -> datetime.datetime:
-    """Return the time at which a batch of requests is served even if it is not full: the oldest request has waited for
-    the model's maximum, or the first deadline is a week away."""
+    """Return the time from which a batch is served even if it is not full: when its oldest request has waited for the
+    model's maximum, or a week before its first deadline."""
     waited = oldest_at + datetime.timedelta(seconds=max_wait_seconds)
     return min(waited, first_due_at - BEFORE_THE_DEADLINE)
 

@@ -55,7 +55,7 @@ def _in_review() -> sa.CompoundSelect[Any]:
 
 
 def _unclaimed() -> sa.Select[Any]:
-    """Return the statement of `unclaimed`. An index answers it for accepted requests, without reading the requests."""
+    """Return the statement of `unclaimed`. For accepted requests it reads an index only, not the requests."""
     accepted = sa.select(Erasure.dataset_id, Erasure.deadline, Erasure.ready_at).where(_ACCEPTED)
     in_review, never = _in_review().subquery(), sa.cast(sa.null(), Erasure.ready_at.type).label("ready_at")
     rows = sa.union_all(accepted, sa.select(in_review.c.dataset_id, in_review.c.deadline, never)).subquery()
@@ -94,7 +94,7 @@ def unclaimed(
 
 
 def people(session: Session, *, tenant_id: str, dataset_ids: Collection[str]) -> dict[str, int]:
-    """Map each dataset with waiting requests to the number of people they are about. Reads every such request."""
+    """Map each dataset with waiting requests to the number of people in them. Reads every waiting request."""
     rows = session.execute(_PEOPLE, {"tenant_id": tenant_id, "these": list(dataset_ids)})
     return {dataset_id: count for dataset_id, count in rows}  # noqa: C416  rows are no pairs
 

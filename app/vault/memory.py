@@ -72,9 +72,9 @@ def _anonymous_file() -> int:
 
 
 def half() -> int:
-    """Return half the bytes of memory of this machine or container."""
+    """Return half of the memory of this machine or container, in bytes."""
     num_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    # Without a limit the file is missing or contains "max".
+    # A container without a limit lacks the file, or has "max" in it.
     with contextlib.suppress(OSError, ValueError):
         num_bytes = min(num_bytes, int(_CGROUP.read_text()))
     return num_bytes // 2

@@ -175,7 +175,7 @@ class Vault:
         """Return the key of a name; None if it is destroyed."""
         line = self._line(name)
         if not any(line):
-            # Zeros mean a destroyed key, or the old file of a page that was replaced after it was opened.
+            # Zeros mean that the key is destroyed, or that this is the old file of a page that was replaced meanwhile.
             line = self._line(name)
         try:
             return _unwrapped(self._wrapping(), name, line)

@@ -118,7 +118,7 @@ class SealedStore:
                 try:
                     key = self._key_encryption.unwrap(path.read_bytes(), name)
                 except ValueError:
-                    # A key truncated by a crash opens nothing.
+                    # Skip a key that a crash truncated, because it opens nothing.
                     continue
                 self._temporary(name).unlink(missing_ok=True)
                 with created(self._temporary(name)) as file:

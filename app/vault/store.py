@@ -223,8 +223,8 @@ class ObjectStore(Protocol):
         """Delete an object; ignore a missing object."""
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
-        """Return the names of all objects, or of one group, with their times of writing (aware UTC), and the names that
-        writes cut short by a crash have left files for, which `delete` removes."""
+        """Return the names of all objects, or of one group, with their times of writing (aware UTC), and the names of
+        objects of which a crash left a partial file, which `delete` removes."""
 
 
 class FolderStore:
@@ -265,7 +265,7 @@ class FolderStore:
 
     def names(self, group: str | None = None) -> dict[str, datetime.datetime]:
         pattern = "[!.]*.*" if group is None else f"{group}.*"
-        # A write that a crash cut short leaves a file under a name that may never become an object.
+        # A crash during a write leaves a partial file, whose name may never become that of an object.
         unfinished = {
             name.rpartition(".")[0]: at for name, at in written_at((self._folder / _UNFINISHED).glob(pattern))
         }
@@ -279,7 +279,7 @@ class FolderStore:
             with created(path) as file:
                 file.write(content)
         except OSError:
-            # Frees the space of the partial file on a full disk.
+            # On a full disk this frees the space of the partial file.
             path.unlink(missing_ok=True)
             raise
         return path

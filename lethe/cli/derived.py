@@ -58,16 +58,16 @@ def add_group(attribute: str, name: str, does: str) -> typer.Typer:
 for _group in (
     ("datasets", "dataset", "Rows that models learn from."),
     ("models", "model", "Models that can forget."),
-    ("runs", "run", "What workers did and are doing."),
-    ("deletion_requests", "request", "People who ask to be forgotten."),
-    ("suppressions", "suppression", "Who is not taken in again."),
-    ("accounting", "account", "How much of anybody is left, and why: the theorems."),
-    ("certificates", "certificate", "What was signed."),
-    ("ledger", "ledger", "What was accounted for."),
-    ("audit_log", "audit", "Who did what."),
-    ("overview", "overview", "How requests stand, in numbers."),
-    ("api_keys", "key", "Who may call."),
-    ("tenants", "tenant", "The organisations of an installation, and their policies."),
+    ("runs", "run", "Past and current runs of the workers."),
+    ("deletion_requests", "request", "Requests to forget people."),
+    ("suppressions", "suppression", "People who asked to be forgotten, and whose rows are refused."),
+    ("accounting", "account", "Influence that records still have on models, and the theorems that bound it."),
+    ("certificates", "certificate", "Signed certificates about forgotten people."),
+    ("ledger", "ledger", "Ledger of all published versions."),
+    ("audit_log", "audit", "Log of actions and their actors."),
+    ("overview", "overview", "State of the tenant's requests, in numbers."),
+    ("api_keys", "key", "API keys, with their scopes and limits."),
+    ("tenants", "tenant", "Tenants of the installation, and their policies."),
 ):
     add_group(*_group)
 

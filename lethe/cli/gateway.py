@@ -100,7 +100,7 @@ def bar() -> Iterator[Progress]:
 
         def progress(status: str, done: int, total: int | None) -> None:
             progress_bar.update(task, description=status)
-            # A finished run has no steps.
+            # No steps are reported of a run that has finished.
             if total is not None:
                 progress_bar.update(task, completed=done, total=total)
 

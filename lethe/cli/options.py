@@ -87,7 +87,7 @@ def parameters(
 
 
 def spread(act: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the fields of a frozen value as options in place of its parameter of that type."""
+    """Return the command with an option per field of a frozen value in place of its parameter of that type."""
     own = inspect.signature(act, eval_str=True).parameters
     values: dict[str, Any] = {name: arg.annotation for name, arg in own.items() if is_dataclass(arg.annotation)}
 
@@ -161,7 +161,7 @@ def _plain(annotation: Any) -> Any:
         return _plain(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-        # A document or its file: on a command line, its file.
+        # The option of a field that takes a document or its file takes the file.
         if Path in kinds:
             return Path
         return _plain(kinds[0]) if len(kinds) == 1 else Any

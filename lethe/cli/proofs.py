@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class GuaranteeStatement(Protocol):
-    """Guarantee of one model or of several."""
+    """Signed guarantee of one model, or joint guarantee of several."""
 
     @property
     def notion(self) -> str: ...

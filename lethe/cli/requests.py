@@ -104,7 +104,7 @@ class ListFile:
 
 
 def fault_of(request: NewRequest) -> str | None:
-    """Return the fault in how a request names its person, as far as it is visible without a gateway; None if valid."""
+    """Return the fault in how a request names its person, if one shows without a gateway; None otherwise."""
     if ("subject_id" in request) == ("subject_sha256" in request):
         return "expected either subject_id or subject_sha256"
     if "subject_sha256" in request and not _SHA256.fullmatch(request["subject_sha256"]):
@@ -261,7 +261,7 @@ def _fail(refused: list[tuple[int, str | None]]) -> None:
 
 @contextmanager
 def _advising_on_conflict() -> Iterator[None]:
-    """Add to the conflict of a file that was sent before what to do about it."""
+    """Replace the conflict that a file sent before causes by one that says what to do."""
     try:
         yield
     except IdempotencyConflict:

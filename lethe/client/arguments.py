@@ -37,7 +37,7 @@ def checked(takes: type[B], named: Mapping[str, Any]) -> B:
 
 
 def checked_values(takes: type[B], named: Mapping[str, Any]) -> B:
-    """Validate arguments that are no JSON, such as paths. Raises what `checked` raises."""
+    """Validate arguments that are not JSON, such as paths. Raises what `checked` raises."""
     _check_names(named, fields_of(takes))
     try:
         return takes.model_validate(dict(named))
@@ -72,7 +72,7 @@ def signature(
     types = {field.alias or attribute: hints[attribute] for attribute, field in takes.model_fields.items()}
     own_parameters = inspect.signature(takes).parameters
     named = [own_parameters[name].replace(annotation=types[name]) for name in sorted(types, key=_place)]
-    # The same types as in `of_one` and `of_two`.
+    # The types of ids are those of `of_one` and `of_two`.
     kinds = [str] * len(operation.ids) if len(operation.ids) < 2 else [str, str | int]
     ids = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY, annotation=kind)
@@ -91,7 +91,7 @@ def explained(operation: Operation[..., Any], takes: type[BaseModel]) -> str:
 
 
 def _place(name: str) -> int:
-    """Return the sort key of a parameter: subject of the call first, then the manner of the call."""
+    """Return the sort key of a parameter: fields of the call first, then paging and the idempotency key."""
     return _LAST.index(name) + 1 if name in _LAST else 0
 
 

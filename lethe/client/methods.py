@@ -53,7 +53,7 @@ def makes(operation: Operation[..., Any]) -> Callable[[F], F]:
 
 
 class _Method(Generic[P]):
-    """Method that makes one call. `takes` has its keyword arguments if they differ from the operation's."""
+    """Method that makes one call. `takes` declares its keyword arguments if they differ from the operation's."""
 
     first: ClassVar[tuple[inspect.Parameter, ...]] = ()
     """Parameters between the ids and the keyword arguments."""
@@ -245,7 +245,7 @@ class composed_list(Generic[P, T]):
 
 
 def _either(resource: Resource[Any], function: Callable[..., Any], run: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return the function for a client that awaits, and one that runs it by `run` for a client that blocks."""
+    """Return the function for an asynchronous client, or a method that runs it by `run` for a blocking client."""
     if isinstance(resource._http, AsyncHttp):
         return function
 

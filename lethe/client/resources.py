@@ -97,7 +97,7 @@ class Suppressions(Resource[H]):
 
 
 class Tenants(Resource[H]):
-    """`client.tenants`: the tenants of an installation (scope operator), and one's own policy (scope admin).
+    """`client.tenants`: the tenants of an installation (scope operator), and the caller's own policy (scope admin).
 
     A call that creates a tenant is not repeated automatically: after a lost answer the name is taken, and the key of
     its admin is lost.

@@ -94,7 +94,7 @@ class Watch:
 
     @property
     def left(self) -> float | None:
-        """Seconds that a poll may take; None without a timeout."""
+        """Maximum seconds that the next poll may take; None without a timeout."""
         if self.timeout_seconds is None:
             return None
         return max(_MIN_POLL_SECONDS, self._began + self.timeout_seconds - time.monotonic())

@@ -110,7 +110,7 @@ class AccountOut(Answer):
     releases: int = Field(description="Number of versions of the model on record, including destroyed ones.")
     next_request: NextRequestOut = Field(description="Run that forgetting one more record would take.")
     releases_left: ReleasesLeftOut = Field(description="Versions that still fit an `adaptive` budget.")
-    reset: ResetOut | None = Field(description="Run after which no start matters, for repair; null if too long.")
+    reset: ResetOut | None = Field(description="Repair run after which no initial weights matter; null if too long.")
 
 
 class StatementOut(Answer):
@@ -125,7 +125,7 @@ class RequestAccountOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     models: list[StatementOut] = Field(description="One statement per certificate of the request.")
     joint: JointOut | None = Field(
-        description="Guarantee over all models that carried the person, but for models destroyed before they forgot; "
+        description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
         "null if there is none or one must still forget."
     )
 
@@ -133,7 +133,7 @@ class RequestAccountOut(Answer):
 class AccountQuery(Query):
     adaptive_epsilon: Annotated[
         Positive | None,
-        Field(description="`adaptive` budget in nats. Default: the dataset's, else that of the model."),
+        Field(description="Epsilon of the budget, in nats. Default: the dataset's, else the model's target."),
     ] = None
     adaptive_delta: Annotated[
         float | None,

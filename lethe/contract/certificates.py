@@ -61,7 +61,7 @@ class CertificatesOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     certificates: list[CertificateOut] = Field(description="Certificates issued for the request so far, oldest first.")
     joint: JointOut | None = Field(
-        description="Guarantee over all models that carried the person, but for models destroyed before they forgot; "
+        description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
         "null if there is none or one must still forget."
     )
     nothing_held: AbsenceOut | None = Field(description="Statement that no record matched; null for other outcomes.")

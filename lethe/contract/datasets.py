@@ -61,7 +61,7 @@ class DatasetOut(Answer):
     schema_: dict[str, Any] | None = Field(alias="schema", description="Public schema of columns; null for vectors.")
     created_at: datetime.datetime = Field(description="Time of creation.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of its rows; null while held.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the rows; null while held.")
 
 
 class NewDatasetOut(DatasetOut):
@@ -74,7 +74,7 @@ class SubjectOut(Answer):
 
 
 class DatasetsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only datasets whose name contains this, in either case.")
+    name: Name | None = Field(default=None, description="Only datasets whose name contains this, ignoring case.")
 
 
 class RowsIn(Form):

@@ -55,7 +55,7 @@ class DeletionRequestIn(SubjectIn):
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
         default=None, description="IDs of the datasets to erase from. Default: all that hold the person."
     )
-    regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or one of the tenant's policy.")
+    regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or a regulation of the policy.")
     ground: Annotated[ErasureGround, Strict(False)] | None = Field(default=None, description="GDPR Art. 17(1) ground.")
     submitted_at: Moment | None = Field(
         default=None, description="Time at which the person asked, from which deadlines count. Default: now."
@@ -70,7 +70,7 @@ class DeletionRequestIn(SubjectIn):
     )
     identity_verified: bool = Field(
         default=True,
-        description="False: hold the request in review, its clock paused if the regulation allows.",
+        description="False: identity not verified; hold in review, with the clock paused if the regulation allows.",
     )
     identity_statement: Annotated[Text, Field(max_length=16_000)] | None = Field(
         default=None, description="JWT of a registered issuer about the subject, valid for one request."
@@ -108,7 +108,7 @@ class EstimateOut(Answer):
 class RequestModelOut(Answer):
     model_id: str = Field(description="ID of the model.")
     status: RequestModelStatus = Field(
-        description="pending, running, completed, cancelled, destroyed (the model's weights are gone), or "
+        description="Progress: pending, running, completed, cancelled, destroyed (the model's weights are gone), or "
         "nothing_published (it never had a version)."
     )
     run_id: str | None = Field(description="ID of the run that serves the request; null before it starts.")
@@ -135,8 +135,8 @@ class DeletionRequestOut(Answer):
     id: str = Field(description="ID of the request.")
     status: RequestStatus = Field(description="Status of the request.")
     outcome: Outcome | None = Field(
-        description="forgotten; nothing_held; target_widened: rows are erased, but a model's target exceeds epsilon 8 "
-        "or delta 1/n and does not count as forgetting. Null until completed."
+        description="Outcome: forgotten; nothing_held; target_widened: rows are erased, but a model's target exceeds "
+        "epsilon 8 or delta 1/n and does not count as forgetting. Null until completed."
     )
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
     alias_refs: list[str] = Field(description="Pseudonyms of the aliases.", repr=False)
@@ -151,7 +151,7 @@ class DeletionRequestOut(Answer):
     clock: ClockOut = Field(description="State of the deadline.")
     held_until: datetime.datetime | None = Field(description="Time before which no worker starts; null if none.")
     rejection: RejectionOut | None = Field(description="Ground and explanation; null unless rejected.", repr=False)
-    source: str | None = Field(description="List or protocol that the request came by; null if none.")
+    source: str | None = Field(description="List or protocol by which the request came; null if none.")
     refers_to: str | None = Field(description="ID of the ended request that this one follows; null if none.")
     created_at: datetime.datetime = Field(description="Time at which the request came in.")
     completed_at: datetime.datetime | None = Field(description="Time of completion; null until then.")
@@ -172,7 +172,7 @@ class RequestEventOut(Answer):
     status: RequestStatus = Field(description="Status of the request after the event.")
     kind: EventKind = Field(
         description="Kind of the event, mostly the new status. nothing_held: completed, as nothing is held; "
-        "handed_back: accepted again, because its run did not end well."
+        "handed_back: accepted again, because its run did not succeed."
     )
     detail: str | None = Field(description="Sentence about the event; null if its kind says all.")
     actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")
@@ -293,8 +293,8 @@ CANCEL = of_one(
         scope=Scope.REQUESTS_WRITE,
         gives=DeletionRequestOut,
         problems=(problems.RequestUnknown, problems.TransitionForbidden),
-        does="Withdraw a request in review, in its grace time, or until a worker has taken it. Callers who may not "
-        "learn whether anything is held get 409 once the grace time is over.",
+        does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
+        "learn whether anything is held get 409 once the grace period is over.",
     )
 )
 APPROVE = of_one(
@@ -396,12 +396,12 @@ class CountOut(Answer):
 class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
-    decision: Annotated[Decision, Strict(False)] = Field(description="approve or reject.")
+    decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
     rejection: RejectionIn | None = Field(
         default=None, description="Ground and explanation; required with reject, refused with approve."
     )
     status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
-    made_before: Moment = Field(description="Only requests with an earlier created_at: none that came in unseen.")
+    made_before: Moment = Field(description="Only requests with an earlier created_at, so that none is decided unseen.")
     regulation: RegulationName | None = Field(default=None, description="Only requests under this regulation.")
     received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
     received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
@@ -409,7 +409,7 @@ class DecisionsIn(Body):
     due_before: Moment | None = Field(default=None, description="Only requests with an earlier deadline.")
     clock: OpenClock | None = Field(default=None, description="Only requests with this clock state.")
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description=f"Only requests of this person (ID) or of {NOBODY}."
+        default=None, description=f"Only requests assigned to this person (ID), or to {NOBODY}."
     )
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that one call decides.")
     cursor: Annotated[str, Field(max_length=500)] | None = Field(
@@ -534,7 +534,7 @@ class BatchOut(Answer):
 
 
 class BatchQuery(Query):
-    source: Name | None = Field(default=None, description="Name of the list they come from, by which to find them all.")
+    source: Name | None = Field(default=None, description="Name of the source list, by which they can be found.")
 
 
 _BATCHES = ResourceOperations("Deletion requests", "/v1")
@@ -582,8 +582,8 @@ class SuppressionOut(Answer):
     id: str = Field(description="ID of the suppression.")
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
     dataset_id: str = Field(description="ID of the dataset that refuses rows of the person; `*` for every dataset.")
-    request_id: str = Field(description="ID of the deletion request that caused it.")
-    created_at: datetime.datetime = Field(description="Time at which it began.")
+    request_id: str = Field(description="ID of the deletion request that caused the suppression.")
+    created_at: datetime.datetime = Field(description="Time at which the suppression began.")
 
 
 class SuppressionQuery(Paging):

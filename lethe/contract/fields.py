@@ -21,7 +21,7 @@ from lethe.contract.sets import ClosedSet
 T = TypeVar("T")
 
 Positive = Annotated[FiniteFloat, Field(gt=0)]
-# PostgreSQL stores no NUL.
+# PostgreSQL cannot store NUL.
 Text = Annotated[str, Field(pattern="^[^\\x00]*$")]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Explanation = Annotated[Text, Field(min_length=1, max_length=2000)]

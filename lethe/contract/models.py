@@ -24,7 +24,7 @@ class LinearisationOut(Answer):
 
 
 class PublicNetworkOut(Answer):
-    """Public network under a model. The guarantees do not count what the network itself learned."""
+    """Public network on which a model is based. The guarantees do not count what the network itself learned."""
 
     sha256: str = Field(description="SHA-256 (hex) of the ONNX file.")
     licence: str = Field(description="Licence of the network.")
@@ -146,7 +146,7 @@ class TargetIn(Body):
 
 class BatchingIn(Body):
     max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None, description="Run once this many requests wait. Default: no limit but the time."
+        default=None, description="Number of waiting requests that starts a run. Default: only the time starts it."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds that a request may wait for others; never into the last week before it is due."
@@ -205,7 +205,7 @@ class ModelIn(Body):
         description="Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left.",
     )
     batch_size: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Rows that a step reads, at least."
+        default=None, description="Minimum number of rows that a step reads."
     )
     cool_down: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -234,7 +234,7 @@ class ProgressOut(Answer):
     steps_done: int = Field(description="Number of steps done so far.")
     steps_total: int = Field(description="Number of steps planned.")
     seconds_left: float | None = Field(description="Estimated seconds left; null if unknown.")
-    expected_at: datetime.datetime | None = Field(description="Estimated time of its end; null if unknown.")
+    expected_at: datetime.datetime | None = Field(description="Estimated time at which the run ends; null if unknown.")
 
 
 class BatchingOut(Answer):
@@ -253,8 +253,8 @@ class AuditingOut(Answer):
 class WaitOut(Answer):
     """Requests that wait for the same reason."""
 
-    reason: WaitReason = Field(description="Reason for which they wait.")
-    requests: int = Field(description="Number of requests that wait for it.")
+    reason: WaitReason = Field(description="Reason for which the requests wait.")
+    requests: int = Field(description="Number of requests that wait for this reason.")
     until: datetime.datetime | None = Field(description="Time at which the wait ends at the latest; null if unknown.")
 
 
@@ -263,23 +263,23 @@ class WaitingOut(Answer):
 
     people: int = Field(description="Number of people who wait.")
     requests: int = Field(description="Number of requests that wait.")
-    first_due_at: datetime.datetime | None = Field(description="Earliest deadline among them; null if none waits.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest open deadline; null if none waits.")
     reasons: list[WaitOut] = Field(description="Reasons for waiting, most frequent first.")
 
 
 class ModelOut(Answer):
     id: str = Field(description="ID of the model.")
     name: str = Field(description="Name of the model.")
-    dataset_id: str = Field(description="ID of the dataset that it learns from.")
+    dataset_id: str = Field(description="ID of the dataset that the model learns from.")
     evaluation_dataset_id: str | None = Field(description="ID of the dataset to measure versions on; null if none.")
     objective: str = Field(description="Objective that the model minimises.")
     status: ModelStatus = Field(
-        description="learning, live, unlearning, relearning, testing (a canary test or rehearsal is running), "
-        "degraded, held, failed, cancelled or retired."
+        description="Status of the model: learning, live, unlearning, relearning, testing (a canary test or rehearsal "
+        "is running), degraded, held, failed, cancelled or retired."
     )
     live_version: int | None = Field(description="Number of the live version; null if none.")
     progress: ProgressOut | None = Field(description="Progress of the current run; null if none.")
-    mechanism: MechanismOut = Field(description="Settings and constants of its training, frozen at creation.")
+    mechanism: MechanismOut = Field(description="Settings and constants of the training, frozen at creation.")
     target: TargetOut = Field(description="Target that forgetting reaches.")
     batching: BatchingOut = Field(description="Rules by which requests wait for each other.")
     audit: AuditingOut = Field(description="Canary test of its runs, and the last result.")
@@ -298,20 +298,20 @@ class ModelOut(Answer):
     error_code: str | None = Field(description="Error code of the last failure; null if none.")
     created_at: datetime.datetime = Field(description="Time of creation.")
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in service.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of its weights; null while held.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null while held.")
 
 
 class VersionOut(Answer):
     model_id: str = Field(description="ID of the model.")
     number: int = Field(description="Number of the version, from 1.")
-    status: VersionStatus = Field(description="live, retired or destroyed.")
-    degraded: bool = Field(description="True if it missed the quality gate by which it was last judged.")
-    held: bool = Field(description="True if it is kept from serving for that.")
-    run_id: str = Field(description="ID of the run that made it.")
-    weights_sha256: str = Field(description="SHA-256 (hex) of its weights file.")
+    status: VersionStatus = Field(description="Status of the version: live, retired or destroyed.")
+    degraded: bool = Field(description="True if the version missed the quality gate by which it was last judged.")
+    held: bool = Field(description="True if the version is kept from serving because it missed the gate.")
+    run_id: str = Field(description="ID of the run that made the version.")
+    weights_sha256: str = Field(description="SHA-256 (hex) of the file of weights.")
     metrics: dict[str, Any] = Field(description="Metrics on the evaluation dataset, as in the model.")
     published_at: datetime.datetime = Field(description="Time of publication.")
-    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of its weights; null while held.")
+    destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null while held.")
 
 
 class PredictionsIn(Body):
@@ -344,11 +344,11 @@ class PredictionsOut(Answer):
 
 
 class ModelsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only models whose name contains this, in either case.")
+    name: Name | None = Field(default=None, description="Only models whose name contains this, ignoring case.")
     dataset_id: str | None = Field(default=None, description="Only models that learn from this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
-        description="Order of the list. risk: models in service only, by the nearest deadline of anybody who waits, "
+        description="Order of the list. risk: models in service only, by the earliest deadline of waiting requests, "
         "then by highest epsilon relative to the target, then by most failed runs. Needs accounting:read.",
     )
     danger: ModelDanger | None = Field(

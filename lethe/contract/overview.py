@@ -16,8 +16,8 @@ class HostOut(Answer):
     """Host whose workers share the data folder of the gateway."""
 
     name: str = Field(description="Name of the host.")
-    workers: WorkerState = Field(description="alive, or silent: no sign of life for a minute.")
-    seen_at: datetime.datetime = Field(description="Last sign of life of its workers.")
+    workers: WorkerState = Field(description="State of the workers: alive, or silent (no sign of life for a minute).")
+    seen_at: datetime.datetime = Field(description="Last sign of life of the host's workers.")
 
 
 class ModelsCountOut(Answer):
@@ -30,13 +30,13 @@ class ModelsCountOut(Answer):
     held: int = Field(description="Number of degraded models that are kept from serving.")
     first_due_at: datetime.datetime | None = Field(
         default=None,
-        description="Earliest deadline of anybody who asked and is still in a live version; null if there is none.",
+        description="Earliest deadline of a request whose person a live version still carries; null if there is none.",
     )
 
 
 class BackupsOut(Answer):
     last_at: datetime.datetime | None = Field(description="Time at which the last backup was finished; null if never.")
-    is_late: bool = Field(description="True if the last backup, or else first start, is over LETHE_BACKUP_DAYS ago.")
+    is_late: bool = Field(description="True if the last backup (else the first start) is over LETHE_BACKUP_DAYS ago.")
 
 
 class OverviewOut(Answer):
@@ -50,7 +50,7 @@ class OverviewOut(Answer):
     worker_seen_at: datetime.datetime | None = Field(description="Last sign of life of any worker; null if never.")
     hosts: list[HostOut] = Field(description="Hosts whose workers share the data folder and were seen within a week.")
     models: ModelsCountOut = Field(description="Counts of models by state.")
-    failed_runs: dict[str, int] = Field(description="Failed or abandoned runs not made good since, by error code.")
+    failed_runs: dict[str, int] = Field(description="Failed or abandoned runs without a later success, by error code.")
     undelivered: dict[DeliveryStatus, int] = Field(
         description=f"Number of undelivered webhooks, counted up to {COUNTED:,} each: pending after a failed attempt, "
         "or dead."
@@ -72,11 +72,11 @@ GET = _OVERVIEW.operation(
 
 
 class HealthOut(Answer):
-    status: str = Field(description="ok.")
+    status: str = Field(description="Always `ok`.")
 
 
 class ReadyOut(Answer):
-    status: str = Field(description="ready, full (calls are refused) or database_not_migrated.")
+    status: str = Field(description="Readiness: ready, full (calls are refused) or database_not_migrated.")
     queue_age_seconds: float | None = Field(
         default=None,
         description="Seconds that the oldest request has waited for a worker; 0 if none waits. Null without "
@@ -86,14 +86,14 @@ class ReadyOut(Answer):
     overdue: int | None = Field(default=None, description="Open requests past deadline; null without metrics:read.")
     workers: str | None = Field(
         default=None,
-        description="alive, silent (no sign of life for a minute) or failing (no run succeeds); null without "
+        description="Workers: alive, silent (no sign of life for a minute) or failing (no run succeeds); null without "
         "metrics:read.",
     )
     worker_seen_at: datetime.datetime | None = Field(
-        default=None, description="Last sign of any worker; null if never, or without metrics:read."
+        default=None, description="Last sign of life of any worker; null if never, or without metrics:read."
     )
     tombstones: str | None = Field(
         default=None,
-        description="whole, damaged (nobody is erased) or unverified (not checked for two hours); null without "
-        "metrics:read.",
+        description="Tombstones: whole, damaged (nobody is erased) or unverified (not checked for two hours); null "
+        "without metrics:read.",
     )

@@ -29,14 +29,14 @@ class AuditOut(Answer):
     records: int = Field(description="Number of worst-case records that one canary stands for.")
     guesses: GuessesOut = Field(description="Guesses about which lanes have a canary.")
     squares: float = Field(
-        description="Sum of squared residuals, normalised, less their groups' means: chi-squared, with `lanes` less "
-        "the degrees of freedom of `visits`, if the noise is right."
+        description="Sum of squared normalised residuals, each less the mean of its group: chi-squared, with `lanes` "
+        "minus the degrees of freedom of `visits`, if the noise is correct."
     )
-    drift: float = Field(description="Residuals along the lanes' origin: standard normal in a faultless run.")
+    drift: float = Field(description="Residuals along the lanes' starting points: standard normal in a faultless run.")
     visits: float | None = Field(
         default=None,
-        description="Squares of the means of groups of lanes, moved by batches read out of turn: chi-squared, with a "
-        "sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part.",
+        description="Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
+        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part.",
     )
     notion: str = Field(description="Guarantee under test. deletion: of forgotten canaries; release: of present ones.")
     mu: float = Field(description="Certified mu of one record (zero_out).")
@@ -63,9 +63,9 @@ class RunOut(Answer):
     started_at: datetime.datetime = Field(description="Time at which a worker claimed the run.")
     finished_at: datetime.datetime | None = Field(description="Time at which the run ended; null while it is running.")
     seconds_left: float | None = Field(
-        description="Estimated seconds left, by its own pace and past runs; null once ended or if unknown."
+        description="Estimated seconds left, by the run's own pace and past runs; null once ended or if unknown."
     )
-    expected_at: datetime.datetime | None = Field(description="Estimated time of its end; null as seconds_left.")
+    expected_at: datetime.datetime | None = Field(description="Estimated end of the run; null as seconds_left is.")
     error_code: str | None = Field(description="Error code; null if the run did not fail.")
     repeated: int = Field(description="Number of earlier runs that ended for the same reason and are not kept.")
     audit: AuditOut | None = Field(description="Result of the canary test; null if the run had none.")
@@ -74,7 +74,7 @@ class RunOut(Answer):
 class RunQuery(Paging):
     model_id: str | None = Field(default=None, description="Only runs of this model.")
     status: RunStatus | None = Field(default=None, description="Only runs with this status.")
-    unresolved: bool = Field(default=False, description="Only failed or abandoned runs that no later run made good.")
+    unresolved: bool = Field(default=False, description="Only failed or abandoned runs without a later success.")
     order: RunOrder = Field(default=RunOrder.NEWEST, description="Order by start.")
 
 
@@ -82,15 +82,15 @@ class DueOut(Answer):
     """Rule by which a dataset is due."""
 
     rule: QueueRule = Field(description="Rule by which the dataset is due.")
-    since: datetime.datetime | None = Field(description="Time since which it is due; null after a run cut off.")
+    since: datetime.datetime | None = Field(description="Time since which the rule holds; null if a run was cut off.")
     first_due_at: datetime.datetime | None = Field(description="Earliest deadline of waiting requests; null if none.")
 
 
 class QueuedOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
-    model_ids: list[str] = Field(description="IDs of its models that are to run, next first, at most 20.")
+    model_ids: list[str] = Field(description="IDs of the models that are to run, next first, at most 20.")
     due: list[DueOut] = Field(description="Rules by which the dataset is due.")
-    urgent: bool = Field(description="True if a request is due within a week; goes before datasets without one.")
+    urgent: bool = Field(description="True if a request is due within a week; such datasets go first.")
 
 
 class HourOut(Answer):
@@ -102,7 +102,7 @@ class HourOut(Answer):
 class QueueOut(Answer):
     at: datetime.datetime = Field(description="Time of the answer.")
     next: list[QueuedOut] = Field(
-        description="Due and free datasets, in the order in which workers take this tenant's; at most 100 by each rule."
+        description="Due datasets without a run, in the order in which workers take the tenant's; at most 100 per rule."
     )
     running: list[RunOut] = Field(description="Runs in progress, the newest 100.")
     hours: list[HourOut] = Field(description="Runs of the last 24 hours, by hour, oldest first.")

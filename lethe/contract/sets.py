@@ -118,7 +118,7 @@ class EventKind(ClosedSet):
     NOTHING_HELD = "nothing_held"
     """Completed because nothing is held about the person."""
     HANDED_BACK = "handed_back"
-    """Accepted again because its run did not end well. Recorded twice at most."""
+    """Accepted again because its run did not succeed. Recorded twice at most."""
     EXTENDED = "extended"
     PAUSED = "paused"
     RESUMED = "resumed"
@@ -188,7 +188,7 @@ class WaitReason(ClosedSet):
     IN_REVIEW = "in_review"
     """The request is not decided yet."""
     GRACE = "grace"
-    """The request is in its grace time."""
+    """The request is in its grace period."""
     BATCH = "batch"
     """The model collects requests for a batch."""
     QUEUED = "queued"
@@ -327,7 +327,7 @@ class DamageKind(ClosedSet):
     KEY = "key"
     KEY_MISSING = "key_missing"
     RECORD = "record"
-    """The record of whose row is in which slot: a row of the database does not match its check value."""
+    """Record of the person of a slot: the row in the database does not match its check value."""
 
 
 class ServingRefusal(ClosedSet):

@@ -58,8 +58,8 @@ class Policy(_Frozen):
     report_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=86400,
         description="Seconds after which a request is shown as completed to callers who may not learn whether a "
-        "person is held: counted from when work on it could begin, whatever has been done by then. Choose more than "
-        "waiting and a run take. 0: shown at its true completion, which tells them.",
+        "person is held: counted from the time at which work on it could begin, whatever has been done by then. Choose "
+        "more than waiting and a run take together. 0: shown at its true completion, which reveals it to them.",
     )
     retain_details_days: Annotated[int, Field(ge=0, le=3650)] = Field(
         default=30,
@@ -85,7 +85,7 @@ class Policy(_Frozen):
     )
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
-        description="Time limits of further regulations by name, or the tenant's own for gdpr, ccpa and other.",
+        description="Time limits by regulation: of further ones, or in place of those of gdpr, ccpa and other.",
     )
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,
@@ -95,7 +95,7 @@ class Policy(_Frozen):
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         default=("controller_customer_id",),
-        description="OpenDSR: identity types that the subject ids of the datasets are; other types are refused.",
+        description="OpenDSR: identity types used as subject ids in the datasets; other types are refused.",
     )
     drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = Field(
         default=None, description="Data Rights Protocol: this tenant's id in the network; null: agents are not served."

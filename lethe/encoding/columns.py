@@ -24,13 +24,13 @@ from lethe.contract.spelling import expected
 # A pyarrow Array or ChunkedArray (untyped), a numpy array, or a sequence of JSON values.
 Values: TypeAlias = Any
 
-# In characters; the same limit as for a person in a deletion request.
+# Maximum in characters; the same limit as for a person in a deletion request.
 MAX_NAME_LENGTH = 500
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _OF_NUMBERS = b"0123456789+-.eE"
 _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-]?[0-9]{1,3})?")
-"""Number as it is written if it is not a code such as `007`, where leading zeros count."""
+"""Text that is a number and not a code such as `007`, in which leading zeros count."""
 # Replaces a text longer than any name in UTF-8; it is neither a name nor a number.
 _TOO_LONG = "\x00"
 # Characters that every database and every JSON writer can hold.
@@ -108,8 +108,8 @@ def prose(values: Values) -> list[str | None]:
 
 
 def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
-    """Return what `number` returns, in a tenth of the time; None unless all are texts that are numbers or empty.
-    `float` accepts more texts, but none of only these characters."""
+    """Return what `number` returns for each text, in a tenth of the time; None unless every text is a number or empty.
+    `float` accepts more texts than `number`, but none that consists of these characters alone."""
     try:
         if "".join(texts).encode().translate(None, _OF_NUMBERS):
             return None
@@ -117,7 +117,7 @@ def _plain_numbers(texts: Sequence[Any]) -> npt.NDArray[np.float64] | None:
         with suppress(ValueError):
             return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
         return np.array([float(text or "nan") for text in texts], dtype=np.float64)
-    # Not all values are texts, or one is not a number.
+    # A value is not a text, or a text is not a number.
     except (TypeError, ValueError):
         return None
 
@@ -244,7 +244,7 @@ MAX_FAULTS = 20
 
 
 class Faults:
-    """Faults of a batch by place. `refuse` raises the first twenty, in the order of the rows."""
+    """Faults of a batch by their position. `refuse` raises the first twenty, in the order of the rows."""
 
     def __init__(self, error: type[InputInvalid], place: Callable[[int, str], str]) -> None:
         self._error = error
@@ -508,7 +508,7 @@ class Categorical(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hashed(Column):
-    """Text with too many values to list, as one of `features` places by its hash. Different texts may share a place."""
+    """Text with too many values to list: its hash selects one of `features` features. Different texts may share one."""
 
     kind = "hashed"
     features: int
@@ -539,7 +539,7 @@ class Hashed(Column):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text(Column):
     """Free text as a vector of length 1: its n-grams of `words`, and of `characters` within words, in lower case, each
-    with sign and place by its hash (feature hashing), counted as log(1 + count). None disables a kind of n-grams."""
+    with sign and position by its hash (feature hashing), counted as log(1 + count). None disables a kind of n-grams."""
 
     kind = "text"
     features: int
@@ -643,6 +643,6 @@ def _lengths(between: tuple[int, int] | None) -> range:
 
 
 def _place(text: str, features: int) -> tuple[int, float]:
-    """Return a place among the features and a sign, by the text's hash, which is the same everywhere and for ever."""
+    """Return a position among the features and a sign by the text's hash, the same everywhere and for ever."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=9).digest()
     return int.from_bytes(digest[:8], "big") % features, 1.0 if digest[8] & 1 else -1.0

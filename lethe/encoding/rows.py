@@ -107,7 +107,7 @@ def as_factors(weights: Integers) -> npt.NDArray[np.float32]:
 
 Features: TypeAlias = npt.NDArray[np.float32]
 Labels: TypeAlias = npt.NDArray[np.int32]
-# Of a row.
+# Maximum per row.
 MAX_FEATURES = 65_536
 MAX_CLASSES = 65_536
 # Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times this keeps the norm <= 1 exactly.
@@ -164,7 +164,7 @@ class Schema:
 
     @property
     def places(self) -> dict[str, slice]:
-        """Features of each column; random features belong to no column."""
+        """Range of features of each column; random features, which belong to no column, have one range."""
         if self.random:
             return {"random_features": slice(0, self.random.features)}
         ends = np.cumsum([0, *(column.width for column in self.features)]).tolist()
@@ -189,7 +189,7 @@ class Schema:
 
     @property
     def declared(self) -> tuple[str, ...]:
-        """Columns that a file must have, no more and no fewer."""
+        """Columns of a file, which must have exactly these."""
         return self.used + self.ignored
 
     def encode(self, columns: Mapping[str, Values], first_line: int = 1) -> Features:
@@ -339,10 +339,10 @@ def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.N
 
 def unit_rows(features: npt.NDArray[np.float64]) -> Features:
     """Append the bias and scale each row to norm <= 1."""
-    # In C order, so that the sums below see one row at a time.
+    # Copied in C order, so that the sums below see one row at a time.
     rows = np.ones((len(features), features.shape[1] + 1))
     rows[:, :-1] = features
-    # Scaled first, so that no square overflows.
+    # Scale before squaring, so that no square overflows.
     rows /= np.abs(rows).max(axis=1, keepdims=True, initial=1.0)
     rows *= SHRINK / np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
     unit = rows.astype("<f4")
@@ -382,7 +382,7 @@ NOT_FINITE = "expected features that are finite numbers, once the network has co
 
 
 def numbers_of(input_size: int) -> str:
-    """Return a sentence about the numbers that a network takes of a row."""
+    """Return the expectation, as a fault words it, of how many numbers of a row a network takes."""
     return f"expected {input_size} numbers of a row, which the network takes"
 
 

@@ -46,7 +46,7 @@ class Spread:
         )
 
     def with_rows(self, other: Self) -> Self:
-        """Return the spread of the rows of both."""
+        """Return the spread of the rows of both together."""
         return type(self)(
             num_rows=self.num_rows + other.num_rows,
             low=np.minimum(self.low, other.low),

@@ -1,1 +1,1 @@
-"""The mathematics of forgetting: pure, and enough to verify what the service signs, by itself."""
+"""Mathematics of forgetting: pure functions, sufficient by themselves to verify everything that the service signs."""

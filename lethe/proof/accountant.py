@@ -390,7 +390,7 @@ def recent(mechanism: Mechanism, newest_first: Iterable[tuple[int, Run]]) -> lis
 
 
 _FORGOTTEN = 1e-18
-"""Contraction after which `compact` drops the runs before it."""
+"""Contraction of later steps at which `compact` drops a run and those before it."""
 CUT = 32
 """Number of runs that `compact` drops at a time."""
 

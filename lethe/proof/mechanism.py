@@ -66,7 +66,7 @@ class Mechanism:
             in each of `num_parameters` d >= 1 coordinates; 0 for no rounding.
         batch_size: b, at least 1 and at most num_slots; 0 for all slots.
         loss_width: Width > 0 of the Huber, hinge or Poisson loss; None for other losses.
-        network: Public network that encodes the rows or whose tangent is learned; None for rows as they came.
+        network: Public network that encodes the rows or whose tangent is learned; None if rows are used as sent.
         second_moment: Public bound Lambda in (0, 1] on the largest eigenvalue of (1/b) sum x x^T over each batch,
             checked when the batch is learned (`second-moment.md`); None for 1, which rows of norm <= 1 always meet.
         class_weights: Public loss factors v_c in (0, 1] by class, the largest 1; None for 1.

@@ -12,7 +12,7 @@ HEADER = {"alg", "kid", "typ"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """A checked statement and its recomputed guarantees; a statement of absence has none."""
+    """Checked statement and its recomputed guarantees; a statement of absence has none."""
 
     statement: dict[str, Any]
     guarantees: list[Guarantee]

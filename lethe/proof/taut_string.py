@@ -148,8 +148,8 @@ def mu_of(spans: Iterable[Span[float]]) -> float:
 
 
 def restarts(spans: Iterable[Span[float]], *, apart: float) -> Iterator[float]:
-    """Yield the mu of a comparison that starts `apart` > 0 before each of `spans`, which come last first, as `mu_of`
-    would."""
+    """Yield, for each of `spans`, which come last first, the mu of a comparison that starts `apart` > 0 before it, as
+    `mu_of` would return it."""
     # Pieces of the taut string, last first, each with the cost from it to the end.
     later: list[tuple[Span[float], float]] = []
     for count, span in enumerate(spans, start=1):

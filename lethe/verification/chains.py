@@ -19,7 +19,7 @@ from lethe.proof import wellformed
 from lethe.verification.signatures import signed_payload
 
 GENESIS = "0" * 64
-"""Predecessor hash of the first row of a chain."""
+"""Hash that the first row of a chain states for its predecessor."""
 _PARTS = {"format", "tenant_id", "sequence", "hash", "signed_at"}
 
 

@@ -22,7 +22,7 @@ FORMAT = "lethe-ledger-export/1"
 LINK = ("sequence", "body", "previous_hash", "hash")
 ENTRY = ("model_id", *LINK)
 VERSION = ("model_id", "number", "weights_sha256")
-"""Fields of each kind of line."""
+"""Fields of each kind of line in an export."""
 
 
 def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> OfTenant:

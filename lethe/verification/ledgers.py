@@ -43,7 +43,7 @@ class Entry(Protocol):
 
 
 class Published(Protocol):
-    """Published version."""
+    """Published version of a model, as a ledger must account for it."""
 
     @property
     def model_id(self) -> str: ...
@@ -54,7 +54,7 @@ class Published(Protocol):
 
 
 class Link(Protocol):
-    """Row of the chain over a tenant's models."""
+    """Link of the chain over a tenant's models."""
 
     @property
     def tenant_id(self) -> str: ...
@@ -69,7 +69,7 @@ class Link(Protocol):
 
 
 class Certified(Protocol):
-    """Certificate."""
+    """Certificate that may name a ledger entry, as a signed JWS."""
 
     @property
     def id(self) -> str: ...
@@ -241,7 +241,7 @@ class _Linked:
 
 
 def _agreeing(certificates: Iterable[Certified], hashes: dict[tuple[str, int], str], public_keys: KeySet) -> int:
-    """Return the number of certificates that name an entry. Raises if one names an entry that differs."""
+    """Return the number of certificates that name an entry. Raises `LedgerCorrupt` if one disagrees with it."""
     count = 0
     for certificate in certificates:
         payload = signed_payload(certificate.jws, public_keys)
@@ -250,7 +250,7 @@ def _agreeing(certificates: Iterable[Certified], hashes: dict[tuple[str, int], s
         try:
             statement = wellformed.read(payload)
             if statement.get("ledger") is None:
-                # This certificate is not about a version.
+                # A statement without an entry is not about a version.
                 continue
             model_id, named = statement["model"]["id"], statement["ledger"]
             agrees = hashes.get((model_id, named["sequence"])) == named["hash"]

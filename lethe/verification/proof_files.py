@@ -105,7 +105,7 @@ def verify_file(
 
 
 def _check_beside(beside: dict[str, Any], statement: dict[str, Any]) -> None:
-    """Check that what is written beside a JWS for reading is what it signs."""
+    """Check that the readable fields beside a JWS equal those that it signs."""
     if beside.get("statement", statement) != statement:
         raise CertificateInvalid("The statement beside the JWS is not the signed one.")
     for name, stated in _facts(statement):

@@ -85,7 +85,7 @@ class Lanes:
             raise AuditFailed("A lane did not end as a finite number.")
         end = self.without_witnesses(end)
         if self._plan.steps_before:
-            # The start has not faded, however long the run is.
+            # Lanes that continue a chain are compared with their start, which has not faded, however long the run is.
             foreseen, along = start * law.decay, start
         else:
             foreseen = along = mean * self._canaries
@@ -108,7 +108,7 @@ class Lanes:
         )
 
     def _apart(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return lanes' numbers less the mean of their group, and this mean for each lane  # (lanes,) each"""
+        """Return the lanes' numbers less the mean of their group, and this mean for each lane  # (lanes,) each"""
         sums = numbers.new_zeros(2, self._plan.groups)
         sums.index_add_(1, self._groups, torch.stack((numbers, torch.ones_like(numbers))))
         means = (sums[0] / sums[1])[self._groups]

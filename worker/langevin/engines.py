@@ -54,7 +54,7 @@ class OpenRows(Rows, Protocol):
 
 @runtime_checkable
 class ResidentRows(OpenRows, Protocol):
-    """Rows on a device that takes whole stretches of steps, with noise of its own."""
+    """Rows on a device that takes many steps at a time, with noise of its own."""
 
     def advance(
         self,
@@ -69,12 +69,12 @@ class ResidentRows(OpenRows, Protocol):
         on_progress: Callable[[int], None],
         push: Push | None = None,
     ) -> State:
-        """Return the state after the next `steps` noisy steps of the `schedule`; `state` is left as it is."""
+        """Return the state after the next `steps` noisy steps of the `schedule`; `state` itself is not changed."""
 
 
 @runtime_checkable
 class SelfCheckedRows(OpenRows, Protocol):
-    """Rows whose gradient only the engine can recompute, by other means than it computed it."""
+    """Rows whose gradient only the engine can recompute, by a second method."""
 
     def differs(self, ours: Tensor, parameters: Tensor, block: slice, *, bound: float) -> bool:
         """Return True if `ours` is not the gradient of the rows `block` at `parameters`, up to a distance of `bound`,
@@ -82,8 +82,8 @@ class SelfCheckedRows(OpenRows, Protocol):
 
 
 class Engine(Protocol):
-    """Open the rows of a run, or return None if the engine does not compute this mechanism on this device. `ENGINES` of
-    the module `engines` of a feature are such functions."""
+    """Open the rows of a run, or return None if the engine does not compute this mechanism on this device. A feature
+    lists such functions as `ENGINES` of its module `engines`."""
 
     def __call__(
         self,
@@ -99,8 +99,8 @@ class Engine(Protocol):
 
 
 class Scorer(Protocol):
-    """Replace rows by their scores under the `parameters` of a tangent model. `SCORERS` of the module `engines` of a
-    feature are such functions."""
+    """Replace rows by their scores under the `parameters` of a tangent model. A feature lists such functions as
+    `SCORERS` of its module `engines`."""
 
     def __call__(
         self, mechanism: Mechanism, network: bytes, parameters: NDArray[np.float64], rows: Iterable[LabelledRows]
@@ -130,7 +130,7 @@ def open_rows(
 ) -> OpenRows:
     """Open the rows of a run with the engine that computes its mechanism on the device of `backend`.
 
-    Raises ValueError if the device is not there, or if nothing installed computes the mechanism on it.
+    Raises ValueError if the device is unavailable, or if no installed engine computes the mechanism on it.
     """
     device = choose(backend.device)
     for engine in installed():
@@ -152,7 +152,7 @@ def open_rows(
 def choose(device: str) -> torch.device:
     """Return the device that a setting names: auto (the first GPU, or else the CPU), cpu, cuda or cuda:i.
 
-    Raises ValueError if it names none, or a GPU that is not there.
+    Raises ValueError if it names none, or a GPU that is unavailable.
     """
     if device == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Rows of a run as they are loaded: a step's rows are in memory before it, and were checked when they were loaded."""
+"""Rows of a run as they are loaded: checked when they are loaded, and in memory before the step that reads them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -136,7 +136,7 @@ def test_help() -> None:
     assert signature.parameters["l2"].annotation == float | None
     documentation = inspect.getdoc(create) or ""
     assert documentation.startswith("Freeze the model's mechanism")
-    assert "`batch_size`: Rows that a step reads, at least." in documentation
+    assert "`batch_size`: Minimum number of rows that a step reads." in documentation
     assert "Raises `DatasetUnknown`," in documentation
     assert str(inspect.signature(blocking.models.weights)) == "(model_id: str, number: str | int, /) -> bytes"
     assert inspect.signature(blocking.runs.list).return_annotation == Iterator[RunOut]
