@@ -124,7 +124,7 @@ async def _known_fields_only(request: Request) -> None:
 def _described(parameter: inspect.Parameter, operation: Operation[..., Any]) -> Any:
     """Return the annotation of a parameter, with a description if the parameter is an id in the path."""
     kind, _, suffix = parameter.name.rpartition("_")
-    if suffix != "id" or f"{{{parameter.name}}}" not in operation.path:
+    if not kind or suffix != "id" or f"{{{parameter.name}}}" not in operation.path:
         return parameter.annotation
     return Annotated[parameter.annotation, InPath(description=f"ID of the {_KINDS.get(kind, kind)}.")]
 
