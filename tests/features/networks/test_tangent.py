@@ -1,5 +1,6 @@
 """Chains of tangent models: the same steps, on rows that go through a public network."""
 
+import copy
 import dataclasses
 import hashlib
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from lethe.encoding.rows import encode_vectors
 from lethe.encoding.targets import UNIT
 from lethe.features.networks.tangents.graph import Graph
-from lethe.features.networks.tangents.model import Tangent
+from lethe.features.networks.tangents.model import Tangent, network_inputs
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import Linearisation, PublicNetwork
@@ -118,7 +119,42 @@ def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers
         assert rows.differs(ours + 0.01, parameters, slice(None), bound=0.01)
     at_once = max(1, numbers // (3 * mechanism.num_parameters))
     assert max(held) == at_once
-    assert sum(held) == 2 * len(features)
+    assert sum(held) == (1 + 4) * len(features)
+
+
+def at_a_kink(layer: torch.nn.Linear) -> Any:
+    """Return a row at which a unit of the layer is open in single precision and shut in double, or the other way
+    round."""
+    exact = copy.deepcopy(layer).double()
+    with torch.no_grad():
+        for _ in range(10_000):
+            drawn = torch.randn(1, layer.in_features, dtype=torch.float64)
+            drawn[0, 0] -= exact(drawn)[0, 0] / exact.weight[0, 0]
+            row = encode_vectors(drawn.numpy())
+            inputs = torch.from_numpy(network_inputs(row))
+            if (layer(inputs)[0, 0] > 0) != (exact(inputs.double())[0, 0] > 0):
+                return row[0]
+    raise AssertionError("no row was found")
+
+
+def test_a_row_at_a_kink_fails_no_run() -> None:
+    """A row at which a ReLU is open in single precision and shut in double is tolerated; a sum that is farther off than
+    that row can account for is found all the same, and so is a missing row beside no kink."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(NUM_FEATURES, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    with torch.no_grad():
+        network[2].weight[:] *= 20
+    content = exported(network, NUM_FEATURES)
+    mechanism = on_network(content, 8 * NUM_FEATURES + 8 + 8 * 3 + 3)
+    features, labels = records(16)
+    parameters = torch.from_numpy(np.random.default_rng(1).standard_normal((1, mechanism.num_parameters)))
+    for row in range(0, 16, 2):
+        features[row] = at_a_kink(network[0])
+    with rows_of(mechanism, content, features, labels) as rows:
+        for row in range(16):
+            ours = rows.gradient(parameters, slice(row, row + 1))
+            assert not rows.differs(ours, parameters, slice(row, row + 1), bound=0.01)
+            assert rows.differs(ours + 1, parameters, slice(row, row + 1), bound=0.01)
 
 
 def test_rows_weigh_what_their_own_weights_say() -> None:
