@@ -175,9 +175,9 @@ def erased(chain: Chain, *, records: int) -> Chain:
 def unlearning_mu(chain: Chain, *, records: int = 0) -> float:
     """Return the mu of the chain against learning from scratch on the current data.
 
-    The reference process takes the same number of steps from the same initial law; for an `imported` chain it takes the
-    same steps from any start in the ball. The bound covers all edits so far jointly (influences add) and `records` >= 0
-    further records that became null since the last step.
+    The reference process takes the same schedule of steps from the same initial law; for an `imported` chain it takes
+    the same steps from any start in the ball. The bound covers all edits so far jointly (influences add) and `records`
+    >= 0 further records that became null since the last step.
 
     Assumptions: neither the requests nor the runs (which, when, how many steps) depend on published models.
     """
