@@ -17,7 +17,7 @@ IMAGES = {"gateway": ["postgres"], "worker": ["postgres", "worker"]}
 _OF_CUDA = ("cuda", "nvidia", "triton")
 HEAD = """\
 # What the image of the {image} installs, and nothing else: pip install --require-hashes --no-deps --requirement {file}
-# Made from pyproject.toml and constraints.txt by `./dev lock`, with the hashes of https://pypi.org/simple.
+# Made from pyproject.toml and constraints.txt by `./dev lock`, with the hashes of PyPI.
 """
 
 
@@ -54,7 +54,7 @@ def main() -> None:
                     "--no-annotate",
                 ),
                 *("--python-platform", "linux", "--python-version", "3.11.0", "--generate-hashes"),
-                *("--constraint", ROOT / "constraints.txt", "--default-index", "https://pypi.org/simple"),
+                *("--constraint", ROOT / "constraints.txt"),
             ],
             input="\n".join(wanted(extras)),
             stdout=subprocess.PIPE,

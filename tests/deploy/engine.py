@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pip._internal.models.index import PyPI
+
 ROOT = Path(__file__).parents[2]
 STAND_INS = Path(__file__).with_name("standins")
 _TOOLS = ("debootstrap", "runc", "iptables")
@@ -173,7 +175,7 @@ def _make_stand_ins(folder: Path, environment: Mapping[str, str]) -> dict[str, s
         ("caddy", "caddy:2.11-alpine"),
     ):
         _run(["docker", "build", "--network", "host", "--tag", tag, str(context / name)], environment)
-    return {"TORCH_INDEX": "https://pypi.org/simple"} if has_torch else {}
+    return {"TORCH_INDEX": PyPI.simple_url} if has_torch else {}
 
 
 def _pinned(package: str) -> str:
