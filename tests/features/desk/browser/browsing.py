@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, Error, Page, Playwright, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Playwright, expect
 
 from app.config import Settings
 from tests.conftest import classes_of, npz
@@ -22,6 +22,8 @@ SIZES = {"phone": 390, "laptop": 1280, "wide": 1920}
 A4 = 680
 """How wide the paper is between the margins of our pages."""
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+_CUT_OFF = "NetworkError when attempting to fetch resource"
+"""What Firefox says of a fetch that fails, and also of one that leaving a page cuts off. Chromium tells them apart."""
 OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
 """Rules of axe-core whose answer depends on the colour scheme."""
 OF_SIZE = {"type": "rule", "values": ["scrollable-region-focusable"]}
@@ -195,8 +197,12 @@ def visitor(browser: Browser, site: Site, *, clock: str = "UTC") -> Visitor:
     context = browser.new_context(viewport=window, locale="en-GB", timezone_id=clock)
     somebody = Visitor(page=context.new_page(), site=site)
     somebody.page.set_default_timeout(60_000)
-    somebody.page.on(
-        "console", lambda said: somebody.complaints.append(said.text) if said.type in ("error", "warning") else None
-    )
+
+    def heard(said: ConsoleMessage) -> None:
+        is_cut_off = somebody._is_firefox and _CUT_OFF in said.text
+        if said.type in ("error", "warning") and not is_cut_off:
+            somebody.complaints.append(said.text)
+
+    somebody.page.on("console", heard)
     somebody.page.on("pageerror", lambda error: somebody.complaints.append(str(error)))
     return somebody
