@@ -136,7 +136,7 @@ def test_an_operator(officer: Visitor, site: Site) -> None:
     page.get_by_label("Name").fill("acme")
     officer.shows()
     page.get_by_role("button", name="Create tenant").click()
-    expect(page.get_by_text("shown this once")).to_be_visible()
+    expect(page.get_by_text("it is shown only once")).to_be_visible()
     officer.shows()
     page.get_by_role("link", name="Settings", exact=True).click()
     expect(page.get_by_text("LETHE_WEBHOOK_ALLOWED_NETWORKS")).to_be_visible()
