@@ -27,7 +27,7 @@ def test_an_upload_through_a_network_has_a_bar(settings: Settings, admin_key: st
     standard output."""
     rows, network = tmp_path / "people.npz", tmp_path / "net.onnx"
     rows.write_bytes(npz(rows=6000, features=nets.WIDTH))
-    network.write_bytes(nets.slow(1400))
+    network.write_bytes(nets.slow(300))
     with processes.gateway(settings) as (_, address), Client(address, admin_key) as client:
         made = client.networks.upload(network, licence="CC0-1.0", provenance="Drawn numbers.")
         asked = ("--classes", "0,1", "--network", made.id)

@@ -34,7 +34,7 @@ def test_an_upload_says_how_far_it_is(gateway: TestClient, monkeypatch: pytest.M
     """While an upload goes through a network, any other call sees how many of its rows have, of how many; afterwards
     nothing of it is listed or left, and a call without a network is never listed."""
     monkeypatch.setattr(under_way, "_RENEWED_SECONDS", 0.0)
-    network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(400))}).json()["id"]
+    network = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.slow(150))}).json()["id"]
     columns = NUMBERS | {"y": {"role": "label", "values": ["0", "1"]}}
     content = csv() if kind == "csv" else npz(rows=ROWS, features=nets.WIDTH)
     form = {"name": "people", "network_id": network}
