@@ -31,7 +31,7 @@ from app.api import (
 from app.api.gateway import Mount, limit_threads, of_features
 from app.api.intake import Intake
 from app.config import Settings
-from app.journal import verification
+from app.journal import tombstones, verification
 from app.operations import periodic_jobs
 from app.operations.service import Metrics
 from lethe import sockets
@@ -61,7 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
             installation = gateway.state.installation
             await run_in_threadpool(verification.verify_at_start, installation)
             with contextlib.suppress(Problem, OSError, SQLAlchemyError):  # the job says so, a second later
-                await run_in_threadpool(periodic_jobs.record_tombstones, installation)
+                await run_in_threadpool(periodic_jobs.record_tombstones, installation, tombstones.require_same_database)
             services = [start(installation) for start in sockets.plugs("app.features", "jobs", "GATEWAY_SERVICES")]
             remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.of_gateways()).start()
             try:

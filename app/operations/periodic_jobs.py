@@ -238,11 +238,11 @@ def sign_heads(installation: Installation) -> None:
             checkpoints.checkpoint(session, installation.keys, heads)
 
 
-def record_tombstones(installation: Installation) -> None:
-    """Append what has happened to the tombstones. While the database proves older than they are, callers are refused:
-    its models carry people who were forgotten, and new requests would be unknown after the restore."""
+def record_tombstones(installation: Installation, do: Callable[[Installation], None] = tombstones.record) -> None:
+    """Append to the tombstones, or `do` another thing with them. While the database proves older than they are, callers
+    are refused: its models carry people who were forgotten, and a restore would not know new requests."""
     try:
-        tombstones.record(installation)
+        do(installation)
     except DatabasePutBack as error:
         installation.database.refuse_callers(error)
         raise
