@@ -27,12 +27,10 @@ def group(results: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-def test_without_noise_a_group_is_found(group: dict[str, Any]) -> None:
-    """Models left alone give a group away beyond what is certified of ours, and so do, less plainly, models that were
-    fine-tuned without noise."""
-    proved = {method: attack["mu_at_least"] for method, attack in group["attack"].items()}
-    assert proved["nothing"] > group["attack"]["unlearning"]["certified_mu"]
-    assert proved["fine-tuning"] > 0
+@pytest.mark.parametrize("method", ["nothing", "fine-tuning"])
+def test_without_noise_a_group_is_found(group: dict[str, Any], method: str) -> None:
+    """Models left alone and models fine-tuned without noise give a group away, beyond what is certified of ours."""
+    assert group["attack"][method]["mu_at_least"] > group["attack"]["unlearning"]["certified_mu"]
 
 
 @pytest.mark.soak
