@@ -190,6 +190,15 @@ def _renewed(installation: Installation) -> Callable[[], None]:
     return installations._guard(installation.settings, installation.database, installation.keys).check
 
 
+def test_a_second_start_writes_no_mark(settings: Settings) -> None:
+    """A place that is marked is not marked again, so that a kill at that moment leaves no partial file behind."""
+    unfinished = settings.data_dir / ".unfinished"
+    before = unfinished.stat().st_mtime_ns
+    installations.set_up(settings)
+    assert unfinished.stat().st_mtime_ns == before
+    assert not list(unfinished.iterdir())
+
+
 @pytest.mark.parametrize("owner", [None, "ins_other"])
 def test_a_data_folder_that_is_not_the_databases(
     settings: Settings, gateway: TestClient, new_dataset: Make, owner: str | None
