@@ -304,7 +304,7 @@ _OF_COMMANDS = (
 @functools.cache
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, *_OF_COMMANDS])
+    context.set_forkserver_preload([__name__, *_OF_COMMANDS, "tests.faults.warm"])
     temporary, tempfile.tempdir = tempfile.tempdir, None  # a gateway's is too deep down for a socket
     try:
         forkserver.ensure_running()
