@@ -5,11 +5,12 @@ wrong about them (malformed input is 400 there). Their tests are `test_opendsr.p
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis.errors import Flaky
 from schemathesis import checks
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.generation.stateful import run_state_machine_as_test
+from schemathesis.schemas import BaseSchema
 
 from app import installations
 from app.config import Settings
 from app.main import create_app
 from tests.faults import processes
+from tests.lethe.declared import OPERATIONS
 from worker import runner
 
 ONE_ANSWER = [
@@ -43,22 +47,49 @@ ONE_ANSWER = [
 ]
 """`positive_data_acceptance` is not among them: no schema says which ids exist, or what can be learned."""
 SEVERAL_ANSWERS = [*ONE_ANSWER, checks.use_after_free, checks.ensure_resource_availability]
-DOCUMENT = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
-DOCUMENT.config.generation.with_security_parameters = False  # every call has a key, and `ignored_auth` takes it away
-DOCUMENT.config.request_timeout = 120  # ten seconds are few while other tests work
-
 REAL = re.compile("[a-z]+_[0-9a-f]{20}")
 """An id that an answer gave."""
 
+OF_PROBES = {"GET /healthz", "GET /readyz", "GET /metrics"}
+"""Operations of the document that no client has."""
+CALLED = sorted(OF_PROBES | {str(operation) for operation in OPERATIONS})
+
 on_every_run = hypothesis_settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
 at_length = hypothesis_settings(
-    max_examples=40, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 
 def but(answer: Any) -> list[Any]:
     """Of a batch each request is judged alone: a malformed one is refused in an answer that is not a refusal."""
     return [checks.negative_data_rejection] if answer.status_code == 207 else []
+
+
+@functools.cache
+def document() -> BaseSchema:
+    """As this process's gateway gives it. Made by the first test and not when tests are collected: the cases that
+    schemathesis makes up for each operation take seconds of every process."""
+    found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
+    found.config.generation.with_security_parameters = False  # every call has a key; `ignored_auth` takes it away
+    found.config.request_timeout = 120  # ten seconds are few while other tests work
+    return found
+
+
+def call(label: str, check: Callable[[schemathesis.Case], None], settings: hypothesis_settings) -> None:
+    """Call an operation by everything that the document allows or forbids: examples, limits, and what is made up."""
+    method, path = label.split()
+    operation = document()[path][method]
+
+    def judged(case: schemathesis.Case) -> None:
+        check(case)
+
+    config = HypothesisTestConfig(
+        project=document().config,
+        modes=[HypothesisTestMode.EXAMPLES, HypothesisTestMode.COVERAGE, HypothesisTestMode.FUZZING],
+        settings=document().config.get_hypothesis_settings(operation=operation),
+        explicit_settings=settings,
+    )
+    create_test(operation=operation, test_func=judged, config=config)()
 
 
 COLUMNS = {
@@ -202,7 +233,7 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
     failures: list[Exception] = []
     rotated: set[str | None] = set()  # keys that expire, though nothing deletes them
 
-    class Story(DOCUMENT.as_state_machine()):  # type: ignore[misc]
+    class Story(document().as_state_machine()):  # type: ignore[misc]
         def get_call_kwargs(self, case: schemathesis.Case) -> dict[str, Any]:
             return {"base_url": service.url, "headers": service.admin}
 
@@ -236,19 +267,22 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
     assert not failures, failures
 
 
-@DOCUMENT.parametrize()
-@on_every_run
-def test_every_answer_is_in_the_document(case: schemathesis.Case, service: Service) -> None:
+def test_every_operation_is_called() -> None:
+    """The operations that are called here are those of the document."""
+    assert sorted(result.ok().label for result in document().get_all_operations()) == CALLED
+
+
+@pytest.mark.parametrize("operation", CALLED)
+def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
     """No call that the document allows or forbids gets an answer that it does not announce, or one above 499."""
-    service.check(case)
+    call(operation, service.check, on_every_run)
 
 
 @pytest.mark.soak
-@DOCUMENT.parametrize()
-@at_length
-def test_every_answer_is_in_the_document_while_work_is_done(case: schemathesis.Case, served: Service) -> None:
+@pytest.mark.parametrize("operation", CALLED)
+def test_every_answer_is_in_the_document_while_work_is_done(operation: str, served: Service) -> None:
     """The same, at length, and while a worker changes what there is."""
-    served.check(case)
+    call(operation, served.check, at_length)
 
 
 def test_links_lead_to_what_was_made(service: Service) -> None:
