@@ -330,7 +330,7 @@ def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
 def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
     """Whatever a kill -9 in the middle of an upload leaves on disk is gone when `lethe up` has started again."""
     data = tmp_path / "data"
-    big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 2_000_000
+    big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000
     schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'
     with processes.up(data) as up, _client(up, data) as client:
 
