@@ -1,7 +1,11 @@
 """Errors inside the server; `lethe.contract.problems` has those that are returned to callers."""
 
+from typing import TYPE_CHECKING
+
 from lethe.contract.problems import Problem
-from lethe.proof.canary_test import Observed
+
+if TYPE_CHECKING:
+    from lethe.proof.canary_test import Observed
 
 # --- refusals of the engine and the accountant -----------------------------------------------------------------------
 
@@ -16,7 +20,7 @@ class RunKindUnsupported(Problem, title="This worker has no handler for a kind o
 
 
 class AuditFailed(Problem, title="The canary test of a run refuted what it was to certify; nothing is published"):
-    def __init__(self, message: str, *, observed: Observed | None = None) -> None:
+    def __init__(self, message: str, *, observed: "Observed | None" = None) -> None:
         """Create the error with the statistics of the run's lanes, if observed."""
         super().__init__(message)
         self.observed = observed

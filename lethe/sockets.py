@@ -7,6 +7,7 @@ such as `tables` or `endpoints`. `FEATURES` of each package lists the features t
 import functools
 import importlib
 import importlib.util
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -19,9 +20,11 @@ def modules(package: str, name: str) -> tuple[ModuleType, ...]:
     """
     if importlib.util.find_spec(package) is None:
         return ()
-    features: tuple[str, ...] = importlib.import_module(package).FEATURES
-    paths = [f"{package}.{feature}.{name}" for feature in features]
-    return tuple(importlib.import_module(path) for path in paths if importlib.util.find_spec(path) is not None)
+    installed = importlib.import_module(package)
+    # `importlib.util.find_spec` of the module would import its feature, if only to find that it has none.
+    folders = {feature: [f"{path}/{feature}" for path in installed.__path__] for feature in installed.FEATURES}
+    having = [feature for feature, paths in folders.items() if PathFinder.find_spec(name, paths)]
+    return tuple(importlib.import_module(f"{package}.{feature}.{name}") for feature in having)
 
 
 def plugs(package: str, name: str, attribute: str) -> tuple[Any, ...]:

@@ -1,12 +1,9 @@
-"""Tables on the caller's own machine: `preview(table, schema=...)` tries one out, `infer(table, label=...)` proposes a
-schema. Nothing leaves the machine."""
+"""Tables on the caller's own machine: `preview(table, schema=...)` shows encoded rows and the cost of accuracy,
+`infer(table, label=...)` proposes a schema from a public sample. Nothing leaves the machine."""
 
-from lethe.features.tables import (  # type: ignore[import-not-found, unused-ignore]
-    Frame,
-    NetworkFile,
-    Preview,
-    infer,
-    preview,
-)
+from lethe.client.files import Frame
+from lethe.features.tables.inferring import infer  # type: ignore[import-not-found, unused-ignore]
+from lethe.features.tables.networks import NetworkFile  # type: ignore[import-not-found, unused-ignore]
+from lethe.features.tables.previewing import Preview, preview  # type: ignore[import-not-found, unused-ignore]
 
 __all__ = ["Frame", "NetworkFile", "Preview", "infer", "preview"]

@@ -33,7 +33,7 @@ def root_of(installation: Installation, rows_id: str) -> str:
 def rows_of(installation: Installation, rows_id: str) -> Seen:
     """Of a dataset, or of rows that wait to be added to one."""
     with installation.rows.open(rows_id, root_of(installation, rows_id)) as rows:
-        rows.show_all()
+        rows.show([range(rows.shape.num_blocks)])
         return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.shape.num_slots)
 
 

@@ -86,10 +86,6 @@ class OpenedRows:
             on_opened()
         return {number: self._loaded[number] for number in wanted}
 
-    def show_all(self) -> None:
-        """Load all blocks into memory. Raises `DatasetTooLarge`."""
-        self.show([range(self.shape.num_blocks)])
-
     def require_room(self, num_bytes: int) -> None:
         """Check that `num_bytes` of rows may be in memory; otherwise raise `DatasetTooLarge`."""
         if num_bytes > self.most_bytes:

@@ -1,6 +1,6 @@
 """Cost of a target from public numbers alone: the noise that hides a record and the passes to learn and forget.
 
-Accuracy depends on the rows and is not part of the cost; `lethe.features.tables.preview` measures it.
+Accuracy depends on the rows and is not part of the cost; `lethe.features.tables.previewing` measures it.
 """
 
 import math

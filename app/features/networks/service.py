@@ -30,7 +30,8 @@ from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.spelling import expected
 from lethe.encoding.rows import numbers_of
 from lethe.features.networks.encoders import process
-from lethe.features.networks.encoders.process import Encoder, ExaminedNetwork, Limits
+from lethe.features.networks.encoders.limits import Limits
+from lethe.features.networks.encoders.process import Encoder, ExaminedNetwork
 from lethe.features.networks.tangents.supported import unsupported
 from lethe.proof.errors import PrivacyError
 from lethe.proof.network import Linearisation, PublicNetwork

@@ -20,10 +20,11 @@ from lethe.contract.models import ModelIn, Objective, TangentIn
 from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed, SchemaInvalid
 from lethe.contract.sets import Metric
 from lethe.features.insight.contract import PlanOut
-from lethe.features.networks.encoders.process import Limits
+from lethe.features.networks.encoders.limits import Limits
 
 if TYPE_CHECKING:
-    from lethe.features.tables import NetworkFile, Preview
+    from lethe.features.tables.networks import NetworkFile
+    from lethe.features.tables.previewing import Preview
 
 _SHARES = (Metric.ACCURACY, Metric.AUC, Metric.LABEL_ACCURACY, Metric.EXACT_MATCH)
 _MAX_SHOWN_FEATURES = 12
@@ -81,7 +82,7 @@ class Trial:
 
     def network_file(self) -> "NetworkFile | None":
         """Return the network to run, if one is named. Raises `PreconditionFailed` for a SHA-256 of no network."""
-        from lethe.features.tables import NetworkFile
+        from lethe.features.tables.networks import NetworkFile
 
         if self.network is None:
             if self.network_sha256 is not None:
@@ -105,7 +106,7 @@ def dataset_preview(
 
     Nothing is sent. The output is about the people in the table: do not publish it.
     """
-    from lethe.features.tables.preview import EPSILONS
+    from lethe.features.tables.previewing import EPSILONS
 
     result = _preview(file, schema, trial, epsilons=EPSILONS)
     if as_json:
@@ -116,7 +117,7 @@ def dataset_preview(
 
 def _preview(file: Path, schema: Path, trial: Trial, *, epsilons: Sequence[float]) -> "Preview":
     """Return the preview of a file, with a progress bar. `epsilons` are tried by default."""
-    from lethe.features.tables import preview
+    from lethe.features.tables.previewing import preview
 
     try:
         document = json.loads(schema.read_text())
@@ -165,7 +166,7 @@ def dataset_infer(
     be forgotten: use a published or synthetic table with the same columns. The values of columns that you state are not
     read; if all are stated, FILE may be the people's own.
     """
-    from lethe.features.tables import infer
+    from lethe.features.tables.inferring import infer
 
     stated = {name: _parse_range(name, text) for name, text in _pairs("range", ranges)}
     stated |= {

@@ -17,7 +17,8 @@ from lethe.contract.problems import FieldError, InputInvalid, NetworkFailed, Net
 from lethe.contract.spelling import expected
 from lethe.encoding.rows import Features, Schema, check_finite, check_fit
 from lethe.features.networks.encoders import process
-from lethe.features.networks.encoders.process import ExaminedNetwork, Limits
+from lethe.features.networks.encoders.limits import Limits
+from lethe.features.networks.encoders.process import ExaminedNetwork
 from lethe.features.networks.tangents.supported import unsupported
 from lethe.features.tables.fitting import Floats, Places
 from lethe.proof.errors import PrivacyError

@@ -22,7 +22,7 @@ def batch_of(num_rows: int = NUM_SLOTS, seed: int = 0) -> tuple[Features, Labels
 
 def rows_of(store: RowStore, root: str, rows_id: str = "ds_1") -> tuple[np.ndarray, np.ndarray]:
     with store.open(rows_id, root) as rows:
-        rows.show_all()
+        rows.show([range(rows.shape.num_blocks)])
         return rows.features.copy(), rows.labels.copy()
 
 

@@ -23,7 +23,7 @@ def test_what_was_written_is_read(store: RowStore, root: str, new_store: Callabl
     """Rows are read in the order of their batches, by any process that opens the store, and are read-only."""
     expected = [batch_of(5), batch_of(NUM_SLOTS - 5, seed=1)]
     with new_store().open("ds_1", root) as rows:
-        rows.show_all()
+        rows.show([range(rows.shape.num_blocks)])
         np.testing.assert_array_equal(rows.features, np.vstack([part[0] for part in expected]))
         np.testing.assert_array_equal(rows.labels, np.hstack([part[1] for part in expected]))
         assert not rows.features.flags.writeable
@@ -56,7 +56,7 @@ def test_weights_are_stored_beside_labels(store: RowStore, new_store: Callable[.
     nulled = store.edit("ds_w", writer.root, null=[3, BLOCK_ROWS])
     edited = store.edit("ds_w", nulled, fill=[Filling(rows_id="more", root=waiting.root, slots=(3,))])
     with store.open("ds_w", edited) as rows:
-        rows.show_all()
+        rows.show([range(rows.shape.num_blocks)])
         assert rows.labels[[3, BLOCK_ROWS]].tolist() == [both[0].tolist(), [0, 0]]
     with pytest.raises(ValueError, match="has_weights"):
         store.edit("ds_w", nulled, fill=[Filling(rows_id="plain", root=without.root, slots=(3,))])
@@ -149,11 +149,11 @@ def test_rows_that_do_not_fit_are_refused(root: str, new_store: Callable[..., Ro
     small = new_store(most_bytes=needed - 1)
     with small.open("ds_1", root) as rows:
         with pytest.raises(DatasetTooLarge, match="LETHE_ROWS_MEMORY_BYTES"):
-            rows.show_all()
+            rows.show([range(rows.shape.num_blocks)])
         rows.show([range(1, 3)])
     small.check("ds_1", small.edit("ds_1", root, null=TOUCHED))
     with new_store(most_bytes=needed).open("ds_1", root) as rows:
-        rows.show_all()
+        rows.show([range(rows.shape.num_blocks)])
 
 
 def test_only_requested_blocks_take_memory(store: RowStore, root: str) -> None:

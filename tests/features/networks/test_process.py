@@ -14,7 +14,7 @@ from app.config import Settings
 from app.features.networks import service
 from lethe.contract.problems import NetworkFailed
 from lethe.features.networks.encoders import child, graph, process
-from lethe.features.networks.encoders.process import Limits
+from lethe.features.networks.encoders.limits import Limits
 from tests.features.networks import nets
 from tests.features.networks.nets import WEIGHTS, node, onnx_file
 

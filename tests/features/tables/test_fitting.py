@@ -9,8 +9,8 @@ import pytest
 from lethe.contract.problems import PreconditionFailed
 from lethe.encoding.rows import unit_rows
 from lethe.encoding.targets import TargetColumn
-from lethe.features.tables import preview
 from lethe.features.tables.fitting import FittingProblem, Learned, LinearRows, metrics_of
+from lethe.features.tables.previewing import preview
 from lethe.proof import calibration, costs
 from lethe.proof.losses import Objective, num_weight_rows
 from worker.langevin import evaluate

@@ -20,8 +20,10 @@ from lethe.contract.problems import (
     UploadTooLarge,
 )
 from lethe.encoding.schema import parse_schema
-from lethe.features.networks.encoders.process import Limits
-from lethe.features.tables import NetworkFile, networks, preview
+from lethe.features.networks.encoders.limits import Limits
+from lethe.features.tables import networks
+from lethe.features.tables.networks import NetworkFile
+from lethe.features.tables.previewing import preview
 from tests.features.networks import nets
 from tests.features.tables.encoded import NUMBERS, SCHEMA, X, table
 from tests.stored import rows_of

@@ -21,8 +21,9 @@ from lethe.client.files import Frame, to_parquet
 from lethe.contract.problems import DatasetUnusable, InputInvalid, PreconditionFailed, RowInvalid, SchemaInvalid
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.targets import TargetColumn
-from lethe.features.tables import infer, preview
 from lethe.features.tables.fitting import Learned
+from lethe.features.tables.inferring import infer
+from lethe.features.tables.previewing import preview
 from lethe.features.tables.reading import columns_of
 from lethe.proof.losses import Objective
 

@@ -12,7 +12,8 @@ from lethe.encoding.rows import unit_rows
 from lethe.encoding.schema import parse_schema
 from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, network_inputs, scores
-from lethe.features.tables import networks, preview
+from lethe.features.tables import networks
+from lethe.features.tables.previewing import preview
 from lethe.proof.network import Linearisation
 from tests.features.networks import nets
 from tests.features.networks.networks import exported, perceptron

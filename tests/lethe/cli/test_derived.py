@@ -205,3 +205,12 @@ def test_without_an_optional_package(absent: str, extra: str) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     said = f"error: {absent} is not installed; run: pip install 'lethe-sdk[{extra}]'\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
+
+
+def test_a_command_starts_without_numbers() -> None:
+    """No command loads numpy or scipy before it computes something: those take longer to import than all the rest."""
+    script = (
+        "import sys; from lethe.cli import root; root.command_line(); print(*({'numpy', 'scipy'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

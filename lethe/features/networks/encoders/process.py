@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lethe import hardening
 from lethe.contract.problems import FieldError, NetworkFailed, NetworkInvalid, UploadTooLarge
+from lethe.features.networks.encoders.limits import Limits
 
 _START_SECONDS = 60.0
 """Seconds in which a process starts, beside those of its network."""
@@ -30,18 +31,6 @@ _ARCHIVES = (b"PK", b"\x80")
 """First bytes of a zip file and of a pickle."""
 _ONNX = b"\x08"
 """First byte of an ONNX file: the tag of its version, which is field 1 and comes first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Maximum memory of a network's process, maximum seconds for a batch, and maximum size of the network's file.
-
-    The defaults are those of a gateway.
-    """
-
-    memory_bytes: int = 4 * 2**30
-    seconds: float = 60.0
-    file_bytes: int = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
