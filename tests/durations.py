@@ -1,0 +1,63 @@
+"""Where the time of a run of tests goes, file by file: `./dev test --durations-report`.
+
+Beside the time on the clock, the processor time of the process that ran the tests and of processes that it started and
+that have ended. Services forked by `tests.faults.processes` are children of another process, and not counted.
+"""
+
+import resource
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable
+
+import pytest
+
+_FILES = 30
+"""Number of files that are listed."""
+_NAME = "seconds"
+
+
+class Durations:
+    """Measures each test where it runs, and adds up where results come together."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Counter[str]] = {}
+        self._began = (0.0, 0.0, 0.0)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._began = _now()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            spent = [after - before for before, after in zip(self._began, _now(), strict=True)]
+            report.user_properties.append((_NAME, spent))
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, spent in report.user_properties:
+            if name == _NAME and report.when == "teardown":
+                found = self._files.setdefault(report.nodeid.partition("::")[0], Counter())
+                found.update(dict(zip(("wall", "own", "started"), spent, strict=True)) | {"tests": 1})
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in table(self._files):
+            terminalreporter.write_line(line)
+
+
+def table(files: dict[str, Counter[str]]) -> Iterable[str]:
+    """Lines in Markdown: the files that took most processor time, and all together."""
+    yield "| File | Tests | Wall s | Own CPU s | CPU s of what it started |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    most = sorted(files.items(), key=lambda found: -found[1]["own"] - found[1]["started"])
+    for name, spent in [*most[:_FILES], ("all", sum(files.values(), Counter()))]:
+        yield f"| {name} | {spent['tests']} | {spent['wall']:.0f} | {spent['own']:.1f} | {spent['started']:.1f} |"
+
+
+def _now() -> tuple[float, float, float]:
+    """Seconds on the clock, of this process's processor time, and of that of children that have ended."""
+    own, started = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return time.monotonic(), own.ru_utime + own.ru_stime, started.ru_utime + started.ru_stime
