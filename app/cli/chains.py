@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from app.config import Settings
-from app.errors import AuditCorrupt, DatabaseUnreadable
+from app.errors import AuditCorrupt
 from lethe.cli.gateway import console, new_group
 from lethe.cli.proofs import key_set_in, print_reports, verify_export
 from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
@@ -126,8 +126,6 @@ def _remembered(settings: Settings, log: str) -> "list[KeptHead]":
 
 @contextmanager
 def _reading(settings: Settings) -> "Iterator[Session]":
-    from sqlalchemy.exc import OperationalError
-
     from app.db import Database, migrate
 
     database = Database(settings.resolved_database_url(), read_only=True)
@@ -136,8 +134,6 @@ def _reading(settings: Settings) -> "Iterator[Session]":
             migrate.check_connection(connection)
         with database.reading() as session:
             yield session
-    except OperationalError as error:
-        raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATA_DIR right?") from error
     finally:
         database.close()
 

@@ -39,6 +39,10 @@ def main() -> None:
         if package not in _EXTRAS:
             raise
         _fail(f"{package} is not installed; run: pip install 'lethe-sdk[{_EXTRAS[package]}]'")
+    except Exception as error:
+        if type(error).__name__ != "OperationalError":  # SQLAlchemy's or SQLite's: only a server's commands load them
+            raise
+        _fail(f"database_unreadable: {getattr(error, 'orig', error)}; is LETHE_DATA_DIR right, with free space?")
 
 
 def _fail(message: str) -> NoReturn:

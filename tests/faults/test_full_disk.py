@@ -1,6 +1,7 @@
 """A disk that is full while a run wants to write what it made."""
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,3 +185,20 @@ def test_calls_are_told_to_come_back(full: tuple[Settings, Path]) -> None:
             assert first.status_code != 202 or first.json()["id"] == second.json()["id"]
         assert gateway.post("/v1/datasets", **upload).status_code == 201
         assert len(gateway.get("/v1/datasets").json()["items"]) == 2
+
+
+@pytest.mark.parametrize(
+    "words", [["migrate"], ["rotate-key"], ["backup", "archive", "--key-file", "key"], ["ledger", "verify"]]
+)
+def test_a_command_on_a_full_disk_ends_in_one_line(set_up_once: Path, tmp_path: Path, words: list[str]) -> None:
+    """Where the database's disk is full, a command says so in one line, without a traceback."""
+    with _mounted(tmp_path / "small", megabytes=3) as folder:
+        data = shutil.copytree(set_up_once, folder / "data")
+        with contextlib.suppress(OSError), (folder / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(bytes(4096))
+        command = [processes.LETHE, *words]
+        environment = processes.environment_of(data)
+        ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "error: database_unreadable: disk I/O error; is LETHE_DATA_DIR right, with free space?\n"
