@@ -435,7 +435,7 @@ SENTENCES = (
     marked("This is another tenant's id."),
     marked("Tenants have names of their own; choose another one."),
     marked("The keys cannot be used."),
-    marked("This issuer is registered; delete it to register other keys."),
+    marked("This issuer is registered already; delete it to register other keys."),
     marked("The request cannot be made as it is."),
     marked("It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."),
     marked("A statement is about one identifier: make a request for each, with a statement of its own."),

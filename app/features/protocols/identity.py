@@ -130,7 +130,7 @@ def register(session: Session, *, issuer: str, audience: str, jwks: Mapping[str,
     """Register an issuer with its public keys. Raises `InputInvalid`, `IssuerExists`."""
     _check_keys(jwks)
     if _by_name(session, issuer) is not None:
-        raise IssuerExists("This issuer is registered; delete it to register other keys.")
+        raise IssuerExists("This issuer is registered already; delete it to register other keys.")
     row = IdentityIssuer(
         id=new_id("iss"),
         tenant_id=actor(session).tenant_id,

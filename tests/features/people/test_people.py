@@ -228,7 +228,7 @@ def test_the_page_of_a_person(officer: Browser, get: Get) -> None:
     assert officer.post(f"{path}/invite").status_code == 201
     assert officer.post(f"{path}/change", name="", role="viewer").status_code == 422
     again = officer.post("/admin/people", name="Maria", email=EMAIL.upper(), role="viewer")
-    assert (again.status_code, "There is a person with this e-mail address" in again.text) == (409, True)
+    assert (again.status_code, "A person with this e-mail address exists" in again.text) == (409, True)
     assert officer.post("/admin/people", name="Ann", email="no address", role="viewer").status_code == 422
     assert officer.get("/admin/people/usr_0").status_code == 404
 
