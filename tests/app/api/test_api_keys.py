@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+import redis
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
+from app.access import rates
 from app.config import Settings
 from app.db.tables import ApiKey
 from app.installations import Installation
 from app.main import create_app
 from tests.faults import processes
+from tests.faults.processes import wait_until
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -151,30 +153,40 @@ def test_wrong_keys_block_an_address(at_the_door: TestClient, admin_key: str, re
 
 
 @pytest.mark.redis
-def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
+def test_gateways_share_a_limit(
+    settings: Settings, admin_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two gateways with one Redis share the limit of a key; when Redis fails, each of them enforces the limit alone."""
+    minute = int(time.time()) // 60
+    monkeypatch.setattr(rates.time, "time", lambda: minute * 60 + 10.0)
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})
     try:
-        with processes.gateway(shared) as (_, one), processes.gateway(shared) as (_, other):
+        with (
+            TestClient(create_app(shared)) as one,
+            TestClient(create_app(shared)) as other,
+            redis.Redis(port=server.port) as told,
+        ):
             asked = {"name": "a", "scopes": ["models:read"]}
-            first, second = (
-                _as(httpx.post(f"{one}/v1/api-keys", json=asked, headers=_as(admin_key), timeout=120).json()["key"])
-                for _ in "ab"
+            first, second, third = (
+                one.post("/v1/api-keys", json=asked, headers=_as(admin_key)).json() for _ in range(3)
             )
 
-            def calls(address: str, key: dict[str, str], times: int) -> list[int]:
-                return [httpx.get(f"{address}/v1/models", headers=key, timeout=120).status_code for _ in range(times)]
+            def calls(gateway: TestClient, key: dict[str, str], times: int) -> list[int]:
+                return [gateway.get("/v1/models", headers=_as(key["key"])).status_code for _ in range(times)]
 
-            if time.time() % 60 > 40:
-                time.sleep(20)
+            def is_told(key: dict[str, str], number: int) -> bool:
+                return told.get(f"lethe:calls:{minute}:{key['id']}") == str(number).encode()
+
             assert calls(one, first, 7) == [200] * 7
-            time.sleep(3)  # a gateway hears of a key's other calls when it tells of its own
+            wait_until(lambda: is_told(first, 7))
             assert calls(other, first, 1) == [200]
-            time.sleep(3)
+            wait_until(lambda: is_told(first, 8))
+            assert calls(other, third, 1) == [200]
+            wait_until(lambda: is_told(third, 1))  # by an exchange after that in which it heard of the seven
             assert calls(other, first, 3) == [200] * 2 + [429]
             server.kill()
-            for address in (one, other):
-                assert calls(address, second, 11) == [200] * 10 + [429]
+            for gateway in (one, other):
+                assert calls(gateway, second, 11) == [200] * 10 + [429]
     finally:
         server.kill()
