@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+import scipy  # which loads scipy.special when it is first used
 
 from lethe.proof import accountant, conversion
 from lethe.proof.errors import (
@@ -57,7 +57,7 @@ def at_least(hits: int, trials: int, *, error: float) -> float:
     require_fraction(error=error)
     if hits > trials:
         raise DomainError(f"Expected hits={hits} <= trials={trials}")
-    return float(special.betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
+    return float(scipy.special.betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
 
 
 def at_most(hits: int, trials: int, *, error: float) -> float:
@@ -68,7 +68,7 @@ def at_most(hits: int, trials: int, *, error: float) -> float:
 def mu_at_least(guesses: Guesses, *, error: float) -> float:
     """Return the largest mu >= 0 below which the guesses refute every guarantee, wrong with probability <= `error`."""
     true, false = _corner(guesses, error)
-    return max(0.0, float(special.ndtri(true) - special.ndtri(false))) if true > 0 and false < 1 else 0.0
+    return max(0.0, float(scipy.special.ndtri(true) - scipy.special.ndtri(false))) if true > 0 and false < 1 else 0.0
 
 
 def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
@@ -82,7 +82,7 @@ def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
     """
     if error > 0.25:
         raise DomainError(f"Expected error={error} <= 1/4")
-    return max(0.0, 2 * float(special.ndtri(at_least(right, trials, error=error))))
+    return max(0.0, 2 * float(scipy.special.ndtri(at_least(right, trials, error=error))))
 
 
 def epsilon_at_least(guesses: Guesses, *, delta: float, error: float) -> float:
@@ -322,9 +322,9 @@ class Observed:
         wrong with probability <= `error`."""
         groups, free = self.plan.groups, self.plan.lanes - self.plan.groups
         chances = {
-            "noise": 2 * min(special.chdtr(free, self.squares), special.chdtrc(free, self.squares)),
-            "forgetting": 2 * special.ndtr(-abs(self.drift)),
-            "schedule": special.chdtrc(groups, self.visits),
+            "noise": 2 * min(scipy.special.chdtr(free, self.squares), scipy.special.chdtrc(free, self.squares)),
+            "forgetting": 2 * scipy.special.ndtr(-abs(self.drift)),
+            "schedule": scipy.special.chdtrc(groups, self.visits),
         }
         return tuple(name for name, chance in chances.items() if not chance >= error / len(chances))
 

@@ -38,7 +38,7 @@ References: J. Dong, A. Roth, W. Su, "Gaussian differential privacy", JRSS B 84 
 import math
 from collections.abc import Callable
 
-from scipy.special import erfcx, erfinv, ndtr, ndtri
+import scipy  # which loads scipy.special when it is first used
 
 from lethe.proof.errors import require_fraction, require_nonnegative
 from lethe.proof.rounding import ROUNDING, up
@@ -124,7 +124,7 @@ def gdp_epsilon(*, mu: float, delta: float) -> float:
         log_delta, elasticity = _log_delta(x, mu)
         return log_delta - target, -elasticity * _mills(x + mu)
 
-    x = _newton(-float(ndtri(delta)), gap, tolerance)
+    x = _newton(-float(scipy.special.ndtri(delta)), gap, tolerance)
     return up(mu * (x + mu / 2))
 
 
@@ -168,7 +168,7 @@ def gdp_balanced_accuracy(*, mu: float) -> float:
     0.553694
     """
     require_nonnegative(mu=mu)
-    return min(1.0, float(ndtr(mu / 2)) * (1 + 1e-12)) if mu else 0.5
+    return min(1.0, float(scipy.special.ndtr(mu / 2)) * (1 + 1e-12)) if mu else 0.5
 
 
 def gdp_mu(*, epsilon: float, delta: float) -> float:
@@ -197,10 +197,10 @@ def gdp_mu(*, epsilon: float, delta: float) -> float:
         log_delta, elasticity = _log_delta(epsilon / mu - mu / 2, mu)
         return log_delta - target, elasticity / mu
 
-    x = -float(ndtri(delta))
+    x = -float(scipy.special.ndtri(delta))
     mu = _mu_at(x, epsilon)
     if epsilon <= 1e12:
-        mu = _newton(max(mu, math.sqrt(8) * float(erfinv(delta))), gap, tolerance)
+        mu = _newton(max(mu, math.sqrt(8) * float(scipy.special.erfinv(delta))), gap, tolerance)
     return math.nextafter(mu * (1 - ROUNDING), 0.0)
 
 
@@ -221,7 +221,7 @@ def _log_delta(x: float, mu: float) -> tuple[float, float]:
 
 def _mills(z: float) -> float:
     """Return Mills' ratio R(z) = Phi(-z) / phi(z)."""
-    return _SQRT_HALF_PI * float(erfcx(_SQRT_HALF * z))
+    return _SQRT_HALF_PI * float(scipy.special.erfcx(_SQRT_HALF * z))
 
 
 def _mills_slope(z: float) -> float:

@@ -296,7 +296,7 @@ class RabbitMQ:
 _OF_COMMANDS = (
     *("app.main", "app.accounting_main", "uvicorn.loops.asyncio", "psycopg", "alembic.command", "worker.embedded"),
     *("celery.bin.celery", "celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread"),
-    *("kombu.transport.redis", "celery.worker.consumer"),
+    *("kombu.transport.redis", "celery.worker.consumer", "scipy.special"),
 )
 """What commands import when they start."""
 
