@@ -1,31 +1,31 @@
 """Equality of subject ids: each tenant has a rule that normalises every id at the API.
 
-Rows, requests, lists and look-ups use the same rule. Otherwise "é" in its two Unicode forms, or a trailing blank, would
-be another person, whose request completes without erasing anything.
+Rows, requests, lists and look-ups use the same rule. Otherwise "é" in its two Unicode forms, a trailing blank or a
+zero-width space would be another person, whose request completes without erasing anything.
 """
 
 import unicodedata
 
 from lethe.contract.fields import SubjectRule
+from lethe.encoding.columns import INVISIBLE
 
+_SAME = "the same text in Unicode's NFC, without invisible characters and without white space around it"
 IN_WORDS: dict[SubjectRule, str] = {
     SubjectRule.EXACT: "exact: the same text, byte for byte",
-    SubjectRule.TEXT: "text: the same text in Unicode's NFC, without white space around it",
-    SubjectRule.CASELESS: "caseless: the same text in Unicode's NFC, without white space around it, in whatever case",
-    SubjectRule.EMAIL_DOMAIN: "email_domain: the same text in Unicode's NFC, without white space around it; what comes "
-    "after the last @ in whatever case",
-    SubjectRule.EMAIL: "email: the same text in Unicode's NFC, without white space around it; with an @ in it, in "
-    "whatever case",
+    SubjectRule.TEXT: f"text: {_SAME}",
+    SubjectRule.CASELESS: f"caseless: {_SAME}, in whatever case",
+    SubjectRule.EMAIL_DOMAIN: f"email_domain: {_SAME}; what comes after the last @ in whatever case",
+    SubjectRule.EMAIL: f"email: {_SAME}; with an @ in it, in whatever case",
 }
 """Rules in the words of certificates and statements: the properties that two ids of one person share."""
 
 
 def normal(subject_id: str, rule: SubjectRule) -> str:
-    """Return the normal form of a subject id, by which ids are compared; empty if the id is only white space.
-    Idempotent."""
+    """Return the normal form of a subject id, by which ids are compared; empty if nothing of the id can be
+    seen. Idempotent."""
     if rule == SubjectRule.EXACT:
         return subject_id
-    trimmed = unicodedata.normalize("NFC", subject_id).strip()
+    trimmed = unicodedata.normalize("NFC", subject_id.translate(INVISIBLE)).strip()
     name, at, domain = trimmed.rpartition("@")
     match rule:
         case SubjectRule.TEXT:

@@ -205,7 +205,7 @@ class Call:
         normal_form = subjects.normal(subject_id, self.caller.policy.subject_rule)
         if not normal_form:
             fault = FieldError(path, "expected more than white space")
-            raise InputInvalid("A subject id is more than white space.", [fault])
+            raise InputInvalid("A subject id is more than white space and invisible characters.", [fault])
         return normal_form
 
 

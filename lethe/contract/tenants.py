@@ -90,8 +90,9 @@ class Policy(_Frozen):
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,
         description="Rule by which two subject ids are one person. exact: byte for byte; text: in Unicode's NFC, "
-        "without white space around; caseless: also whatever their case; email_domain: also whatever the case after "
-        "an @; email: whatever the case of an id with an @. Fixed once there are datasets or requests.",
+        "without invisible characters and white space around; caseless: also whatever their case; email_domain: also "
+        "whatever the case after an @; email: whatever the case of an id with an @. Fixed once there are datasets or "
+        "requests.",
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         default=("controller_customer_id",),

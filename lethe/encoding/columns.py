@@ -35,6 +35,8 @@ _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-
 _TOO_LONG = "\x00"
 # Characters that every database and every JSON writer can hold.
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
+"""Table for `str.translate` that removes soft hyphens, zero-width spaces, marks of direction and byte order marks."""
 
 
 def is_name(value: object) -> bool:
@@ -44,7 +46,7 @@ def is_name(value: object) -> bool:
 
 def is_subject(value: object) -> bool:
     """Return True if `value` can name a person: a name that no normalisation rule of subject ids makes empty."""
-    return is_name(value) and not str(value).isspace()
+    return is_name(value) and str(value).translate(INVISIBLE).strip() != ""
 
 
 def is_arrow(values: Values) -> bool:

@@ -264,12 +264,9 @@ class Schema:
                 faults.append(FieldError(f"column {column.name}", f"{share} of them; {column.expected}"))
         refuse(DatasetUnusable, faults)
 
-    def encode_records(self, records: Sequence[object]) -> Features:
-        """Return the rows of records to predict. Label, subject and ignored columns are admitted and not read."""
-        return unit_rows(self.raw_records(records))
-
     def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
-        """Return the features (n, num_features) of records, before each row is given its bias and scaled."""
+        """Return the features (n, num_features) of records to predict, before each row is given its bias and scaled.
+        Label, subject and ignored columns are admitted and not read."""
         faults = Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name

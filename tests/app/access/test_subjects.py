@@ -12,7 +12,8 @@ COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"
 @pytest.mark.parametrize(
     ("rule", "same", "other"),
     [
-        ("exact", ["p1"], ["p1 ", "P1", " p1"]),
+        ("exact", ["p1"], ["p1 ", "P1", " p1", "p\u200b1"]),
+        ("text", ["p1", "p\u200b1", "\ufeff p1", "p1 \u200e", "p\u00ad1\u2060"], ["p\u200d1", "p 1"]),
         ("text", [COMPOSED, DECOMPOSED, f"\u00a0{COMPOSED}\t"], [COMPOSED.upper(), "Zoe"]),
         ("caseless", [COMPOSED, DECOMPOSED.upper(), f"{COMPOSED.lower()} "], ["Zoe"]),
         ("caseless", ["Stra\u00dfe", "STRASSE"], ["Strase"]),

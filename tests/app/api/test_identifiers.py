@@ -69,6 +69,19 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
 }
 
 
+@pytest.mark.parametrize("way", WAYS.keys() - {"hash"})
+def test_characters_that_nobody_sees_are_no_difference(
+    gateway: TestClient, upload: Upload, work: Callable[[], int], refused: Refused, way: str
+) -> None:
+    """What a copied id brings along, such as a zero-width space, hides nobody; an id of nothing else is refused."""
+    dataset = upload(people("p0", "p1", "p\u200b2", "\ufeffp3")).json()["id"]
+    assert WAYS[way](gateway, "p2\u200e").is_success
+    assert work() == 1
+    held = [gateway.get(f"/v1/datasets/{dataset}/subjects/{who}").status_code for who in ("p2", "\u2060p2", "p3\u00ad")]
+    assert held == [404, 404, 200]
+    refused(upload(people("p0", "\u200b\ufeff")), 422, "row_invalid")
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_person_is_found_however_they_are_spelled(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
@@ -95,7 +108,7 @@ def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, r
     assert lifted.json() == {"num_lifted": 1}
 
 
-@pytest.mark.parametrize("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t "]}])
+@pytest.mark.parametrize("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t\u200b "]}])
 def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict[str, Any]) -> None:
     """An id that the rule makes nothing of is refused at its place."""
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")

@@ -15,6 +15,7 @@ from lethe.encoding.rows import encode_vectors
 from lethe.encoding.schema import stored
 from lethe.encoding.targets import TargetColumn
 from lethe.features.handover.mlflow_pyfunc import Served, linear_scores
+from tests.records import encode_records
 
 SCHEMA: dict[str, Any] = {
     "encoding": 2,
@@ -51,7 +52,7 @@ def linear(parameters: Any, **about: Any) -> Served:
 def expected(document: dict[str, Any], records: list[dict[str, Any]]) -> list[dict[str, float]] | None:
     schema = stored(document)
     try:
-        features = schema.encode_records(records)
+        features = encode_records(schema, records)
     except InputInvalid:
         return None
     parameters = PARAMETERS[:, : schema.num_features + 1]

@@ -16,6 +16,7 @@ from lethe.encoding import columns
 from lethe.encoding.columns import MAX_TEXT_LENGTH, Column, Faults
 from lethe.encoding.rows import Schema
 from lethe.encoding.schema import parse_schema, stored
+from tests.records import encode_records
 from tests.tables import each
 
 LABEL = {"role": "label", "values": ["no", "yes"]}
@@ -58,7 +59,7 @@ def features(kind: str, values: Any, **said: Any) -> Any:
 @given(st.lists(records, min_size=1, max_size=5))
 def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
     """For any values a row with all kinds of columns has norm at most 1 and ends in a positive bias."""
-    rows = ALL.encode_records(found)
+    rows = encode_records(ALL, found)
     assert rows.shape == (len(found), ALL.num_features + 1)
     assert (np.square(rows, dtype=np.float64).sum(axis=1) <= 1).all()
     assert (rows[:, -1] > 0).all()
@@ -67,8 +68,8 @@ def test_rows_are_never_longer_than_one(found: list[dict[str, Any]]) -> None:
 @given(st.lists(records, min_size=2, max_size=5))
 def test_a_row_depends_on_its_record_alone(found: list[dict[str, Any]]) -> None:
     """A record is encoded alike alone and among others, so that no row carries traces of other people."""
-    alone = [ALL.encode_records([record])[0] for record in found]
-    np.testing.assert_array_equal(ALL.encode_records(found), alone)
+    alone = [encode_records(ALL, [record])[0] for record in found]
+    np.testing.assert_array_equal(encode_records(ALL, found), alone)
 
 
 def test_every_kind_survives_its_json() -> None:
@@ -177,7 +178,7 @@ def test_what_is_no_vector_is_refused(value: object) -> None:
 def test_one_vector_may_be_the_record() -> None:
     """If the only column is a vector, records for prediction may be bare lists."""
     schema = parse_schema({"columns": {"y": LABEL, "e": {"kind": "vector", "length": 2}}})
-    np.testing.assert_array_equal(schema.encode_records([[1.0, 2.0]]), schema.encode_records([{"e": [1.0, 2.0]}]))
+    np.testing.assert_array_equal(encode_records(schema, [[1.0, 2.0]]), encode_records(schema, [{"e": [1.0, 2.0]}]))
     assert not ALL.takes_vectors
 
 

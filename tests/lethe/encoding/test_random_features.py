@@ -9,6 +9,7 @@ import pytest
 from lethe.contract.problems import SchemaInvalid
 from lethe.encoding.rows import RandomFeatures
 from lethe.encoding.schema import is_same, parse_schema, stored
+from tests.records import encode_records
 
 NUMBER = {"kind": "standard", "center": 0, "scale": 1}
 COLUMNS = {"a": NUMBER, "b": NUMBER, "y": {"role": "label", "values": ["0", "1"]}}
@@ -80,7 +81,7 @@ def test_a_schema_states_them() -> None:
     other = document | {"random_features": document["random_features"] | {"seed": 6}}
     assert not is_same(document, other)
     records = [{"a": a, "b": b} for a in (-1, 1) for b in (-1, 1)]
-    rows = schema.encode_records(records)
+    rows = encode_records(schema, records)
     assert rows.shape == (4, 65)
     crossed = np.array([-1.0, 1.0, 1.0, -1.0])  # what no linear model of a and b can tell
     assert np.linalg.matrix_rank(rows) == 4

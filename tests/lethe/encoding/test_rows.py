@@ -15,6 +15,7 @@ from lethe.encoding import rows as encoding
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import parse_schema
+from tests.records import encode_records
 from tests.tables import each
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
@@ -327,11 +328,11 @@ def test_integers_and_booleans_are_categories_too() -> None:
 
 def test_records_are_encoded_without_label_and_subject() -> None:
     """A record for prediction is encoded like a row of a file, with or without label and subject."""
-    bare = FORGIVING.encode_records([{"age": 25, "work": "some"}])
-    full = FORGIVING.encode_records([{"age": "25", "work": "some", "income": 7, "person": None}])
+    bare = encode_records(FORGIVING, [{"age": 25, "work": "some"}])
+    full = encode_records(FORGIVING, [{"age": "25", "work": "some", "income": 7, "person": None}])
     np.testing.assert_array_equal(bare, full)
     np.testing.assert_array_equal(bare, FORGIVING.encode({"age": ["25"], "work": ["some"]}))
-    assert FORGIVING.encode_records([]).shape == (0, 5)
+    assert encode_records(FORGIVING, []).shape == (0, 5)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +348,7 @@ def test_records_are_encoded_without_label_and_subject() -> None:
 def test_a_bad_record_is_named_by_its_path(record: object, path: str) -> None:
     """A record that is not an object, or has other columns or inadmissible values, is refused with its path."""
     with pytest.raises(InputInvalid) as refusal:
-        schema_of(age=AGE, work=WORK).encode_records([{"age": 1, "work": "some"}, record])
+        encode_records(schema_of(age=AGE, work=WORK), [{"age": 1, "work": "some"}, record])
     assert [fault.path for fault in refusal.value.errors] == [path]
 
 

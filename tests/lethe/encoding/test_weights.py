@@ -16,6 +16,7 @@ from lethe.contract.problems import RowInvalid, SchemaInvalid
 from lethe.encoding.rows import Weight, as_factors, labels_in, weights_in
 from lethe.encoding.schema import is_same, parse_schema, stored
 from lethe.encoding.targets import UNIT
+from tests.records import encode_records
 
 COLUMNS: dict[str, Any] = {
     "age": {"kind": "numeric", "min": 0, "max": 100},
@@ -106,4 +107,4 @@ def test_a_schema_keeps_its_weight() -> None:
     without = parse_schema({"columns": {name: COLUMNS[name] for name in ("age", "ill")}})
     assert is_same(document, without.to_json())
     with_weight, without_weight = [{"age": 3, "w": 100}], [{"age": 3}]
-    assert SCHEMA.encode_records(with_weight).tolist() == SCHEMA.encode_records(without_weight).tolist()
+    assert encode_records(SCHEMA, with_weight).tolist() == encode_records(SCHEMA, without_weight).tolist()
