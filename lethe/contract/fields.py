@@ -25,7 +25,7 @@ Positive = Annotated[FiniteFloat, Field(gt=0)]
 Text = Annotated[str, Field(pattern="^[^\\x00]*$")]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]
 Explanation = Annotated[Text, Field(min_length=1, max_length=2000)]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$", max_length=64)]
+Sha256 = Annotated[str, Field(pattern="^[0-9A-Fa-f]{64}$", max_length=64), AfterValidator(str.lower)]
 
 
 def is_written_out(moment: Any) -> Any:

@@ -54,6 +54,9 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
         "/v1/deletion-requests.csv", content=f'subject_id\n"{who}"\n'.encode(), headers={"Content-Type": "text/csv"}
     ),
     "hash": lambda gateway, who: gateway.post("/v1/deletion-requests", json={"subject_sha256": sha256(COMPOSED)}),
+    "hash in capitals": lambda gateway, who: gateway.post(
+        "/v1/deletion-requests", json={"subject_sha256": sha256(COMPOSED).upper()}
+    ),
     "opendsr": lambda gateway, who: gateway.post(
         "/opendsr/v2/requests",
         json={
@@ -69,7 +72,7 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.keys() - {"hash"})
+@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"hash", "hash in capitals"}))
 def test_characters_that_nobody_sees_are_no_difference(
     gateway: TestClient, upload: Upload, work: Callable[[], int], refused: Refused, way: str
 ) -> None:
