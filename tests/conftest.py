@@ -3,6 +3,7 @@
 What is about SQL runs on SQLite and on PostgreSQL (some of it with the soak only), everything else on SQLite.
 """
 
+import gc
 import importlib.metadata
 import io
 import json
@@ -107,6 +108,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function) and not INSTALLATIONS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.service)
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Let no later garbage collection look at the million objects that are there now, which takes half a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -202,7 +202,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "backup_damaged": damage.damaged_archive,
     "tombstones_stale": damage.stale_tombstones,
     "tombstones_damaged": partial(damage.failed, damage=damage.damaged_tombstones),
-    "database_put_back": partial(damage.failed, damage=damage.older_database),
+    "database_put_back": damage.older_database,
     "restore_unfinished": damage.cut_off_restore,
 }
 NEVER_SEEN = {

@@ -26,6 +26,7 @@ from app.unlearning import queue
 from lethe.contract.sets import RunKind
 from tests.conftest import CLASSES, npz
 from tests.faults import processes
+from tests.faults.processes import wait_until
 from tests.features.together.error_codes.world import World
 from tests.stored import flipped
 from worker import handlers, runner
@@ -175,9 +176,13 @@ def damaged_tombstones(w: World, _model_id: str) -> None:
     w.settings.resolved_tombstones().write_text("{}\n")
 
 
-def older_database(w: World, _model_id: str) -> None:
+def older_database(w: World) -> str:
+    """What everybody is answered once the gateway has looked."""
+    w.done("POST", "/deletion-requests", json={"subject_id": "p1"})
     tombstones.record(w.installation)
     w.behind("DELETE FROM request_events")
+    wait_until(lambda: w.gateway.get("/readyz").status_code == 503)
+    return w.code("GET", "/models")
 
 
 def cut_off_restore(w: World) -> str:
