@@ -156,8 +156,7 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
     if wrong := key_checks.wrong(keys, key_encryption, now_known):
         raise InstallationMismatch(wrong)
     for place in marked:
-        if owners[place.name] is None:
-            place.mark(now_known.id)
+        place.mark(now_known.id)
     if not now_known.is_marked:
         key_checks.confirm_marked(database)
     return keys

@@ -68,7 +68,8 @@ class StorageLocation:
     def mark(self, installation_id: str) -> None:
         """Mark the place with an installation, unless it is marked."""
         with contextlib.suppress(FileExistsError):
-            self.objects.create(_MARK, installation_id.encode())
+            if self.owner() is None:
+                self.objects.create(_MARK, installation_id.encode())
 
 
 def of_database(database: Database) -> DatabaseIdentity | None:
