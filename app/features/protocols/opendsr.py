@@ -21,7 +21,6 @@ from app.keys import Keys
 from lethe.contract import sets
 from lethe.contract.fields import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.encoding.columns import INVISIBLE
 
 SOURCE = "opendsr"
 """Source of deletion requests received by this protocol. Their `external_id` is the id of the subject request."""
@@ -119,7 +118,7 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     wrong += [
         FieldError(f"subject_identities.{place}.identity_value", "expected more than white space")
         for place, identity in enumerate(request.subject_identities)
-        if not identity.identity_value.translate(INVISIBLE).strip()
+        if not subjects.normal(identity.identity_value, SubjectRule.TEXT)
     ]
     # An extension may name further people; ignoring it would erase too little.
     if domain in (request.extensions or {}):
