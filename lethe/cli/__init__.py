@@ -42,7 +42,7 @@ def main() -> None:
     except Exception as error:
         if type(error).__name__ != "OperationalError":  # SQLAlchemy's or SQLite's: only a server's commands load them
             raise
-        _fail(f"database_unreadable: {getattr(error, 'orig', error)}; is LETHE_DATA_DIR right, with free space?")
+        _fail(f"database_unreadable: {getattr(error, 'orig', error)}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?")
 
 
 def _fail(message: str) -> NoReturn:

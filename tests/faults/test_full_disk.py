@@ -201,4 +201,5 @@ def test_a_command_on_a_full_disk_ends_in_one_line(set_up_once: Path, tmp_path: 
         environment = processes.environment_of(data)
         ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert ended.stderr == "error: database_unreadable: disk I/O error; is LETHE_DATA_DIR right, with free space?\n"
+    advice = "are LETHE_DATABASE_URL and LETHE_DATA_DIR right?"
+    assert ended.stderr == f"error: database_unreadable: disk I/O error; {advice}\n"
