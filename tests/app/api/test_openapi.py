@@ -56,7 +56,7 @@ CALLED = sorted(OF_PROBES | {str(operation) for operation in OPERATIONS})
 
 on_every_run = hypothesis_settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
 at_length = hypothesis_settings(
-    max_examples=20, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, print_blob=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 
