@@ -1,5 +1,21 @@
-"""The command line, by itself and beside a live gateway and a live worker."""
+"""The command line, by itself and beside a live gateway and a live worker; a clock that stands still."""
+
+import time
+from collections.abc import Callable
+
+import pytest
 
 from tests.command_line import certified, lethe, live, people
 
 __all__ = ["certified", "lethe", "live", "people"]
+
+
+@pytest.fixture
+def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Stand the clock at the tenth second of the present minute, and from each call on of the minute of this number."""
+
+    def at(number: int) -> None:
+        monkeypatch.setattr(time, "time", lambda: number * 60 + 10.0)
+
+    at(int(time.time()) // 60)
+    return at

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from app.access import rates
 from app.access.rates import Rates
 from app.access.service import Caller
 from lethe.contract.problems import RateLimited
@@ -30,17 +29,6 @@ def limited() -> Iterator[Limited]:
     yield make
     for one in made:
         one.close()
-
-
-@pytest.fixture
-def minute(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Stand the clock at the tenth second of the minute of this number."""
-
-    def at(number: int) -> None:
-        monkeypatch.setattr(rates.time, "time", lambda: number * 60 + 10.0)
-
-    at(1000)
-    return at
 
 
 def caller(key_id: str = "key_1", calls: int | None = None) -> Caller:

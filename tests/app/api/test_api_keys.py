@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
-from app.access import rates
 from app.config import Settings
 from app.db.tables import ApiKey
 from app.installations import Installation
@@ -22,14 +21,6 @@ from tests.faults.processes import wait_until
 
 Refused = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
-
-
-@pytest.fixture
-def minute(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The number of the present minute, at whose tenth second the clock stands still."""
-    number = int(time.time()) // 60
-    monkeypatch.setattr(rates.time, "time", lambda: number * 60 + 10.0)
-    return number
 
 
 def test_a_key_is_shown_once_and_revoked(gateway: TestClient, get: Get, refused: Refused, installation: Any) -> None:
@@ -158,8 +149,10 @@ def test_wrong_keys_block_an_address(at_the_door: TestClient, admin_key: str, re
 
 
 @pytest.mark.redis
-def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path, minute: int) -> None:
+@pytest.mark.usefixtures("minute")
+def test_gateways_share_a_limit(settings: Settings, admin_key: str, tmp_path: Path) -> None:
     """Two gateways with one Redis share the limit of a key; when Redis fails, each of them enforces the limit alone."""
+    minute = int(time.time()) // 60
     server = processes.Redis(tmp_path)
     shared = settings.model_copy(update={"broker_url": SecretStr(server.url), "calls_per_minute": 10})
     try:
