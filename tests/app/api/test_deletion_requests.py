@@ -256,9 +256,14 @@ def test_a_subject_by_its_hash(gateway: TestClient, live: dict[str, Any], get: G
     sha256 = hashlib.sha256(b"p1").hexdigest()
     made = gateway.post(PLACE, json={"subject_sha256": sha256}).json()
     assert [owed["model_id"] for owed in made["models"]] == [live["id"]]
-    for query in (f"subject_sha256={sha256}", "subject_id=p1"):
+    for query in (f"subject_sha256={sha256}", f"subject_sha256={sha256.upper()}", "subject_id=p1"):
         assert [one["id"] for one in get(f"/deletion-requests?{query}")["items"]] == [made["id"]]
-    for wrong in ({}, {"subject_id": "p1", "subject_sha256": sha256}, {"subject_sha256": sha256.upper()}):
+    for wrong in (
+        {},
+        {"subject_id": "p1", "subject_sha256": sha256},
+        {"subject_sha256": sha256[1:]},
+        {"subject_sha256": f"{sha256[1:]}g"},
+    ):
         refused(gateway.post(PLACE, json=wrong), 422, "input_invalid")
     refused(gateway.get(f"{PLACE}?subject_id=p1&subject_sha256={sha256}"), 422, "input_invalid")
 

@@ -93,10 +93,13 @@ class Life:
         request = self.ask("p1", approve=True, callback_url=f"http://127.0.0.1:{self.receiver.port}/p1")
         self.installation.kill_worker()
         self.completed(request)
+        before = self._live_version("csv")
         path = f"/datasets/{self.datasets['csv']}/records"
         self._upload(path, "csv", person.alone(self.somebody).csv(), expect=202)
         self.installation.kill_gateway()
         wait_until(lambda: self._additions() == ["applied"])
+        # The rows are in their slots before the model has learned them, and a killed run leaves it live meanwhile.
+        wait_until(lambda: self._live_version("csv") > before, seconds=360)
         self.all_live()
 
     def use(self) -> None:
@@ -111,8 +114,8 @@ class Life:
                 f"/v1/datasets/{self.datasets['npz']}/subjects/{urllib.parse.quote(self.somebody.subject_id)}"
             )
             assert found.json() == {"num_records": 8}
-            for kind, model in self.models.items():
-                self.weights[kind] = self._weights(model)
+            for kind in self.models:
+                self.weights[kind] = self._weights(kind)
 
     def ask_for_it(self) -> None:
         """They ask twice to be forgotten: one request is rejected, one extended; both are looked for."""
@@ -192,7 +195,7 @@ class Life:
         assert len(found) == len(self.models)
         assert all(verification.verify(one["jws"], keys).guarantees for one in found)
         for kind, model in self.models.items():
-            number = self.call("GET", f"/models/{model}")["live_version"] - 1
+            number = self._live_version(kind) - 1
             gone = self.call("GET", f"/models/{model}/versions/{number}/weights", expect=410)
             assert (kind in self.weights, gone["code"]) == (True, "weights_destroyed")
 
@@ -281,12 +284,16 @@ class Life:
 
     def live_weights(self) -> list[bytes]:
         """As they are in memory, of all models."""
-        return [_parameters(self._weights(model)).tobytes() for model in self.models.values()]
+        return [_parameters(self._weights(kind)).tobytes() for kind in self.models]
 
-    def _weights(self, model: str) -> bytes:
-        number = self.call("GET", f"/models/{model}")["live_version"]
+    def _live_version(self, kind: str) -> int:
+        number: int = self.call("GET", f"/models/{self.models[kind]}")["live_version"]
+        return number
+
+    def _weights(self, kind: str) -> bytes:
+        path = f"/v1/models/{self.models[kind]}/versions/{self._live_version(kind)}/weights"
         with self.installation.client() as client:
-            return client.get(f"/v1/models/{model}/versions/{number}/weights").content
+            return client.get(path).content
 
 
 def _parameters(content: bytes) -> NDArray[np.float64]:
