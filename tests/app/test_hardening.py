@@ -36,6 +36,13 @@ print(left())
 hardening.forget()
 print(left())
 """
+GROWN = """
+import ctypes
+grown = bytearray(b"M" * 400)
+place = ctypes.addressof((ctypes.c_char * 400).from_buffer(grown))
+grown.extend(bytes(700))
+print(ctypes.addressof((ctypes.c_char * 400).from_buffer(grown)) != place, ctypes.string_at(place, 400).count(b"M"))
+"""
 LOCK = """
 from app import hardening
 from app.vault.memory import Memory
@@ -110,3 +117,10 @@ def test_memory_is_not_locked_up_to_a_limit() -> None:
 def test_small_arrays_are_overwritten() -> None:
     """Of the small arrays that numpy had freed, and keeps the memory of, nothing is left."""
     assert _run("-c", SMALL_ARRAYS).stdout == "7\n0\n"
+
+
+def test_what_has_moved_to_grow_is_overwritten() -> None:
+    """Nothing is left where an object was that grew and moved; `pymalloc_debug` would leave all but its two ends."""
+    assert _run("-c", GROWN, **hardening.OVERWRITING).stdout == "True 0\n"
+    faster = hardening.OVERWRITING | {"PYTHONMALLOC": "pymalloc_debug"}
+    assert int(_run("-c", GROWN, **faster).stdout.split()[1]) > 200
