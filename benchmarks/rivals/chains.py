@@ -33,7 +33,7 @@ from worker.langevin.noise import SystemNoise
 PAPERS_NOISE = 3.0
 """Of Algorithm 4's least noise for one step. On MNIST 3 against 8, at the paper's l2, this is 0.0287: it has 0.03."""
 
-_RETRAINING = "learning from scratch on the data without the records, same number of steps"
+_RETRAINING = "learning from scratch on the data without the records, on the same schedule"
 _OURS = Claim(
     kind="certified",
     guarantee="unlearning (mu-GDP), and adaptive",
