@@ -72,15 +72,7 @@ def verify_certificate(call: Call, body: CertificateIn) -> CertificateVerdictOut
 
 
 def certificate_to_response(certificate: Certificate) -> CertificateOut:
-    return CertificateOut(
-        id=certificate.id,
-        request_id=certificate.request_id,
-        model_id=certificate.model_id,
-        version=certificate.version,
-        issued_at=certificate.issued_at,
-        jws=certificate.jws,
-        statement=certificates.statement_in(certificate.jws),
-    )
+    return CertificateOut.of(certificate, statement=certificates.statement_in(certificate.jws))
 
 
 def joint_to_response(joint: Joint | None) -> JointOut | None:
@@ -114,7 +106,7 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         noise_variance=chain.variance,
         mu=accountant.unlearning_mu(chain),
         guarantees=guarantees_to_response(standing.guarantees),
-        waiting=WaitingOut.model_validate(waits, from_attributes=True),
+        waiting=WaitingOut.of(waits),
         releases=releases,
         reset=ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
         next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
@@ -128,12 +120,7 @@ def get_ledger(call: Call, model_id: str, query: Paging) -> LedgerOut:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = repository.entries(session, model_id=model_id, after=after, limit=query.limit + 1)
-    items = [
-        LedgerEntryOut(
-            sequence=entry.sequence, body=json.loads(entry.body), previous_hash=entry.previous_hash, hash=entry.hash
-        )
-        for entry in entries[: query.limit]
-    ]
+    items = [LedgerEntryOut.of(entry, body=json.loads(entry.body)) for entry in entries[: query.limit]]
     return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(entries) > query.limit else None)
 
 
@@ -146,13 +133,7 @@ def verify_ledger(call: Call, model_id: str) -> LedgerVerdictOut:
             report = ledgers.verify(entries, repository.all_versions(session, model_id=model_id))
         except LedgerCorrupt as error:
             return LedgerVerdictOut(model_id=model_id, valid=False, fault=error.detail, entries=None, head=None)
-    return LedgerVerdictOut(
-        model_id=model_id,
-        valid=True,
-        fault=None,
-        entries=report.entries,
-        head=report.heads.get(model_id),
-    )
+    return LedgerVerdictOut.of(report, model_id=model_id, valid=True, fault=None, head=report.heads.get(model_id))
 
 
 @serves(router, contract.DELETION_REQUEST)
@@ -259,7 +240,7 @@ def get_ledger_head(call: Call) -> LedgerHeadOut:
         head = ledger.head(session, _keys(call), tenant_id=tenant_id)
     if head is None:
         return LedgerHeadOut(tenant_id=tenant_id, sequence=0, hash=GENESIS, jws=None, signed_at=None)
-    return LedgerHeadOut.model_validate(head, from_attributes=True)
+    return LedgerHeadOut.of(head)
 
 
 @serves(router, contract.EXPORT)
@@ -280,16 +261,9 @@ def verify_whole_ledger(call: Call) -> TenantLedgerVerdictOut:
             return TenantLedgerVerdictOut.model_validate(
                 {"tenant_id": tenant_id, "valid": False, "fault": error.detail} | nothing
             )
-    return TenantLedgerVerdictOut(
-        tenant_id=tenant_id,
-        valid=True,
-        fault=None,
-        models=verified.report.models,
-        entries=verified.report.entries,
-        certificates=verified.certificates,
-        links=verified.links,
-        signed=verified.signed,
-        head=verified.head,
+    report = verified.report
+    return TenantLedgerVerdictOut.of(
+        verified, tenant_id=tenant_id, valid=True, fault=None, models=report.models, entries=report.entries
     )
 
 

@@ -15,14 +15,13 @@ from app.catalogue import additions, datasets, evaluation, repository
 from app.catalogue.additions import Staged
 from app.catalogue.evaluation import Comparison, Part
 from app.db import now
-from app.db.tables import Addition, Dataset
+from app.db.tables import Dataset
 from app.deletion import search_repository
 from app.rows import formats, ingest
 from lethe.contract import datasets as contract
 from lethe.contract.datasets import AdditionOut, NewAdditionOut, RowsIn
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
-from lethe.contract.sets import AdditionStatus
 from lethe.encoding import schema as schemas
 
 _FEW_ROWS = 20
@@ -75,7 +74,7 @@ def add_records(
         if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
             raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
         addition = additions.register(session, dataset=dataset, staged=staged)
-        out = NewAdditionOut(**dict(_to_response(addition)), num_suppressed=staged.num_suppressed)
+        out = NewAdditionOut.of(addition, num_suppressed=staged.num_suppressed)
         return accepted(out, f"/v1/datasets/{dataset_id}/additions/{addition.id}")
 
     try:
@@ -98,14 +97,14 @@ def list_additions(call: Call, dataset_id: str, query: Paging) -> PageOut[Additi
     with call.reading() as session:
         datasets.get(session, dataset_id)
         page = repository.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[_to_response(addition) for addition in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=[AdditionOut.of(addition) for addition in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.ADDITION)
 def get_addition(call: Call, dataset_id: str, addition_id: str) -> AdditionOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
-        return _to_response(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
+        return AdditionOut.of(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
 
 
 def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) -> list[Comparison]:
@@ -117,18 +116,6 @@ def _to_compare(session: Session, call: Call, dataset: Dataset, staged: Staged) 
         rows=Part(rows_id=staged.addition_id, root=staged.root),
         subject_refs=staged.subject_refs,
         may_know=not call.caller.discreet,
-    )
-
-
-def _to_response(addition: Addition) -> AdditionOut:
-    return AdditionOut(
-        id=addition.id,
-        dataset_id=addition.dataset_id,
-        status=AdditionStatus(addition.status),
-        num_records=addition.num_records,
-        revision=addition.revision,
-        created_at=addition.created_at,
-        applied_at=addition.applied_at,
     )
 
 

@@ -44,7 +44,7 @@ def list_audit_checkpoints(call: Call, query: Paging) -> PageOut[AuditCheckpoint
         checkpoints = repository.checkpoints(
             session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(query.cursor), limit=query.limit + 1
         )
-    items = [AuditCheckpointOut.model_validate(row, from_attributes=True) for row in checkpoints[: query.limit]]
+    items = [AuditCheckpointOut.of(row) for row in checkpoints[: query.limit]]
     return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(checkpoints) > query.limit else None)
 
 
@@ -60,25 +60,8 @@ def verify_audit_log(call: Call) -> AuditVerdictOut:
             return AuditVerdictOut(
                 valid=False, entries=None, checkpoints=None, signed=None, head=None, fault=error.detail
             )
-    return AuditVerdictOut(
-        valid=True,
-        entries=chain.entries,
-        checkpoints=chain.checkpoints,
-        signed=chain.signed,
-        head=chain.head,
-        fault=None,
-    )
+    return AuditVerdictOut.of(chain, valid=True, fault=None)
 
 
 def _to_response(entry: AuditEntry) -> AuditEntryOut:
-    return AuditEntryOut(
-        tenant_id=entry.tenant_id,
-        sequence=entry.sequence,
-        at=entry.at.astimezone(datetime.UTC).isoformat(),
-        actor=entry.actor,
-        action=entry.action,
-        object_id=entry.object_id,
-        detail=entry.detail,
-        previous_hash=entry.previous_hash,
-        hash=entry.hash,
-    )
+    return AuditEntryOut.of(entry, at=entry.at.astimezone(datetime.UTC).isoformat())

@@ -24,14 +24,12 @@ from app.rows import repository as rows_repository
 from app.unlearning import retirement
 from lethe.contract import datasets as contract
 from lethe.contract.datasets import (
-    AdaptiveBudgetOut,
     DamageOut,
     DatasetIn,
     DatasetOut,
     DatasetsQuery,
     NewDatasetOut,
     SubjectOut,
-    TargetRangeOut,
 )
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
@@ -147,25 +145,13 @@ def get_subject(call: Call, dataset_id: str, subject_id: str) -> SubjectOut:
 
 
 def to_response(session: Session, dataset: Dataset) -> DatasetOut:
-    return DatasetOut(
-        id=dataset.id,
-        name=dataset.name,
+    return DatasetOut.of(
+        dataset,
         num_records=rows_repository.count_records(session, dataset_id=dataset.id),
-        num_slots=dataset.num_slots,
-        num_features=dataset.num_features,
         num_classes=len(dataset.classes),
-        classes=dataset.classes,
-        target=TargetRangeOut(**dataset.target) if dataset.target else None,
-        network_id=dataset.network_id,
         num_subjects=rows_repository.count_subjects(session, dataset_id=dataset.id),
-        revision=dataset.revision,
-        digest=dataset.digest,
         damage=_damage(dataset),
-        adaptive_budget=AdaptiveBudgetOut(**dataset.adaptive_budget) if dataset.adaptive_budget else None,
         schema_=dataset.schema,
-        created_at=dataset.created_at,
-        retired_at=dataset.retired_at,
-        destroyed_at=dataset.destroyed_at,
     )
 
 

@@ -55,7 +55,7 @@ from lethe.contract.deletion_requests import (
 )
 from lethe.contract.fields import PageOut, SubjectIn
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, ScopeMissing
-from lethe.contract.sets import RequestStatus, Scope
+from lethe.contract.sets import Scope
 
 
 class PlainRoute(APIRoute):
@@ -170,14 +170,7 @@ def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[Requ
         page = page_of(events, limit=query.limit, cursor=query.cursor)
         names = {} if call.caller.own_requests_only else access.names_of(session, {event.actor for event in page.items})
     items = [
-        RequestEventOut(
-            at=event.at,
-            status=RequestStatus(event.status),
-            kind=event.kind,
-            detail=sentences.of_event(event),
-            actor=event.actor,
-            actor_name=names.get(event.actor),
-        )
+        RequestEventOut.of(event, detail=sentences.of_event(event), actor_name=names.get(event.actor))
         for event in page.items
     ]
     return PageOut(items=items, next_cursor=page.next_cursor)
@@ -352,7 +345,7 @@ def list_suppressions(call: Call, query: SuppressionQuery) -> PageOut[Suppressio
             audit.record(session, "suppressions.looked_up", call.caller.tenant_id)
     with call.reading() as session:
         page = search_repository.suppressions(session, subject_ref=subject, limit=query.limit, cursor=query.cursor)
-    items = [SuppressionOut.model_validate(row, from_attributes=True) for row in page.items]
+    items = [SuppressionOut.of(row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 

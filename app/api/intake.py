@@ -36,7 +36,7 @@ from lethe.contract.deletion_requests import (
     RequestModelOut,
 )
 from lethe.contract.problems import Unavailable
-from lethe.contract.sets import Outcome, RejectionGround, RequestModelStatus, RequestStatus
+from lethe.contract.sets import Outcome, RejectionGround, RequestStatus
 from lethe.proof.errors import PrivacyError
 
 _MAX_BATCHES_AT_ONCE = 100
@@ -139,45 +139,21 @@ def to_response(
     clock = view.clock(request, horizon=horizon)
     particulars = request.particulars
     ground, explanation = request.rejection_ground, particulars.rejection_explanation
-    return DeletionRequestOut(
-        id=request.id,
+    return DeletionRequestOut.of(
+        request,
         status=view.status(request),
         outcome=None if view.discreet or request.outcome is None else Outcome(request.outcome),
-        subject_ref=request.subject_ref,
         alias_refs=request.alias_refs or [],
-        regulation=request.regulation,
-        ground=request.ground,
         external_id=particulars.external_id,
         metadata=particulars.metadata,
-        submitted_at=request.submitted_at,
-        due_at=request.due_at,
-        extended_due_at=request.extended_due_at,
         extension_reason=particulars.extension_reason,
-        clock=ClockOut(
-            state=clock.state, deadline=clock.deadline, paused_since=clock.paused_since, days_left=clock.days_left
-        ),
-        held_until=request.held_until,
+        clock=ClockOut.of(clock),
         rejection=RejectionOut(ground=RejectionGround(ground), explanation=explanation) if ground else None,
-        source=request.source,
-        refers_to=request.refers_to,
-        created_at=request.created_at,
         completed_at=view.completed_at(request),
-        kept=request.kept,
         assignee=None if names is None else request.assignee,
         assignee_name=names.get(request.assignee) if names and request.assignee else None,
         estimate=None if view.discreet else estimate,
-        models=[]
-        if view.discreet
-        else [
-            RequestModelOut(
-                model_id=model.model_id,
-                status=RequestModelStatus(model.status),
-                run_id=model.run_id,
-                version=model.version,
-                certificate_id=model.certificate_id,
-            )
-            for model in models
-        ],
+        models=[] if view.discreet else [RequestModelOut.of(model) for model in models],
     )
 
 

@@ -39,7 +39,7 @@ from lethe.contract.models import (
 )
 from lethe.contract.problems import DatasetDamaged, DatasetUnknown, FieldError, InputInvalid, Unavailable
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import ModelStatus, RunKind, Scope, VersionStatus
+from lethe.contract.sets import ModelStatus, RunKind, Scope
 
 router = APIRouter()
 
@@ -194,13 +194,13 @@ def list_versions(call: Call, model_id: str, query: Paging) -> PageOut[VersionOu
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         page = repository.versions(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[_version(version) for version in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[VersionOut.of(version) for version in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.VERSION)
 def get_version(call: Call, model_id: str, number: Number) -> VersionOut:
     with call.reading() as session:
-        return _version(catalogue.get_version(session, model_id=model_id, number=number))
+        return VersionOut.of(catalogue.get_version(session, model_id=model_id, number=number))
 
 
 @serves(router, contract.WEIGHTS)
@@ -226,18 +226,14 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
     version = repository.live_version(session, model)
     tested = repository.last_tested_run(session, model_id=model.id)
     guarantees = accounting.guarantees_of(session, model) if version else None
-    return ModelOut(
-        id=model.id,
-        name=model.name,
-        dataset_id=model.dataset_id,
-        evaluation_dataset_id=model.evaluation_dataset_id,
+    return ModelOut.of(
+        model,
         objective=model.mechanism["objective"],
         status=_status(model, version, run.kind if run else None),
-        live_version=model.live_version,
         progress=progress(session, run) if run else None,
         mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),
-        target=TargetOut(epsilon=model.epsilon, delta=model.delta),
-        batching=BatchingOut(max_requests=model.max_requests, max_wait_seconds=model.max_wait_seconds),
+        target=TargetOut.of(model),
+        batching=BatchingOut.of(model),
         audit=AuditingOut(
             lanes=model.audit_lanes,
             chains=model.audit_chains,
@@ -246,13 +242,9 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
             last_run_id=tested.id if tested else None,
         ),
         guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
-        waiting=WaitingOut.model_validate(waits, from_attributes=True) if waits else None,
+        waiting=WaitingOut.of(waits) if waits else None,
         metrics=version.metrics if version else {},
         quality=catalogue.described_gate(model, version),
-        error_code=model.error_code,
-        created_at=model.created_at,
-        retired_at=model.retired_at,
-        destroyed_at=model.destroyed_at,
     )
 
 
@@ -279,21 +271,6 @@ def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
     session.flush()
     [out] = _to_response(session, call, [model])
     return accepted(out, f"/v1/models/{model.id}")
-
-
-def _version(version: Version) -> VersionOut:
-    return VersionOut(
-        model_id=version.model_id,
-        number=version.number,
-        status=VersionStatus(version.status),
-        run_id=version.run_id,
-        weights_sha256=version.weights_sha256,
-        metrics=version.metrics,
-        degraded=version.degraded,
-        held=version.held,
-        published_at=version.published_at,
-        destroyed_at=version.destroyed_at,
-    )
 
 
 def compare(call: Call, comparisons: Sequence[Comparison]) -> None:

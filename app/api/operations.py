@@ -98,15 +98,8 @@ def ready(installation: Installation) -> JSONResponse:
         state = operations.state(session, installation)
     if not installation.database.read_only and not operations.is_any_room(installation.settings):
         raise problems.storage_full()
-    ready = ReadyOut(
-        status="ready",
-        queue_age_seconds=round(state.queue_age_seconds, 3),
-        at_risk=state.at_risk,
-        overdue=state.overdue,
-        workers=state.workers,
-        worker_seen_at=state.seen_at,
-        tombstones=state.tombstones,
-    )
+    age = round(state.queue_age_seconds, 3)
+    ready = ReadyOut.of(state, status="ready", queue_age_seconds=age, worker_seen_at=state.seen_at)
     return JSONResponse(jsonable_encoder(ready))
 
 
@@ -192,14 +185,11 @@ def get_overview(call: Call) -> OverviewOut:
     waiting = {status.value: 0 for status in sorted(OPEN)}
     for group in state.waiting:
         waiting[group.status] += group.count
-    return OverviewOut(
+    return OverviewOut.of(
+        state,
         open=waiting,
         ended=ended,
-        at_risk=state.at_risk,
-        overdue=state.overdue,
         queue_age_seconds=round(state.queue_age_seconds, 3),
-        running=state.running,
-        workers=state.workers,
         worker_seen_at=state.seen_at,
         hosts=[
             _host(name, seen_at, state.at)

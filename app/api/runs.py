@@ -62,7 +62,7 @@ def get_queue(call: Call) -> QueueOut:
         counts = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
         return QueueOut(
             at=at,
-            next=[QueuedOut.model_validate(queued, from_attributes=True) for queued in waiting],
+            next=[QueuedOut.of(queued) for queued in waiting],
             running=[_to_response(session, run) for run in running.items],
             hours=[
                 HourOut(begins_at=begin, published=published, failed=failed)

@@ -6,7 +6,7 @@ from app.access import repository, tenants
 from app.access import service as access
 from app.api.calls import Call
 from app.api.gateway import serves
-from app.db.tables import ApiKey, Tenant
+from app.db.tables import ApiKey
 from lethe.contract import api_keys as key_operations
 from lethe.contract import tenants as contract
 from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, NewApiKeyOut, RotationIn
@@ -40,7 +40,7 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
 def list_api_keys(call: Call, query: Paging) -> PageOut[ApiKeyOut]:
     with call.reading() as session:
         page = repository.keys(session, limit=query.limit, cursor=query.cursor)
-    items = [ApiKeyOut.model_validate(row, from_attributes=True) for row in page.items]
+    items = [ApiKeyOut.of(row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -62,7 +62,7 @@ def revoke_api_key(call: Call, key_id: str) -> None:
 
 def _new(row: ApiKey, key: str, response: Response) -> NewApiKeyOut:
     response.headers["Location"] = f"/v1/api-keys/{row.id}"
-    return NewApiKeyOut(**ApiKeyOut.model_validate(row, from_attributes=True).model_dump(), key=key)
+    return NewApiKeyOut.of(row, key=key)
 
 
 @serves(router, key_operations.GET)
@@ -71,7 +71,7 @@ def get_api_key(call: Call, key_id: str) -> ApiKeyOut:
         row = repository.key(session, key_id)
         if row is None:
             raise KeyUnknown(f"There is no API key {key_id!r}.")
-        return ApiKeyOut.model_validate(row, from_attributes=True)
+        return ApiKeyOut.of(row)
 
 
 @serves(router, contract.CREATE)
@@ -80,34 +80,30 @@ def create_tenant(call: Call, body: TenantIn, response: Response) -> NewTenantOu
     with call.writing() as session:
         tenant = tenants.create(session, name=body.name, policy=body.policy, admin_key=key)
     response.headers["Location"] = f"/v1/tenants/{tenant.id}"
-    return NewTenantOut(**_to_response(tenant).model_dump(), admin_key=key)
+    return NewTenantOut.of(tenant, admin_key=key)
 
 
 @serves(router, contract.LIST)
 def list_tenants(call: Call, query: Paging) -> PageOut[TenantOut]:
     with call.reading() as session:
         page = repository.tenants(session, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[_to_response(tenant) for tenant in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[TenantOut.of(tenant) for tenant in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
 def get_tenant(call: Call, tenant_id: str) -> TenantOut:
     with call.reading() as session:
-        return _to_response(tenants.get(session, tenant_id))
+        return TenantOut.of(tenants.get(session, tenant_id))
 
 
 @serves(router, contract.OWN)
 def get_own_tenant(call: Call) -> TenantOut:
     with call.reading() as session:
-        return _to_response(tenants.get(session, call.caller.tenant_id))
+        return TenantOut.of(tenants.get(session, call.caller.tenant_id))
 
 
 @serves(router, contract.CHANGE_OWN)
 def change_own_tenant(call: Call, body: TenantChangeIn) -> TenantOut:
     with call.writing() as session:
         tenant = tenants.change_policy(session, body.policy.model_dump(mode="json", exclude_unset=True))
-    return _to_response(tenant)
-
-
-def _to_response(tenant: Tenant) -> TenantOut:
-    return TenantOut.model_validate(tenant, from_attributes=True)
+    return TenantOut.of(tenant)

@@ -82,6 +82,12 @@ class Answer(BaseModel):
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
+    @classmethod
+    def of(cls, source: object, **given: Any) -> Self:
+        """Build the answer from `given`, and each other field from the attribute of `source` with the same name."""
+        values = {name: getattr(source, name) for name in cls.model_fields if name not in given}
+        return cls.model_validate(values | given, from_attributes=True)
+
 
 class PageOut(Answer, Generic[T]):
     items: list[T] = Field(description="Items of the page.")

@@ -59,7 +59,7 @@ router = APIRouter(route_class=_Route)
 @serves(router, contract.BOUNDS)
 def list_bounds(call: Call, query: BoundsQuery) -> PageOut[BoundOut]:
     page = page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
-    items = [BoundOut.model_validate(bound, from_attributes=True) for bound in page.items]
+    items = [BoundOut.of(bound) for bound in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 

@@ -128,15 +128,7 @@ def delete_request_attachment(call: Call, request_id: str, attachment_id: str) -
 
 
 def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, str]) -> AttachmentOut:
-    return AttachmentOut(
-        id=attachment.id,
-        at=attachment.at,
-        author=attachment.author,
-        author_name=names.get(attachment.author),
-        kind=AttachmentKind(attachment.kind),
-        size=attachment.size,
-        name=attachment.name.text,
-    )
+    return AttachmentOut.of(attachment, author_name=names.get(attachment.author), name=attachment.name.text)
 
 
 @serves(files, contract.REPLY)

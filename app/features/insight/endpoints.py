@@ -101,7 +101,7 @@ def get_trajectory(call: Call, model_id: str, query: TrajectoryQuery) -> Traject
         )
     return TrajectoryOut(
         model_id=model.id,
-        target=TargetOut(epsilon=model.epsilon, delta=model.delta),
+        target=TargetOut.of(model),
         items=[_segment(segment) for segment in segments],
         next_cursor=None if earlier is None else str(earlier),
     )
@@ -109,15 +109,13 @@ def get_trajectory(call: Call, model_id: str, query: TrajectoryQuery) -> Traject
 
 def _segment(segment: Segment) -> SegmentOut:
     entry = segment.entry
-    return SegmentOut(
+    return SegmentOut.of(
+        segment,
         **{name: entry[name] for name in _OF_ENTRY},
-        steps_before=segment.steps_before,
         requests=len(entry["requests"]),
-        largest=segment.largest,
         guarantees=[guarantee_of(stated) for stated in entry["guarantees"]],
         adaptive=guarantees_to_response([segment.adaptive])[0] if segment.adaptive else None,
-        exports=segment.exports,
-        points=[PointOut.model_validate(point, from_attributes=True) for point in segment.points],
+        points=[PointOut.of(point) for point in segment.points],
     )
 
 
@@ -163,20 +161,13 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
             epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
         options=options_to_response(compared, measured),
-        pace=PaceOut.model_validate(measured, from_attributes=True) if measured else None,
+        pace=PaceOut.of(measured) if measured else None,
     )
 
 
 def options_to_response(options: list[Option], measured: RuntimeEstimate | None) -> list[OptionOut]:
     return [
-        OptionOut(
-            kind=option.kind,
-            steps=option.steps,
-            steps_per_request=option.steps_per_request,
-            epsilon=option.epsilon,
-            seconds=_seconds(measured, option.steps),
-            reason=of_plan(option.reason, option.facts),
-        )
+        OptionOut.of(option, seconds=_seconds(measured, option.steps), reason=of_plan(option.reason, option.facts))
         for option in options
     ]
 
@@ -203,7 +194,7 @@ def get_plan(call: Call, dataset_id: str, query: PlanQuery) -> PlanOut:
     return PlanOut(
         dataset_id=dataset_id,
         objective=objective,
-        costs=[CostOut.model_validate(cost, from_attributes=True) for cost in costs],
+        costs=[CostOut.of(cost) for cost in costs],
         measured=measured,
     )
 

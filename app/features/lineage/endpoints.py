@@ -40,7 +40,7 @@ def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[Expo
         exports = repository.exports(
             session, model_id=model_id, version=query.version, limit=query.limit, cursor=query.cursor
         )
-    items = [ExportOut.model_validate(export, from_attributes=True) for export in exports.items]
+    items = [ExportOut.of(export) for export in exports.items]
     return PageOut(items=items, next_cursor=exports.next_cursor)
 
 
@@ -68,7 +68,7 @@ def get_serving(
     }
     if if_none_match is not None and _matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    answer = ServingOut.model_validate(permission, from_attributes=True)
+    answer = ServingOut.of(permission)
     return JSONResponse(answer.model_dump(mode="json"), headers=headers)
 
 
@@ -124,11 +124,11 @@ def _model(lineage: ModelLineage) -> ModelLineageOut:
         name=lineage.model.name,
         dataset_id=lineage.model.dataset_id,
         num_versions=lineage.num_carrying,
-        versions=[CarryingVersionOut.model_validate(row, from_attributes=True) for row in lineage.carried_in],
+        versions=[CarryingVersionOut.of(row) for row in lineage.carried_in],
         first_without=_first_without(lineage.first_without),
         owed=lineage.owes,
         num_copies_outside=lineage.num_copies,
-        copies_outside=[ExportOut.model_validate(row, from_attributes=True) for row in lineage.copies],
+        copies_outside=[ExportOut.of(row) for row in lineage.copies],
     )
 
 

@@ -36,7 +36,7 @@ def create_network(
 
     def register(session: Session) -> StoredResponse:
         row = service.register(session, examined=examined, **dict(form))
-        return created(NetworkOut.model_validate(row, from_attributes=True), f"/v1/networks/{row.id}")
+        return created(NetworkOut.of(row), f"/v1/networks/{row.id}")
 
     return respond(call.perform(once, register))
 
@@ -45,14 +45,14 @@ def create_network(
 def list_networks(call: Call, query: Paging) -> PageOut[NetworkOut]:
     with call.reading() as session:
         page = service.listed(session, limit=query.limit, cursor=query.cursor)
-        items = [NetworkOut.model_validate(row, from_attributes=True) for row in page.items]
+        items = [NetworkOut.of(row) for row in page.items]
         return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
 def get_network(call: Call, network_id: str) -> NetworkOut:
     with call.reading() as session:
-        return NetworkOut.model_validate(service.get(session, network_id), from_attributes=True)
+        return NetworkOut.of(service.get(session, network_id))
 
 
 @serves(router, contract.FILE)
@@ -71,7 +71,7 @@ def delete_network(call: Call, network_id: str) -> None:
 @serves(router, contract.ENCODINGS)
 def list_encodings(call: Call) -> EncodingsOut:
     encodings = under_way.listed(call.installation.settings, call.caller.tenant_id)
-    return EncodingsOut(items=[EncodingOut.model_validate(encoding, from_attributes=True) for encoding in encodings])
+    return EncodingsOut(items=[EncodingOut.of(encoding) for encoding in encodings])
 
 
 MOUNTS = (Mount(router=router),)

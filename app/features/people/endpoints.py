@@ -60,18 +60,12 @@ def _invited(user: User, invitation: str, response: Response) -> InvitedUserOut:
 
 
 def _to_response(user: User) -> UserOut:
-    return UserOut(
-        id=user.id,
-        name=user.name,
-        email=user.email,
-        role=user.role,
+    return UserOut.of(
+        user,
         has_password=user.password_hash is not None,
         has_totp=bool(user.totp.secret),
         has_identity=user.oidc_subject is not None,
         invited_until=user.invitation_expires_at,
-        created_at=user.created_at,
-        disabled_at=user.disabled_at,
-        last_login_at=user.last_login_at,
     )
 
 

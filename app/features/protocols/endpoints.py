@@ -21,7 +21,7 @@ router = APIRouter()
 def register_agent(call: Call, once: Once, body: AgentIn) -> JSONResponse:
     def register(session: Session) -> StoredResponse:
         row = service.register(session, agent_id=body.agent_id, name=body.name, verify_key=body.verify_key)
-        return created(AgentOut.model_validate(row, from_attributes=True), f"/v1/agents/{row.id}")
+        return created(AgentOut.of(row), f"/v1/agents/{row.id}")
 
     return respond(call.perform(once, register))
 
@@ -30,7 +30,7 @@ def register_agent(call: Call, once: Once, body: AgentIn) -> JSONResponse:
 def list_agents(call: Call, query: Paging) -> PageOut[AgentOut]:
     with call.reading() as session:
         page = repository.agents(session, limit=query.limit, cursor=query.cursor)
-    items = [AgentOut.model_validate(row, from_attributes=True) for row in page.items]
+    items = [AgentOut.of(row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 

@@ -57,14 +57,11 @@ def list_remedies(call: Call, model_id: str) -> RemediesOut:
         score_noise=remedies.score_noise(mechanism),
         noise_is_felt=remedies.is_noise_felt(mechanism),
         remedies=[
-            RemedyOut(
-                kind=remedy.kind,
+            RemedyOut.of(
+                remedy,
                 num_slots=remedy.mechanism.num_slots,
                 l2=remedy.mechanism.l2,
                 score_noise=remedies.score_noise(remedy.mechanism),
-                learn_passes=remedy.learn_passes,
-                request_passes=remedy.request_passes,
-                reason=remedy.reason,
             )
             for remedy in remedies.remedies(mechanism, epsilon=epsilon, delta=delta)
         ],

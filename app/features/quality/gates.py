@@ -101,10 +101,8 @@ def describe(model: Model, version: Version | None) -> QualityOut | None:
     gate = gate_of(model)
     if gate is None:
         return None
-    return QualityOut(
-        metric=gate.metric,
-        threshold=gate.threshold,
-        on_breach=gate.on_breach,
+    return QualityOut.of(
+        gate,
         value=value_of(gate.metric, version.metrics) if version else None,
         is_met=not version.degraded if version else None,
         held=version is not None and version.held,

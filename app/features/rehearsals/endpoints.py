@@ -16,7 +16,7 @@ from app.unlearning import repository
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.sets import RehearsalStatus
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalIn, RehearsalOut, RehearsalReport
+from lethe.features.rehearsals.contract import RehearsalIn, RehearsalOut
 
 router = APIRouter()
 
@@ -52,19 +52,7 @@ def get_rehearsal(call: Call, model_id: str, rehearsal_id: str) -> RehearsalOut:
 def _to_response(session: Session, rehearsal: Rehearsal) -> RehearsalOut:
     is_running = rehearsal.status == RehearsalStatus.RUNNING
     run = repository.run(session, rehearsal.run_id) if is_running and rehearsal.run_id else None
-    return RehearsalOut(
-        id=rehearsal.id,
-        model_id=rehearsal.model_id,
-        people=rehearsal.people,
-        status=RehearsalStatus(rehearsal.status),
-        run_id=rehearsal.run_id,
-        progress=progress(session, run) if run else None,
-        report=RehearsalReport(**rehearsal.report) if rehearsal.report else None,
-        limits=contract.LIMITS,
-        error_code=rehearsal.error_code,
-        asked_at=rehearsal.asked_at,
-        finished_at=rehearsal.finished_at,
-    )
+    return RehearsalOut.of(rehearsal, progress=progress(session, run) if run else None, limits=contract.LIMITS)
 
 
 MOUNTS = (Mount(router=router),)

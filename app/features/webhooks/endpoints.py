@@ -89,18 +89,10 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
 
 
 def _to_response(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
-    return DeliveryOut(
-        id=row.id,
-        request_id=row.request_id,
-        event=row.event,
-        status=DeliveryStatus(row.status),
-        host=row.host,
+    return DeliveryOut.of(
+        row,
         url=row.letter.url if caller.has(Scope.ADMIN) else None,
-        attempts=row.attempts,
-        error=row.error,
         next_attempt_at=row.next_attempt_at if row.status == DeliveryStatus.PENDING else None,
-        created_at=row.created_at,
-        ended_at=row.ended_at,
     )
 
 
