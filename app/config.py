@@ -6,8 +6,10 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lethe.contract.spelling import trimmed
 
 _SECRETS = Path("/run/secrets")
 """Folder in which containers find secrets such as `lethe_database_url`."""
@@ -17,7 +19,10 @@ class Settings(BaseSettings):
     """Settings of the operator. None of them affects a guarantee; guarantees depend on a model's mechanism only."""
 
     model_config = SettingsConfigDict(
-        env_prefix="LETHE_", extra="ignore", secrets_dir=_SECRETS if _SECRETS.is_dir() else None
+        env_prefix="LETHE_",
+        extra="ignore",
+        hide_input_in_errors=True,
+        secrets_dir=_SECRETS if _SECRETS.is_dir() else None,
     )
 
     data_dir: Path = Field(Path(".lethe"), description="Rows, sealed weights, keys and the embedded database.")
@@ -172,6 +177,15 @@ class Settings(BaseSettings):
         60.0, gt=1, le=43200, description="How long somebody who does nothing stays logged in to the dashboard."
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _trim(cls, value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, str):
+            return value
+        if str(info.field_name).endswith("_url") and not trimmed(value).isprintable():
+            raise ValueError("expected a URL of one line; this one holds a line break or an invisible character")
+        return trimmed(value)
+
     @field_validator("webhook_allowed_networks", "trusted_proxies")
     @classmethod
     def _are_networks(cls, value: str) -> str:
@@ -186,7 +200,7 @@ class Settings(BaseSettings):
 
     def oidc_client_secret(self) -> str | None:
         """Return the client secret at the identity provider; None without a file. Raises `OSError`."""
-        return None if self.oidc_client_secret_file is None else self.oidc_client_secret_file.read_text().strip()
+        return None if self.oidc_client_secret_file is None else trimmed(self.oidc_client_secret_file.read_text())
 
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         return _networks(self.webhook_allowed_networks)

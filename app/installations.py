@@ -1,5 +1,6 @@
 """Installations: the database, keys, rows and weights of one deployment of Lethe, opened together."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from app.db import Database, migrate
 from app.dispatch import Notifier, notifier
 from app.errors import DatabaseUnreadable, RestoreUnfinished
 from app.key_checks import Guard, StorageLocation
-from app.keys import KeyEncryptionFile, Keys, read_or_create
+from app.keys import KeyEncryptionFile, Keys, KeyUnreadable, read_or_create
 from app.rows.row_store import RowStore
 from app.vault import memory
 from app.vault.pieces import Vault
@@ -102,7 +103,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
 
     Keys are created for an empty database only; the keys of any other must match it, or nothing is changed.
     `reader_role` is granted the access of the accounting service. Raises `DatabaseUnreadable`, `InstallationMismatch`,
-    `FolderExposed`, `InputInvalid`, `RestoreUnfinished`.
+    `FolderExposed`, `InputInvalid`, `KeyUnreadable`, `RestoreUnfinished`.
     """
     _check_finished(settings)
     # The default database is in the data folder.
@@ -113,7 +114,10 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
     try:
         database.check()
         keys = _migrate_with_keys(settings, database)
-        admin_key = read_or_create(settings.resolved_admin_key_file(), access.new_key)
+        path = settings.resolved_admin_key_file()
+        admin_key = read_or_create(path, access.new_key)
+        if not re.fullmatch("[!-~]+", admin_key):
+            raise KeyUnreadable(f"Expected one API key of visible ASCII characters in {path}; write it anew.")
         with database.writing() as session:
             by = access.ensure_default_tenant(session)
         with database.writing(by=by) as session:

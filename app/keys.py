@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
+from lethe.contract.spelling import trimmed
+
 SECRETS = ("subject.key", "digest.key", "webhook.key")
 SIGNING = "signing.jwk"
 _KEY_BYTES = 32
@@ -143,7 +145,7 @@ class Keys:
     def _text(self, name: str) -> str:
         if name not in self._texts:
             try:
-                self._texts[name] = (self._folder / name).read_text(errors="replace").strip()
+                self._texts[name] = trimmed((self._folder / name).read_text(errors="replace"))
             except FileNotFoundError:
                 raise KeyUnreadable(f"The key {self._folder / name} is missing; put it back.") from None
         return self._texts[name]
@@ -252,7 +254,7 @@ class KeyEncryptionFile:
         # In this order, because a rotation ends by renaming the first file to the second.
         for path in (self._next, self._path):
             with contextlib.suppress(FileNotFoundError):
-                texts.append(_text(path).strip())
+                texts.append(trimmed(_text(path)))
         if not any(texts := [text for text in texts if text.strip("\0")]):
             raise KeyEncryptionKeyLost(f"The key-encryption key {self._path} is missing; put it back.")
         if not all(_SECRET.fullmatch(text) for text in texts):
@@ -315,7 +317,7 @@ def read_or_create(path: Path, make: Callable[[], str]) -> str:
         temporary.unlink()
         # Make the name durable as well.
         _sync(path.parent)
-    return path.read_text().strip()
+    return trimmed(path.read_text(errors="replace"))
 
 
 def _kek_check_value(key: bytes, installation_id: str) -> str:

@@ -17,6 +17,7 @@ from rich.progress import Progress as ProgressBar
 from lethe import Client
 from lethe.client.waiting import Progress
 from lethe.contract.problems import Unauthenticated
+from lethe.contract.spelling import trimmed
 from lethe.reading import to_json
 
 Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway; default: LETHE_HOST and LETHE_PORT.")]
@@ -50,7 +51,7 @@ def connect(url: str | None, key: str | None, *, retry_seconds: float = RETRY_SE
         path = installed.admin_key_file or installed.data_dir / "keys" / "admin.key"
         if not path.exists():
             raise Unauthenticated(f"no API key; set LETHE_API_KEY (there is no {path})")
-        key = path.read_text().strip()
+        key = trimmed(path.read_text())
     return Client(url or f"http://{installed.host}:{installed.port}", key, retry_seconds=retry_seconds)
 
 

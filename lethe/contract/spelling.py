@@ -1,6 +1,7 @@
-"""Advice on unknown names: the expected names, and the one that was probably meant."""
+"""Advice on unknown names: the expected names, and the one that was probably meant; and trimmed settings."""
 
 import difflib
+import string
 from collections.abc import Iterable
 
 _MAX_LISTED_WORDS = 20
@@ -30,6 +31,13 @@ def nearest(found: object, names: Iterable[str]) -> str | None:
         return by_letters[near[0]]
     parts = [name for letters, name in by_letters.items() if len(letters_found) > 2 and (letters_found in letters)]
     return min(parts, key=len, default=None)
+
+
+def trimmed(text: str) -> str:
+    """Return a setting or secret without the white space, byte order mark and pair of quotes that editors, shells and
+    mounted files put around it."""
+    text = text.strip(string.whitespace + "\ufeff")
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _letters(name: str) -> str:
