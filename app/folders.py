@@ -1,14 +1,16 @@
-"""Folders and files that only their owner can access (0700 and 0600, whatever the umask). Paths opened to others
-meanwhile are closed again, with a warning."""
+"""Folders and files that only their owner can access (0700 and 0600, whatever the umask), or a group that was given
+them, as by Kubernetes' fsGroup. Paths opened to others meanwhile are closed again, with a warning."""
 
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from app import telemetry
 from app.errors import FolderExposed
 
-_OTHERS = 0o077
+_GROUP_AND_OTHERS = 0o077
+_OTHERS = 0o007
 
 
 def make(folder: Path) -> None:
@@ -19,23 +21,34 @@ def make(folder: Path) -> None:
 
 
 def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
-    """Remove the access of group and others to existing folders and files. Raises `FolderExposed` if the mode of a path
-    cannot be changed because another user owns it."""
+    """Remove the access of others to existing folders and files, and that of a group that was not given them. Raises
+    `FolderExposed` if the mode of a path cannot be changed because another user owns it."""
     for path in (*folders, *files):
         try:
-            mode = path.stat().st_mode & 0o777
+            mode = stat.S_IMODE(path.stat().st_mode)
+            exposed = mode & (_OTHERS if _is_of_group(path) else _GROUP_AND_OTHERS)
         except FileNotFoundError:
             continue
-        if not mode & _OTHERS:
+        if not exposed:
             continue
         try:
-            os.chmod(path, mode & ~_OTHERS)
+            os.chmod(path, mode & ~exposed)
         # SQLite removes its log when the last process closes the database.
         except FileNotFoundError:
             continue
         except OSError as error:
             raise FolderExposed(
                 f"Others can enter or read {path} (mode {mode:04o}), and its mode cannot be changed "
-                f"({type(error).__name__}): make it {mode & ~_OTHERS:04o}, and the property of the service's user."
+                f"({type(error).__name__}): make it {mode & ~exposed:04o}, and the property of the service's user."
             ) from error
         telemetry.logger().warning("installation.closed_to_others", path=str(path), mode=f"{mode:04o}")
+
+
+def _is_of_group(path: Path) -> bool:
+    """Return True if this process has its access to a path by a group: the path is another user's, or its folder passes
+    the group on (setgid)."""
+    status = path.stat()
+    folder = status if stat.S_ISDIR(status.st_mode) else path.parent.stat()
+    return status.st_gid in {os.getegid(), *os.getgroups()} and (
+        status.st_uid != os.geteuid() or bool(folder.st_mode & stat.S_ISGID)
+    )

@@ -251,6 +251,7 @@ def _close_to_others(settings: Settings) -> None:
     ours = {settings.data_dir} if settings.in_bucket else {settings.data_dir, settings.store_folder()}
     below = [folder / name for folder in ours for name in _FOLDERS]
     files = [path for path in (settings.data_dir / "keys").glob("*") if path.is_file()]
+    files.append(settings.resolved_key_encryption_key_file())
     url = sa.make_url(settings.resolved_database_url())
     if url.get_backend_name() == "sqlite" and url.database:
         files += [Path(url.database + suffix) for suffix in ("", "-wal", "-shm")]

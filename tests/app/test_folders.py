@@ -1,0 +1,116 @@
+"""Folders and keys that a group may access, as under Kubernetes' fsGroup, and never others."""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app import folders, installations
+from app.config import Settings
+from app.errors import FolderExposed
+
+GROUP = 2000
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="acting as other users takes Linux and root"
+)
+
+
+@contextmanager
+def user(uid: int, *groups: int) -> Iterator[None]:
+    """Act as a user without privileges that is in these groups and in one of its own."""
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(before)
+
+
+def mount(volume: Path) -> None:
+    """Give a volume to the group, as a kubelet does when it mounts it for a pod with fsGroup."""
+    for path in (volume, *volume.rglob("*")):
+        os.chown(path, -1, GROUP)
+        path.chmod(path.stat().st_mode | (0o2770 if path.is_dir() else 0o660))
+
+
+def modes(volume: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mode & 0o7777 for path in (volume, *volume.rglob("*"))}
+
+
+@pytest.fixture
+def volume() -> Iterator[Path]:
+    """A folder that every user can reach, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="lethe-volume-"))
+    folder.chmod(0o700)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_another_user_of_the_group_goes_on(volume: Path) -> None:
+    """An installation on a volume of the group is set up by one user and opened by another, and the group keeps its
+    access."""
+    settings = Settings(data_dir=volume)
+    mount(volume)
+    with user(10001, GROUP):
+        installations.set_up(settings)
+    mount(volume)
+    before = modes(volume)
+    for uid in (10001, 10002):
+        with user(uid, GROUP), installations.opened(settings) as installation, installation.database.writing():
+            assert installation.keys.digest_key
+        assert {path: mode for path, mode in modes(volume).items() if path in before} == before
+
+
+@pytest.mark.parametrize(
+    ("group", "mode", "is_taken"),
+    [(GROUP, 0o440, True), (GROUP, 0o444, False), (GROUP, 0o442, False), (3000, 0o440, False), (3000, 0o400, True)],
+)
+def test_a_key_of_root_is_readable_by_the_group(volume: Path, group: int, mode: int, is_taken: bool) -> None:
+    """A mounted key file of root may be readable by a group of the service, and neither by others nor by a group that
+    is not its own: that is refused with the mode that it should have."""
+    key = volume / "kek"
+    key.touch()
+    os.chown(key, 0, group)
+    key.chmod(mode)
+    volume.chmod(0o755)
+    with user(10001, GROUP):
+        if is_taken:
+            folders.close([], [key])
+        else:
+            with pytest.raises(FolderExposed, match=f"make it {mode & (0o440 if group == GROUP else 0o400):04o}"):
+                folders.close([], [key])
+    assert key.stat().st_mode & 0o777 == mode
+
+
+def test_only_a_folder_that_passes_its_group_on_is_of_the_group(volume: Path) -> None:
+    """The owner's own folder and its files keep the group's access if the folder has setgid, and lose it otherwise;
+    others lose theirs in any case, and setgid stays."""
+    file = volume / "lethe.db"
+    file.touch()
+    for path in (volume, file):
+        os.chown(path, 10001, GROUP)
+    for folder_mode, kept in [(0o2777, (0o2770, 0o660)), (0o777, (0o700, 0o600))]:
+        volume.chmod(folder_mode)
+        file.chmod(0o666)
+        with user(10001, GROUP):
+            folders.close([volume], [file])
+        assert (modes(volume)[volume], modes(volume)[file]) == kept
+
+
+def test_a_mounted_key_encryption_key_is_closed_to_others(volume: Path, settings: Settings) -> None:
+    """The key-encryption key of another folder is closed to others like those of the data folder."""
+    key = volume / "kek"
+    shutil.copy(settings.resolved_key_encryption_key_file(), key)
+    key.chmod(0o644)
+    with installations.opened(settings.model_copy(update={"key_encryption_key_file": key})):
+        assert key.stat().st_mode & 0o777 == 0o600
