@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy.orm import Session
 
+from app import telemetry
 from app.audit import service as audit
 from app.catalogue import datasets, repository
 from app.db import actor, now
@@ -18,7 +19,14 @@ from app.rows import repository as rows_repository
 from app.rows.formats import Batch
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
-from lethe.contract.problems import AdditionUnknown, DatasetFull, FieldError, InputInvalid, PreconditionFailed
+from lethe.contract.problems import (
+    AdditionUnknown,
+    DatasetDamaged,
+    DatasetFull,
+    FieldError,
+    InputInvalid,
+    PreconditionFailed,
+)
 from lethe.contract.sets import AdditionStatus
 
 
@@ -161,9 +169,9 @@ def confirm(session: Session, *, dataset: Dataset) -> None:
 
 
 def confirm_destroyed(session: Session, *, dataset_id: str) -> None:
-    """Record that the staged batches of all applied additions are destroyed."""
+    """Record that the staged batches of all applied and dropped additions are destroyed."""
     for addition in repository.staged_additions(session, dataset_id=dataset_id):
-        if addition.status == AdditionStatus.APPLIED:
+        if addition.status != AdditionStatus.PENDING:
             addition.staged = False
 
 
@@ -173,6 +181,23 @@ def drop(session: Session, *, dataset_id: str) -> None:
         addition.staged = False
         if addition.status == AdditionStatus.PENDING:
             addition.status = AdditionStatus.DROPPED
+
+
+def drop_damaged(session: Session, error: DatasetDamaged) -> bool:
+    """Drop the addition whose batch is damaged, with its records, and return True; False if anything else is damaged.
+    Until an addition is applied, its rows are in no slot of the rows on record. The next run destroys the batch, and a
+    model whose chain began before its revision learns again. Only the run that was to write it may drop it."""
+    if not records.is_in_batch(session, error):
+        return False
+    addition = session.get_one(Addition, error.rows_id)
+    addition.status = AdditionStatus.DROPPED
+    rows_repository.drop_records_of_addition(session, addition_id=addition.id)
+    detail = {"addition_id": addition.id, "num_records": addition.num_records, "kind": error.kind.value}
+    tenant_id, action, object_id = addition.tenant_id, "dataset.addition_dropped", addition.dataset_id
+    deed = audit.Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=object_id, detail=detail)
+    audit.record_all(session, [deed])
+    telemetry.logger().error("registry.addition_dropped", dataset_id=addition.dataset_id, **detail)
+    return True
 
 
 def _is_applying(addition: Addition) -> bool:

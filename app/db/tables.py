@@ -326,8 +326,8 @@ class Dataset(Owned, Table):
 
 class Addition(Owned, Table):
     """Rows added to null slots of an existing dataset. `status`: pending, applied (rows are in their slots) or dropped
-    (the dataset was retired before). `revision`: set when a worker claims the rows. `staged`: whether the uploaded
-    batch still lies beside the dataset. `digest`: root of the hash tree over the rows of the batch."""
+    (the dataset was retired or the batch damaged before). `revision`: set when a worker claims the rows. `staged`:
+    whether the batch still lies beside the dataset. `digest`: root of the hash tree over the rows of the batch."""
 
     __tablename__ = "additions"
     id: Mapped[str] = mapped_column(primary_key=True)

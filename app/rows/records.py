@@ -16,13 +16,13 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.audit import service as audit
 from app.db import bulk, now, sealed
-from app.db.tables import Dataset, Record
+from app.db.tables import Addition, Dataset, Record
 from app.rows import repository
 from app.rows.blocks import BLOCK_ROWS
 from app.rows.repository import StoredRecord
 from app.rows.row_store import RowStore
 from lethe.contract.problems import DatasetDamaged
-from lethe.contract.sets import DamageKind
+from lethe.contract.sets import AdditionStatus, DamageKind
 
 _CHECK_BYTES = 8
 _AT_ONCE = 10_000
@@ -137,10 +137,10 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
 
 
 def record(session: Session, error: DatasetDamaged) -> None:
-    """Stop the dataset of the damaged rows or batch. The first damage stays on record, except that a damaged record
-    replaces every other kind."""
+    """Stop the dataset of the damaged rows, unless the damage is in a batch alone. The first damage stays on record,
+    except that a damaged record replaces every other kind."""
     dataset = repository.dataset_of_rows(session, error.rows_id)
-    if dataset is None or is_in_records(dataset):
+    if dataset is None or is_in_records(dataset) or is_in_batch(session, error):
         return
     if dataset.damaged_at is not None and error.kind is not DamageKind.RECORD:
         return
@@ -153,8 +153,9 @@ def record(session: Session, error: DatasetDamaged) -> None:
 
 
 def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) -> None:
-    """Record the result of a requested recheck of a dataset: sound if `error` is None, otherwise still damaged."""
-    if error is None:
+    """Record the result of a requested recheck of a dataset: sound if `error` is None or in a batch alone, otherwise
+    still damaged."""
+    if error is None or is_in_batch(session, error):
         dataset.damaged_at, dataset.damage = None, None
         dataset.attempts, dataset.not_before = 0, None
     else:
@@ -165,6 +166,14 @@ def recheck(session: Session, dataset: Dataset, error: DatasetDamaged | None) ->
 def is_in_records(dataset: Dataset) -> bool:
     """Return True if records of a dataset are damaged, so that a person not found in it may still have rows."""
     return dataset.damage is not None and dataset.damage["kind"] == DamageKind.RECORD
+
+
+def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
+    """Return True if the content of a waiting batch is damaged, for which the run that is to write it drops the
+    addition. A missing part stops the dataset: the rows may have been put back from another moment."""
+    addition = session.get(Addition, error.rows_id)
+    is_waiting = addition is not None and addition.status == AdditionStatus.PENDING
+    return is_waiting and error.kind in (DamageKind.BLOCK, DamageKind.KEY, DamageKind.MANIFEST)
 
 
 def first_found(rows: RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged | None:

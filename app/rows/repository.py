@@ -122,6 +122,11 @@ def drop_records(session: Session, *, dataset_id: str) -> None:
     session.execute(sa.delete(Record).where(Record.dataset_id == dataset_id))
 
 
+def drop_records_of_addition(session: Session, *, addition_id: str) -> None:
+    """Delete the records of an addition's rows, also those that are claimed for erasure."""
+    session.execute(sa.delete(Record).where(Record.addition_id == addition_id))
+
+
 def count_subjects(session: Session, *, dataset_id: str) -> int:
     query = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(Record.dataset_id == dataset_id)
     return session.scalars(query).one()

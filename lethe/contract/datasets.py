@@ -211,7 +211,8 @@ class AdditionOut(Answer):
     id: str = Field(description="ID of the addition.")
     dataset_id: str = Field(description="ID of the dataset.")
     status: AdditionStatus = Field(
-        description="pending, applied (the rows are in their slots) or dropped (the dataset was retired before)."
+        description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
+        "were damaged before)."
     )
     num_records: int = Field(description="Number of rows that came in; some people may have been forgotten since.")
     revision: int | None = Field(description="Dataset revision from which versions learn the rows; null until applied.")

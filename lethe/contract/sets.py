@@ -266,7 +266,7 @@ class AdditionStatus(ClosedSet):
     APPLIED = "applied"
     """The rows are in their slots."""
     DROPPED = "dropped"
-    """The dataset was retired before."""
+    """The dataset was retired or the rows were damaged before."""
 
 
 class Outcome(ClosedSet):

@@ -84,6 +84,8 @@ FILES: dict[str, tuple[str, Callable[[World], Path]]] = {
     "block": ("block", lambda world: world.files("{}.*.sealed")[0]),
     "key of a block": ("key", lambda world: world.files("keys/{}.*.key")[0]),
     "manifest": ("manifest", lambda world: world.files("{}.*.node")[0]),
+}
+FILES_OF_ADDITIONS: dict[str, tuple[str, Callable[[World], Path]]] = {
     "block of an addition": ("block", lambda world: world.files("{}.*.sealed", world.addition)[0]),
     "key of an addition": ("key", lambda world: world.files("keys/{}.*.key", world.addition)[0]),
     "manifest of an addition": ("manifest", lambda world: world.files("{}.*.node", world.addition)[0]),
@@ -104,7 +106,7 @@ def test_rows_at_rest(
     file.write_bytes(flipped(right, place))
     assert runner.run_next(made.installation, worker="w") is True
     _assert_nothing_happened(made, get, 2)
-    named = {"kind": kind, "rows": made.addition if "addition" in what else made.dataset}
+    named = {"kind": kind, "rows": made.dataset}
     assert get("/runs?limit=1")["items"][0]["error_code"] == "dataset_damaged"
     for _ in range(2):
         with installations.opened(settings) as restarted:
@@ -123,6 +125,33 @@ def test_rows_at_rest(
     assert get(f"/deletion-requests/{made.request}")["status"] == "completed"
     audited = [entry["action"] for entry in get("/audit-log?limit=100")["items"]]
     assert (audited.count("dataset.damaged"), audited.count("dataset.rechecked")) == (1, 3)
+    assert_all_done_once(made.installation)
+
+
+@pytest.mark.parametrize("place", at_length([0, 20, 60], besides=[20]))
+@pytest.mark.parametrize("what", FILES_OF_ADDITIONS)
+def test_an_addition_at_rest(
+    what: str, place: int, world: Callable[..., World], gateway: TestClient, get: Get, work: Any
+) -> None:
+    """A flipped bit in an addition that waits drops that addition and stops nobody's erasure: neither a sweep nor a
+    recheck that meets it first stops the dataset, and the next run forgets who asked."""
+    kind, choose = FILES_OF_ADDITIONS[what]
+    made = world(adding=True)
+    file = choose(made)
+    file.write_bytes(flipped(file.read_bytes(), place))
+    periodic_jobs.sweep_rows(made.installation)
+    assert gateway.post(f"/v1/datasets/{made.dataset}/recheck").json()["damage"] is None
+    assert runner.run_next(made.installation, worker="w") is True
+    _assert_nothing_happened(made, get, 2)
+    assert get("/runs?limit=1")["items"][0]["error_code"] == "dataset_damaged"
+    made.forget_pauses()
+    assert work() == 1
+    assert get(f"/deletion-requests/{made.request}")["status"] == "completed"
+    assert get(f"/datasets/{made.dataset}")["damage"] is None
+    [addition] = get(f"/datasets/{made.dataset}/additions")["items"]
+    assert addition["status"] == "dropped"
+    [dropped] = [one for one in get("/audit-log?limit=100")["items"] if one["action"] == "dataset.addition_dropped"]
+    assert dropped["detail"] == {"addition_id": made.addition, "num_records": 1, "kind": kind}
     assert_all_done_once(made.installation)
 
 

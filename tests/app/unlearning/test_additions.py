@@ -235,11 +235,82 @@ def test_a_damaged_batch_is_not_written(
 ) -> None:
     """A batch whose stored rows differ from the uploaded ones fails the run; nothing is written or learned."""
     addition = add(live["dataset_id"], "new1")
-    [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
-    block.write_bytes(flipped(block.read_bytes(), 1000))
+    slots = slots_of(installation, live["dataset_id"], "new1")
+    _damage(settings, addition)
     assert runner.run_next(installation, worker="w")
     assert get("/runs")["items"][0]["error_code"] == "dataset_damaged"
-    assert (
-        not rows_of(installation, live["dataset_id"]).features[slots_of(installation, live["dataset_id"], "new1")].any()
-    )
+    assert not rows_of(installation, live["dataset_id"]).features[slots].any()
+    assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "dropped"
+
+
+def _damage(settings: Settings, addition_id: str) -> None:
+    [block] = (settings.data_dir / "blocks").glob(f"{addition_id}.*.sealed")
+    block.write_bytes(flipped(block.read_bytes(), 1000))
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_a_damaged_batch_is_dropped_alone(
+    is_claimed: bool,
+    installation: Installation,
+    live: dict[str, Any],
+    add: Callable[..., str],
+    forget: Make,
+    settings: Settings,
+    gateway: TestClient,
+    get: Get,
+    work: Callable[[], int],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """One damaged addition is dropped, which the audit log and the log say; its people are not held any more, and its
+    batch is destroyed before anybody in it counts as erased. Other additions and erasures of the dataset go on, also
+    of people whose rows a lost run had claimed."""
+    dataset = live["dataset_id"]
+    for subject in ("p8", "p9"):
+        forget(subject)
+    assert work() == 1
+    damaged, sound = add(dataset, "new1", "new2", "p5"), add(dataset, "new3")
+    requests = [forget(subject)["id"] for subject in ("new1", "p5", "p6", "new3")]
+    if is_claimed:
+        run = _claim(installation)
+        with installation.database.writing() as session:
+            unlearning.abandon(session, session.get_one(Run, run.run_id), error_code="worker_died")
+    _damage(settings, damaged)
+    assert runner.run_next(installation, worker="w")
+    assert get(f"/datasets/{dataset}")["damage"] is None
+    assert installation.rows.stored().keys() == {dataset, damaged, sound}
+    assert {get(f"/deletion-requests/{request}")["status"] for request in requests} == {"accepted"}
+
+    with installation.database.writing() as session:
+        session.get_one(Model, live["id"]).not_before = None
+    assert work() == 1
+    statuses = {row["id"]: row["status"] for row in get(f"/datasets/{dataset}/additions")["items"]}
+    assert statuses == {damaged: "dropped", sound: "applied"}
+    assert {get(f"/deletion-requests/{request}")["status"] for request in requests} == {"completed"}
+    assert installation.rows.stored().keys() == {dataset}
+    assert slots_of(installation, dataset, "new1", "new2", "new3", "p5", "p6") == []
+    assert get(f"/datasets/{dataset}")["num_records"] == 20 - 6
+    [entry] = [entry for entry in get("/audit-log?limit=100")["items"] if entry["action"] == "dataset.addition_dropped"]
+    assert (entry["actor"], entry["object_id"]) == ("lethe", dataset)
+    assert entry["detail"] == {"addition_id": damaged, "num_records": 3, "kind": "block"}
+    printed = capfd.readouterr()
+    assert (printed.out + printed.err).count("registry.addition_dropped") == 1
+    assert get("/ledger/verdict")["valid"] is True
+    assert gateway.post(f"/v1/datasets/{dataset}/recheck").json()["damage"] is None
+    # The model has learned at this revision, so nothing remains to be learned because of the dropped rows.
+    assert work() == 0
+    forget("p7")
+    assert work() == 1
+    assert get("/runs?limit=1")["items"][0]["kind"] == "unlearn"
+
+
+def test_a_missing_batch_stops_the_dataset(
+    installation: Installation, live: dict[str, Any], add: Callable[..., str], settings: Settings, get: Get
+) -> None:
+    """A batch of which a file is missing, as where rows were put back from another moment, is not dropped."""
+    addition = add(live["dataset_id"], "new1")
+    [block] = (settings.data_dir / "blocks").glob(f"{addition}.*.sealed")
+    block.unlink()
+    assert runner.run_next(installation, worker="w")
+    assert get(f"/datasets/{live['dataset_id']}")["damage"]["kind"] == "block_missing"
     assert get(f"/datasets/{live['dataset_id']}/additions")["items"][0]["status"] == "pending"
+    assert slots_of(installation, live["dataset_id"], "new1")
