@@ -6,6 +6,7 @@ connection below it is made here.
 
 import contextlib
 import datetime
+import email.utils
 import enum
 import re
 import socket
@@ -112,12 +113,18 @@ def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> SendResult:
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> datetime.timedelta | None:
-    """Return the pause of the header `Retry-After` in seconds; None for a date, which would be on the receiver's
-    clock."""
-    for name, value in headers:
-        if name.lower() == b"retry-after" and re.fullmatch(rb"[0-9]{1,9}", value):
-            return min(datetime.timedelta(seconds=int(value)), _MAX_RETRY_AFTER)
-    return None
+    """Return the pause of the header `Retry-After` (RFC 9110: seconds, or a date), up to a day; None if malformed."""
+    text = next((value.decode("latin-1") for name, value in headers if name.lower() == b"retry-after"), "")
+    try:
+        if re.fullmatch("[0-9]+", text):
+            seconds = float(text)
+        elif date := email.utils.parsedate_tz(text):
+            seconds = email.utils.mktime_tz(date) - time.time()
+        else:
+            return None
+    except (ValueError, OverflowError):
+        return None
+    return datetime.timedelta(seconds=min(max(seconds, 0.0), _MAX_RETRY_AFTER.total_seconds()))
 
 
 def _failed(code: str) -> SendResult:

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import email.utils
 import inspect
 import logging
 import re
@@ -75,14 +76,39 @@ def test_redirects_are_not_followed(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("120", 120), ("0", 0), ("999999999", 86_400), ("soon", None), ("-1", None), ("1.5", None)]
+    ("value", "seconds"),
+    [
+        ("120", 120),
+        ("0", 0),
+        ("999999999", 86_400),
+        ("9" * 5000, 86_400),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400),
+        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        ("Fri, 31 Dec 99999 23:59:59 GMT", None),
+        ("Sun, 06 Nov 1994 08:49:37 +9999", 0),
+        ("Sun Nov  6 08:49:37 1994", 0),
+        ("soon", None),
+        ("-1", None),
+        ("1.5", None),
+    ],
 )
 def test_a_receiver_can_ask_for_a_pause(value: str, seconds: int | None) -> None:
-    """Retry-After in seconds is reported with a failure, up to a day; any other form is ignored."""
+    """Retry-After in seconds or as a date is reported with a failure, up to a day; any other form is ignored."""
     with serving(servers.status(503, f"Retry-After: {value}")) as server:
         outcome = post(server)
     assert outcome.error_code == "http_503"
     assert outcome.retry_after == (None if seconds is None else datetime.timedelta(seconds=seconds))
+
+
+def test_a_date_is_counted_from_now() -> None:
+    """Retry-After as a date is the time until then, in the zone that it names."""
+    at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
+    berlin = at.astimezone(datetime.timezone(datetime.timedelta(hours=1)))
+    for text in (email.utils.format_datetime(at, usegmt=True), email.utils.format_datetime(berlin)):
+        with serving(servers.status(503, f"Retry-After: {text}")) as server:
+            pause = post(server).retry_after
+        assert pause is not None
+        assert datetime.timedelta(hours=4) < pause <= datetime.timedelta(hours=5)
 
 
 def test_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
