@@ -83,14 +83,16 @@ def finish(settings: Settings, attempt: Attempt, *, code: str, redirect_uri: str
         except IdentityRefused:
             keys = _published(http, metadata["jwks_uri"], afresh=True)
             claims = identity_claims(granted, keys, settings=settings, nonce=attempt.nonce)
-        if "email" not in claims and "userinfo_endpoint" in metadata:
+        if not {"email", "email_verified"} <= claims.keys() and "userinfo_endpoint" in metadata:
             bearer = {"Authorization": f"Bearer {granted.get('access_token')}"}
             more = _json(http.get(metadata["userinfo_endpoint"], headers=bearer))
             # OpenID Connect Core, 5.3.2
             if more.get("sub") == claims["sub"]:
-                claims |= {name: more[name] for name in ("email", "email_verified") if name in more}
+                claims |= {name: more.get(name) for name in ("email", "email_verified")}
     email = claims.get("email")
-    is_verified = claims.get("email_verified") is True and isinstance(email, str)
+    # Some providers send a text. An absent claim is no verification.
+    verified = claims.get("email_verified")
+    is_verified = (verified is True or verified == "true") and isinstance(email, str)
     return OidcIdentity(issuer=claims["iss"], subject=claims["sub"], email=str(email).lower() if is_verified else None)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
 from app.db.tables import DeletionRequest
 from app.features.protocols.parsing import ProtocolMessage
@@ -25,12 +25,15 @@ VERSION = "1.0"
 MAX_VALIDITY = datetime.timedelta(minutes=10)
 """Maximum time between `issued-at` and `expires-at`, which the protocol recommends so that old messages are
 worthless."""
+_CLOCKS_DIFFER_BY = datetime.timedelta(minutes=1)
 _SIGNATURE_BYTES = 64
 _KEY_BYTES = 32
 _VERIFIED = "verified"
 
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Claim = Annotated[str, Field(min_length=1, max_length=500)]
+_Verified = Annotated[bool, BeforeValidator(lambda value: value == "true" if value in ("true", "false") else value)]
+"""Boolean claim, which some agents send as a text."""
 
 
 class Envelope(ProtocolMessage):
@@ -51,11 +54,11 @@ class Exercise(Envelope):
     regime: Literal["ccpa", "voluntary"] | None = None
     status_callback: Annotated[str, Field(max_length=2048)] | None = None
     email: _Claim | None = None
-    email_verified: bool | None = None
+    email_verified: _Verified | None = None
     phone_number: _Claim | None = None
-    phone_number_verified: bool | None = None
+    phone_number_verified: _Verified | None = None
     customer_id: _Claim | None = None
-    customer_id_verified: bool | None = None
+    customer_id_verified: _Verified | None = None
 
 
 class Revocation(ProtocolMessage):
@@ -127,15 +130,15 @@ def open_message(body: bytes, *, verify_key: str) -> bytes:
 
 
 def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: datetime.datetime) -> None:
-    """Check that the envelope is from this agent, to this business, and valid at `at`. Raises `MessageRefused`,
-    `MessageEarly`, `MessageExpired`."""
+    """Check that the envelope is from this agent, to this business, and valid within a minute of `at`. Raises
+    `MessageRefused`, `MessageEarly`, `MessageExpired`."""
     if envelope.agent_id != agent_id:
         raise MessageRefused("The message names another agent than the one that calls.")
     if business_id is None or envelope.business_id != business_id:
         raise MessageRefused("The message is for another business.")
-    if at < envelope.issued_at:
+    if at < envelope.issued_at - _CLOCKS_DIFFER_BY:
         raise MessageEarly("The message is from the future; is the agent's clock right?")
-    if at >= envelope.expires_at:
+    if at >= envelope.expires_at + _CLOCKS_DIFFER_BY:
         raise MessageExpired("The message has expired; sign a new one.")
     if envelope.expires_at - envelope.issued_at > MAX_VALIDITY:
         wrong = FieldError("expires-at", f"expected at most {MAX_VALIDITY // datetime.timedelta(minutes=1)} minutes")

@@ -74,7 +74,7 @@ def check(session: Session, keys: Keys, token: str, *, subject_sha256: bytes, ru
         audience, jti = claims["aud"], claims["jti"]
         about = sha256_of(subjects.normal(str(claims["sub"]), rule))
         holds = (
-            at < expires_at <= at + _MAX_LIFETIME + _CLOCKS_DIFFER_BY
+            at - _CLOCKS_DIFFER_BY < expires_at <= at + _MAX_LIFETIME + _CLOCKS_DIFFER_BY
             and all(_moment(claims[name]) <= at + _CLOCKS_DIFFER_BY for name in ("nbf", "iat") if name in claims)
             and issuer.audience in (audience if isinstance(audience, list) else [audience])
             and isinstance(claims["sub"], str)

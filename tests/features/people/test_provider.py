@@ -22,7 +22,11 @@ MARIA = {"sub": "maria-1", "email": "Maria@Example.com", "email_verified": True}
 PEOPLE: tuple[dict[str, Any], ...] = (
     MARIA,
     {"sub": "impostor", "email": "maria@example.com", "email_verified": True},
+    {"sub": "maria-1 in words", "email": "maria@example.com", "email_verified": "true"},
     {"sub": "unverified", "email": "maria@example.com", "email_verified": False},
+    {"sub": "unverified in words", "email": "maria@example.com", "email_verified": "false"},
+    {"sub": "unverified by a number", "email": "maria@example.com", "email_verified": 1},
+    {"sub": "unmentioned", "email": "maria@example.com"},
     {"sub": "stranger", "email": "stranger@example.com", "email_verified": True},
 )
 
@@ -91,11 +95,19 @@ def test_somebody_who_was_invited_comes_in(browser: Browser, provider: Provider)
     assert browser.get(provider.returns(begun(browser), "maria-1")).status_code == 200
 
 
-@pytest.mark.parametrize("subject", ["unverified", "stranger"])
+def test_a_provider_may_verify_an_address_in_words(browser: Browser, provider: Provider) -> None:
+    """A provider that sends the claim `email_verified` as the text "true" has verified the address."""
+    assert browser.get(provider.returns(begun(browser), "maria-1 in words")).status_code == 200
+    assert ">Maria Lopez</a>" in browser.get("/admin/models").text
+
+
+@pytest.mark.parametrize(
+    "subject", ["unverified", "unverified in words", "unverified by a number", "unmentioned", "stranger"]
+)
 def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str) -> None:
     """Neither an address that the provider has not verified lets somebody in, nor one that was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
-    assert ("has not verified" in page) == (subject == "unverified")
+    assert ("has not verified" in page) == (subject != "stranger")
 
 
 def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:
@@ -141,6 +153,18 @@ def test_what_a_provider_publishes_is_asked_seldom(monkeypatch: pytest.MonkeyPat
         monkeypatch.setitem(oidc._cache, known, (0.0, found))
     with pytest.raises(IdentityProviderUnavailable):
         oidc.start(company, redirect_uri="http://testserver/admin/oidc/return")
+
+
+@pytest.mark.parametrize("changed", [{"exp": -30}, {"iat": 30}, {"nbf": 30}])
+def test_the_provider_s_clock_may_differ_by_a_minute(changed: dict[str, int]) -> None:
+    """A token that expired half a minute ago, or is from half a minute ahead, is believed."""
+    key, at = RSAKey.generate_key(2048, auto_kid=True), int(time.time())
+    settings = Settings(oidc_issuer="https://login.example", oidc_client_id="lethe")
+    claims = {"iss": settings.oidc_issuer, "aud": "lethe", "sub": "1", "nonce": "n", "iat": at, "exp": at + 600}
+    claims |= {name: at + seconds for name, seconds in changed.items()}
+    token = jwt.encode({"alg": "RS256", "kid": key.kid}, claims, key, algorithms=["RS256"])
+    keys = {"keys": [key.as_dict(private=False)]}
+    assert oidc.identity_claims({"id_token": token}, keys, settings=settings, nonce="n")["sub"] == "1"
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,14 @@ def check(at: datetime.datetime = AT + MINUTE, /, **changed: Any) -> None:
 
 
 def test_a_message_is_valid_from_its_issue_to_its_expiry() -> None:
-    """A message is valid from the moment of its issue until just before its expiry."""
-    check(AT)
-    check(AT + 10 * MINUTE - datetime.timedelta(microseconds=1))
+    """A message is valid from a minute before its issue, because clocks differ, until just before a minute after its
+    expiry."""
+    check(AT - MINUTE)
+    check(AT + 11 * MINUTE - datetime.timedelta(microseconds=1))
     with pytest.raises(MessageEarly):
-        check(AT - datetime.timedelta(microseconds=1))
+        check(AT - MINUTE - datetime.timedelta(microseconds=1))
     with pytest.raises(MessageExpired):
-        check(AT + 10 * MINUTE)
+        check(AT + 11 * MINUTE)
 
 
 def test_a_message_with_a_long_validity_is_refused() -> None:
@@ -135,9 +136,11 @@ def test_only_deletion_is_supported(right: str) -> None:
 
 
 @pytest.mark.parametrize("claim", ["email", "phone_number", "customer_id"])
-@pytest.mark.parametrize(("flag", "verified"), [(True, True), (False, False), (None, False)])
+@pytest.mark.parametrize(
+    ("flag", "verified"), [(True, True), (False, False), (None, False), ("true", True), ("false", False)]
+)
 def test_the_subject_is_the_claim_that_the_policy_names(
-    claim: Literal["email", "phone_number", "customer_id"], flag: bool | None, verified: bool
+    claim: Literal["email", "phone_number", "customer_id"], flag: bool | str | None, verified: bool
 ) -> None:
     """The claim that the policy names is the subject, verified only if the agent says so; other claims are ignored."""
     others = {"email": "other", "phone_number": "other", "customer_id": "other", "email_verified": True}
@@ -145,6 +148,13 @@ def test_the_subject_is_the_claim_that_the_policy_names(
     assert drp.subject(asked, claim=claim) == drp.Subject(subject_id="p1", verified=verified)
     with pytest.raises(InputInvalid):
         drp.subject(exercise(**others | {claim: None}), claim=claim)
+
+
+@pytest.mark.parametrize("flag", ["yes", "", 1, ["true"], {}])
+def test_a_verification_that_is_neither_true_nor_false_is_malformed(flag: object) -> None:
+    """The claim that a person was verified is a boolean, or one of the texts "true" and "false"."""
+    with pytest.raises(InputInvalid):
+        exercise(email_verified=flag)
 
 
 def test_nothing_about_the_person_is_kept() -> None:

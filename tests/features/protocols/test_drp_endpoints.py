@@ -37,14 +37,14 @@ def status_callback(agent: Agent) -> None:
 
 def every_message_is_checked(agent: Agent) -> None:
     at = datetime.datetime.now(datetime.UTC)
-    minutes = {n: (at + datetime.timedelta(minutes=n)).isoformat() for n in (-5, -1, 1, 20)}
+    minutes = {n: (at + datetime.timedelta(minutes=n)).isoformat() for n in (-5, -2, 2, 20)}
     other = Agent(gateway=agent.gateway, token=agent.token)
     assert refusal(agent.call("POST", "/data-rights-request", b"{}"), 400)["fatal"]
     assert refusal(other.exercise(), 403)["fatal"]  # signed by somebody else
     refusal(agent.exercise(**{"agent-id": "AGENT_TWO"}), 403)
     refusal(agent.exercise(**{"business-id": "OTHER"}), 403)
-    assert "fatal" not in refusal(agent.exercise(**{"issued-at": minutes[1]}), 400)  # it will be heard later
-    assert refusal(agent.exercise(**{"issued-at": minutes[-5], "expires-at": minutes[-1]}), 400)["fatal"]
+    assert "fatal" not in refusal(agent.exercise(**{"issued-at": minutes[2]}), 400)  # it will be heard later
+    assert refusal(agent.exercise(**{"issued-at": minutes[-5], "expires-at": minutes[-2]}), 400)["fatal"]
     assert refusal(agent.exercise(**{"expires-at": minutes[20]}), 400)["fatal"]
 
 
@@ -99,7 +99,7 @@ def set_up_gives_a_token(agent: Agent) -> None:
 
 def set_up_is_refused_without_a_word(agent: Agent) -> None:
     at = datetime.datetime.now(datetime.UTC)
-    later = {"issued-at": (at + datetime.timedelta(minutes=1)).isoformat()}
+    later = {"issued-at": (at + datetime.timedelta(minutes=2)).isoformat()}
     other = Agent(gateway=agent.gateway)
     for message in (
         b"",
