@@ -25,6 +25,14 @@ _CONNECTION = {
 _SERVER = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "60s"}
 """Server parameters unless the URL's `options` name them. The last of them releases the write lock of a silent host."""
 
+_GIVEN = "lethe.options"
+"""Marker among the `options`; without it a pooler between this process and the server has dropped them."""
+_SAFE = "'0' NOT IN (" + ", ".join(f"current_setting('{name}')" for name in _SERVER) + ")"
+_POOLED = (
+    "A pooler drops the start-up `options` of connections, so time-outs would be off: connect to PostgreSQL itself, or "
+    "see docs/deployment.md for PgBouncer."
+)
+
 _POOL: dict[str, Any] = {
     "pool_size": 5,
     "max_overflow": 15,
@@ -37,8 +45,9 @@ _POOL: dict[str, Any] = {
 
 def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engine:
     """Create an engine that retries connections until the server has been unreachable for `patience_seconds`. Raises
-    `DatabaseUnreadable` if the driver is not installed."""
-    server = [f"-c {name}={value}" for name, value in _SERVER.items()]
+    `DatabaseUnreadable` if the driver is not installed; connections raise it where a pooler drops their options and the
+    role does not have them either."""
+    server = [f"-c {name}={value}" for name, value in (_SERVER | {_GIVEN: "on"}).items()]
     server += [str(url.query.get("options", ""))] + ["-c default_transaction_read_only=on"] * read_only
     arguments: dict[str, Any] = {name: value for name, value in _CONNECTION.items() if name not in url.query}
     arguments["options"] = " ".join(filter(None, server))
@@ -48,6 +57,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
     except ModuleNotFoundError as error:
         raise DatabaseUnreadable("PostgreSQL needs its driver: pip install 'lethe-server[postgres]'.") from error
     outage = _Outage(patience_seconds)
+    safe = _SAFE + " AND current_setting('default_transaction_read_only') = 'on'" * read_only
 
     @sa.event.listens_for(engine, "do_connect")
     def _connect(dialect: sa.Dialect, _record: Any, args: list[Any], named: dict[str, Any]) -> Any:
@@ -60,6 +70,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
                     raise
             else:
                 outage.ended()
+                _check_options(connection, safe)
                 return connection
 
     @sa.event.listens_for(engine, "begin")
@@ -81,6 +92,18 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
 
     return engine
+
+
+def _check_options(connection: Any, safe: str) -> None:
+    """Raise `DatabaseUnreadable` if a pooler dropped the options and the expression `safe` does not hold. Behind such a
+    pooler, prepare no statement: the next transaction may run on another connection of the server."""
+    with connection.transaction():
+        given, is_safe = connection.execute(f"SELECT current_setting('{_GIVEN}', true), {safe}").fetchone()
+    if given is None:
+        connection.prepare_threshold = None
+        if not is_safe:
+            connection.close()
+            raise DatabaseUnreadable(_POOLED)
 
 
 class _Outage:
