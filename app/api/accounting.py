@@ -20,24 +20,6 @@ from app.unlearning.planner import Plan
 from lethe import verification
 from lethe.contract import accounting as contract
 from lethe.contract import certificates as certificate_operations
-from lethe.contract.accounting import (
-    AccountOut,
-    AccountQuery,
-    DatasetAccountOut,
-    LargeRequestOut,
-    LedgerEntryOut,
-    LedgerHeadOut,
-    LedgerOut,
-    LedgerVerdictOut,
-    ModelBudgetOut,
-    NextRequestOut,
-    NextRunOut,
-    ReleasesLeftOut,
-    RequestAccountOut,
-    ResetOut,
-    StatementOut,
-    TenantLedgerVerdictOut,
-)
 from lethe.contract.certificates import (
     CertificateIn,
     CertificateOut,
@@ -86,7 +68,7 @@ def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
 
 
 @serves(router, contract.MODEL)
-def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
+def get_account(call: Call, model_id: str, query: contract.AccountQuery) -> contract.AccountOut:
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
         catalogue.require_kept(model)
@@ -99,7 +81,7 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         waits = waiting.for_models(session, [model])[model.id]
     reset = service.reset(model, at_most=call.installation.settings.max_steps)
     without = service.epsilon_without_steps(chain, records=1, delta=model.delta)
-    return AccountOut(
+    return contract.AccountOut(
         model_id=model.id,
         version=model.live_version or 0,
         influence=chain.influence,
@@ -108,43 +90,47 @@ def get_account(call: Call, model_id: str, query: AccountQuery) -> AccountOut:
         guarantees=guarantees_to_response(standing.guarantees),
         waiting=WaitingOut.of(waits),
         releases=releases,
-        reset=ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
-        next_request=NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
+        reset=contract.ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
+        next_request=contract.NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
         releases_left=releases_left,
     )
 
 
 @serves(router, contract.LEDGER)
-def get_ledger(call: Call, model_id: str, query: Paging) -> LedgerOut:
+def get_ledger(call: Call, model_id: str, query: Paging) -> contract.LedgerOut:
     after = number_in(query.cursor) or 0
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = repository.entries(session, model_id=model_id, after=after, limit=query.limit + 1)
-    items = [LedgerEntryOut.of(entry, body=json.loads(entry.body)) for entry in entries[: query.limit]]
-    return LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(entries) > query.limit else None)
+    items = [contract.LedgerEntryOut.of(entry, body=json.loads(entry.body)) for entry in entries[: query.limit]]
+    return contract.LedgerOut(items=items, next_cursor=str(items[-1].sequence) if len(entries) > query.limit else None)
 
 
 @serves(router, contract.VERDICT)
-def verify_ledger(call: Call, model_id: str) -> LedgerVerdictOut:
+def verify_ledger(call: Call, model_id: str) -> contract.LedgerVerdictOut:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         entries = repository.all_entries(session, model_id=model_id)
         try:
             report = ledgers.verify(entries, repository.all_versions(session, model_id=model_id))
         except LedgerCorrupt as error:
-            return LedgerVerdictOut(model_id=model_id, valid=False, fault=error.detail, entries=None, head=None)
-    return LedgerVerdictOut.of(report, model_id=model_id, valid=True, fault=None, head=report.heads.get(model_id))
+            return contract.LedgerVerdictOut(
+                model_id=model_id, valid=False, fault=error.detail, entries=None, head=None
+            )
+    return contract.LedgerVerdictOut.of(
+        report, model_id=model_id, valid=True, fault=None, head=report.heads.get(model_id)
+    )
 
 
 @serves(router, contract.DELETION_REQUEST)
-def get_request_account(call: Call, request_id: str) -> RequestAccountOut:
+def get_request_account(call: Call, request_id: str) -> contract.RequestAccountOut:
     with call.reading() as session:
         if repository.request(session, request_id) is None:
             raise RequestUnknown(f"There is no deletion request {request_id!r}.")
         statements = service.statements_of(session, request_id=request_id)
         joint = joint_to_response(service.joint_of(session, request_id=request_id))
     models = [
-        StatementOut(
+        contract.StatementOut(
             model_id=statement.certificate.model_id,
             certificate_id=statement.certificate.id,
             version=statement.certificate.version,
@@ -153,11 +139,11 @@ def get_request_account(call: Call, request_id: str) -> RequestAccountOut:
         )
         for statement in statements
     ]
-    return RequestAccountOut(request_id=request_id, models=models, joint=joint)
+    return contract.RequestAccountOut(request_id=request_id, models=models, joint=joint)
 
 
 @serves(router, contract.DATASET)
-def get_dataset_account(call: Call, dataset_id: str, query: AccountQuery) -> DatasetAccountOut:
+def get_dataset_account(call: Call, dataset_id: str, query: contract.AccountQuery) -> contract.DatasetAccountOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
@@ -180,12 +166,12 @@ def get_dataset_account(call: Call, dataset_id: str, query: AccountQuery) -> Dat
         delta = delta or min(model.delta for model in models)
         mu = accountant.adaptive_mu(list(exposed.values()))
         used = guarantees_to_response([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
-    return DatasetAccountOut(dataset_id=dataset.id, used=used, models=accounts)
+    return contract.DatasetAccountOut(dataset_id=dataset.id, used=used, models=accounts)
 
 
 def _budget(
     session: Session, model: Model, exposed: Exposure, *, epsilon: float | None, delta: float | None, max_requests: int
-) -> ModelBudgetOut:
+) -> contract.ModelBudgetOut:
     plan, records = queue.next_run(session, model, max_requests=max_requests)
     waits = records > 0 or model.wanted is not None
     room = releases_left = None
@@ -195,7 +181,7 @@ def _budget(
         room = service.room(chain, epsilon=model.epsilon, delta=model.delta)
         large = repository.larger_requests(session, model, records=room, limit=100)
         releases_left = _left(session, model, chain, epsilon=epsilon, delta=delta)
-    return ModelBudgetOut(
+    return contract.ModelBudgetOut(
         model_id=model.id,
         version=model.live_version,
         target=TargetOut(epsilon=model.epsilon, delta=model.delta),
@@ -204,13 +190,13 @@ def _budget(
         releases_left=releases_left,
         room=room,
         next_run=_next_run(plan, records) if waits else None,
-        relearning=[LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],
+        relearning=[contract.LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],
     )
 
 
-def _next_run(plan: Plan, records: int) -> NextRunOut:
+def _next_run(plan: Plan, records: int) -> contract.NextRunOut:
     reason = of_plan(plan.reason, plan.facts)
-    return NextRunOut(kind=plan.kind, steps=plan.steps, reason=reason, records=records)
+    return contract.NextRunOut(kind=plan.kind, steps=plan.steps, reason=reason, records=records)
 
 
 def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
@@ -221,12 +207,12 @@ def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tupl
 
 def _left(
     session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
-) -> ReleasesLeftOut:
+) -> contract.ReleasesLeftOut:
     """Return the number of further versions, each forgetting one record, that fit a budget (default: the target)."""
     plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = service.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
-    return ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
+    return contract.ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
 
 
 def guarantees_to_response(guarantees: list[Guarantee]) -> list[GuaranteeOut]:
@@ -234,13 +220,13 @@ def guarantees_to_response(guarantees: list[Guarantee]) -> list[GuaranteeOut]:
 
 
 @serves(router, contract.HEAD)
-def get_ledger_head(call: Call) -> LedgerHeadOut:
+def get_ledger_head(call: Call) -> contract.LedgerHeadOut:
     tenant_id = call.caller.tenant_id
     with call.reading() as session:
         head = ledger.head(session, _keys(call), tenant_id=tenant_id)
     if head is None:
-        return LedgerHeadOut(tenant_id=tenant_id, sequence=0, hash=GENESIS, jws=None, signed_at=None)
-    return LedgerHeadOut.of(head)
+        return contract.LedgerHeadOut(tenant_id=tenant_id, sequence=0, hash=GENESIS, jws=None, signed_at=None)
+    return contract.LedgerHeadOut.of(head)
 
 
 @serves(router, contract.EXPORT)
@@ -251,18 +237,18 @@ def export_ledger(call: Call) -> StreamingResponse:
 
 
 @serves(router, contract.LEDGER_VERDICT)
-def verify_whole_ledger(call: Call) -> TenantLedgerVerdictOut:
+def verify_whole_ledger(call: Call) -> contract.TenantLedgerVerdictOut:
     tenant_id = call.caller.tenant_id
     nothing = dict.fromkeys(("models", "entries", "certificates", "links", "signed", "head"))
     with call.reading() as session:
         try:
             verified = ledger.verify_tenant(session, _keys(call), tenant_id=tenant_id)
         except LedgerCorrupt as error:
-            return TenantLedgerVerdictOut.model_validate(
+            return contract.TenantLedgerVerdictOut.model_validate(
                 {"tenant_id": tenant_id, "valid": False, "fault": error.detail} | nothing
             )
     report = verified.report
-    return TenantLedgerVerdictOut.of(
+    return contract.TenantLedgerVerdictOut.of(
         verified, tenant_id=tenant_id, valid=True, fault=None, models=report.models, entries=report.entries
     )
 

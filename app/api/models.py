@@ -27,16 +27,6 @@ from app.unlearning.waiting import Waiting
 from lethe.contract import models as contract
 from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.fields import ModelDanger, ModelOrder, PageOut, Paging
-from lethe.contract.models import (
-    AuditingOut,
-    BatchingOut,
-    MechanismOut,
-    ModelIn,
-    ModelOut,
-    ModelsQuery,
-    VersionOut,
-    WaitingOut,
-)
 from lethe.contract.problems import DatasetDamaged, DatasetUnknown, FieldError, InputInvalid, Unavailable
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, RunKind, Scope
@@ -48,7 +38,7 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Number of the vers
 
 
 @serves(router, contract.CREATE)
-def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
+def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse:
     compared = _compared(call, body, once)
 
     def create(session: Session) -> StoredResponse:
@@ -74,7 +64,7 @@ def create_model(call: Call, body: ModelIn, once: Once) -> JSONResponse:
     return respond(answer)
 
 
-def _compared(call: Call, body: ModelIn, once: Once) -> list[Comparison]:
+def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[Comparison]:
     """Compare rows of learning and of evaluation, and return the comparisons made. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
         comparisons = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
@@ -82,7 +72,7 @@ def _compared(call: Call, body: ModelIn, once: Once) -> list[Comparison]:
     return comparisons
 
 
-def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]:
+def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[Comparison]:
     if body.evaluation_dataset_id is None:
         return []
     dataset, evaluated_on = (
@@ -93,7 +83,7 @@ def _to_compare(session: Session, call: Call, body: ModelIn) -> list[Comparison]
 
 
 @serves(router, contract.LIST)
-def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
+def list_models(call: Call, query: contract.ModelsQuery) -> PageOut[contract.ModelOut]:
     if query.order is ModelOrder.RISK or query.danger is not None:
         call.caller.require(Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
@@ -109,7 +99,7 @@ def list_models(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 
-def _in_danger(call: Call, query: ModelsQuery) -> PageOut[ModelOut]:
+def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.ModelOut]:
     """Return one page of the models in service by their present risk; the cursor is the id of the last model shown."""
     with call.reading() as session:
         ranked = [standing for standing in call.find_once(session, service.standings) if _is_in(query.danger, standing)]
@@ -150,7 +140,7 @@ def _is_in(danger: ModelDanger | None, standing: ModelStanding) -> bool:
 
 
 @serves(router, contract.GET)
-def get_model(call: Call, model_id: str) -> ModelOut:
+def get_model(call: Call, model_id: str) -> contract.ModelOut:
     with call.reading() as session:
         [out] = _to_response(session, call, [catalogue.get_model(session, model_id)])
         return out
@@ -180,7 +170,7 @@ def _ask(call: Call, model_id: str, once: Once, ask: Callable[[Session, Model], 
 
 
 @serves(router, contract.RETIRE)
-def retire_model(call: Call, model_id: str) -> ModelOut:
+def retire_model(call: Call, model_id: str) -> contract.ModelOut:
     with call.writing() as session:
         retirement.retire_model(session, call.installation.keys, catalogue.get_model(session, model_id))
     retired.destroy_now(call.installation)
@@ -190,17 +180,17 @@ def retire_model(call: Call, model_id: str) -> ModelOut:
 
 
 @serves(router, contract.VERSIONS)
-def list_versions(call: Call, model_id: str, query: Paging) -> PageOut[VersionOut]:
+def list_versions(call: Call, model_id: str, query: Paging) -> PageOut[contract.VersionOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         page = repository.versions(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[VersionOut.of(version) for version in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[contract.VersionOut.of(version) for version in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.VERSION)
-def get_version(call: Call, model_id: str, number: Number) -> VersionOut:
+def get_version(call: Call, model_id: str, number: Number) -> contract.VersionOut:
     with call.reading() as session:
-        return VersionOut.of(catalogue.get_version(session, model_id=model_id, number=number))
+        return contract.VersionOut.of(catalogue.get_version(session, model_id=model_id, number=number))
 
 
 @serves(router, contract.WEIGHTS)
@@ -215,26 +205,26 @@ def get_weights(call: Call, model_id: str, number: Number) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[ModelOut]:
+def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[contract.ModelOut]:
     """Return models as the caller may see them: discreet callers do not see waiting requests."""
     waits = {} if call.caller.discreet else waiting.for_models(session, models)
     return [_model(session, model, waits.get(model.id)) for model in models]
 
 
-def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
+def _model(session: Session, model: Model, waits: Waiting | None) -> contract.ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
     tested = repository.last_tested_run(session, model_id=model.id)
     guarantees = accounting.guarantees_of(session, model) if version else None
-    return ModelOut.of(
+    return contract.ModelOut.of(
         model,
         objective=model.mechanism["objective"],
         status=_status(model, version, run.kind if run else None),
         progress=progress(session, run) if run else None,
-        mechanism=MechanismOut(**catalogue.mechanism_of(model).to_json()),
+        mechanism=contract.MechanismOut(**catalogue.mechanism_of(model).to_json()),
         target=TargetOut.of(model),
-        batching=BatchingOut.of(model),
-        audit=AuditingOut(
+        batching=contract.BatchingOut.of(model),
+        audit=contract.AuditingOut(
             lanes=model.audit_lanes,
             chains=model.audit_chains,
             asked_at=model.audit_asked_at,
@@ -242,7 +232,7 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> ModelOut:
             last_run_id=tested.id if tested else None,
         ),
         guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
-        waiting=WaitingOut.of(waits) if waits else None,
+        waiting=contract.WaitingOut.of(waits) if waits else None,
         metrics=version.metrics if version else {},
         quality=catalogue.described_gate(model, version),
     )
