@@ -7,7 +7,7 @@ zero-width space would be another person, whose request completes without erasin
 import unicodedata
 
 from lethe.contract.fields import SubjectRule
-from lethe.encoding.columns import INVISIBLE
+from lethe.encoding.columns import INVISIBLE, NO_REWRITTEN_ID, is_rewritten
 
 _SAME = "the same text in Unicode's NFC, without invisible characters and without white space around it"
 IN_WORDS: dict[SubjectRule, str] = {
@@ -36,6 +36,13 @@ def normal(subject_id: str, rule: SubjectRule) -> str:
             return f"{name}@{_folded(domain)}" if at else trimmed
         case SubjectRule.EMAIL:
             return _folded(trimmed) if at else trimmed
+
+
+def fault_of(normal_form: str) -> str | None:
+    """Return what is wrong with an id in its normal form if no upload takes rows under it; None otherwise."""
+    if not normal_form.translate(INVISIBLE).strip():
+        return "expected more than white space"
+    return NO_REWRITTEN_ID if is_rewritten(normal_form) else None
 
 
 def _folded(text: str) -> str:

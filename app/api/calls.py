@@ -203,9 +203,8 @@ class Call:
     def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
         """Return the normal form of a subject id by the tenant's rule. Raises `InputInvalid` at `path`."""
         normal_form = subjects.normal(subject_id, self.caller.policy.subject_rule)
-        if not normal_form:
-            fault = FieldError(path, "expected more than white space")
-            raise InputInvalid("A subject id is more than white space and invisible characters.", [fault])
+        if fault := subjects.fault_of(normal_form):
+            raise InputInvalid("No row can have this subject id.", [FieldError(path, fault)])
         return normal_form
 
 

@@ -20,7 +20,7 @@ from app.vault import store
 from lethe.contract.problems import FieldError, InputInvalid, Problem, UploadTooLarge
 from lethe.contract.spelling import expected
 from lethe.encoding import rows as encoding
-from lethe.encoding.columns import MAX_NAME_LENGTH, MAX_TEXT_LENGTH, Faults, Vector, is_name, is_subject, refuse
+from lethe.encoding.columns import MAX_NAME_LENGTH, MAX_TEXT_LENGTH, Faults, Vector, is_name, refuse
 from lethe.encoding.rows import MAX_FEATURES, Features, Labelled, Labels, Schema, check_finite, unit_rows
 from lethe.encoding.spread import Spread
 from lethe.encoding.targets import TargetColumn
@@ -232,7 +232,7 @@ def _encoded(
         faults.mark("y", learned.wrong(y), learned.expected)
     else:
         faults.mark("y", (y < 0) | (y >= learned), f"expected a place in classes, from 0 to {learned - 1}")
-    faults.mark("subject", [not is_subject(name) for name in subjects], encoding.EXPECTED_SUBJECT)
+    encoding.read_subjects(subjects, "subject", faults)
     faults.refuse()
     return Batch(
         features=encoding.unit_rows(vectors),

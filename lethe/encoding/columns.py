@@ -49,6 +49,20 @@ def is_subject(value: object) -> bool:
     return is_name(value) and str(value).translate(INVISIBLE).strip() != ""
 
 
+_REWRITTEN = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]*)?[eE]\+[0-9]+|[+-]?[0-9]+[.,]0+")
+"""Text of a number as spreadsheets and data frames write it; a code such as `12e5` has no sign after the `e`."""
+NO_REWRITTEN_ID = (
+    "expected an id as text: a spreadsheet or data frame wrote this one as a number, such as 4.86E+17 or 4711.0, which "
+    "may have lost digits; format the column as text at its source, and export it again"
+)
+
+
+def is_rewritten(value: object) -> bool:
+    """Return True for an id that was read as a number and may have been rounded: a float or decimal, or its text."""
+    text = value.translate(INVISIBLE).strip() if isinstance(value, str) else ""
+    return isinstance(value, float | Decimal) or _REWRITTEN.fullmatch(text) is not None
+
+
 def is_arrow(values: Values) -> bool:
     return type(values).__module__.partition(".")[0] == "pyarrow"
 

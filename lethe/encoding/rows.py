@@ -22,6 +22,7 @@ from lethe.encoding.columns import (
     EDITION,
     MAX_FAULTS,
     MAX_NAME_LENGTH,
+    NO_REWRITTEN_ID,
     Column,
     DateTime,
     Edition,
@@ -29,6 +30,7 @@ from lethe.encoding.columns import (
     Outside,
     Values,
     Vector,
+    is_rewritten,
     is_subject,
     of_booleans,
     refuse,
@@ -114,6 +116,16 @@ MAX_CLASSES = 65_536
 SHRINK = 1 - 2.0**-20
 
 EXPECTED_SUBJECT = f"expected a subject of 1 to {MAX_NAME_LENGTH} characters, not all of them white space"
+
+
+def read_subjects(column: Sequence[object], name: str, faults: Faults) -> list[str | None]:
+    """Return the subjects of the column `name`, and mark values that cannot name a person."""
+    subjects = [values.text(value) for value in column]
+    rewritten = [is_rewritten(value) for value in column]
+    faults.mark(name, rewritten, NO_REWRITTEN_ID)
+    nameless = [not (number or is_subject(text)) for number, text in zip(rewritten, subjects, strict=True)]
+    faults.mark(name, nameless, EXPECTED_SUBJECT)
+    return subjects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +221,7 @@ class Schema:
             labels = np.stack([labels, self._weights(columns[self.weight.column], self.weight, faults)], axis=1)
         subjects: list[str | None] = [None] * len(lines)
         if self.subject is not None:
-            subjects = [values.text(value) for value in values.listed(columns[self.subject])]
-            faults.mark(self.subject, [not is_subject(subject) for subject in subjects], EXPECTED_SUBJECT)
+            subjects = read_subjects(values.listed(columns[self.subject]), self.subject, faults)
         faults.refuse()
         return Labelled(
             features=unit_rows(features),

@@ -419,6 +419,11 @@ SENTENCES = (
     marked("expected an id that no other tenant has"),
     marked("expected a past time"),
     marked("expected more than white space"),
+    marked(
+        "expected an id as text: a spreadsheet or data frame wrote this one as a number, such as 4.86E+17 or 4711.0, "
+        "which may have lost digits; format the column as text at its source, and export it again"
+    ),
+    marked("No row can have this subject id."),
     marked("expected JSON"),
     marked("expected a JSON Web Key Set with {} to {} keys"),
     marked("expected a public key; never send a private one"),

@@ -116,9 +116,9 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
         if identity.identity_type not in identity_types
     ]
     wrong += [
-        FieldError(f"subject_identities.{place}.identity_value", "expected more than white space")
+        FieldError(f"subject_identities.{place}.identity_value", fault)
         for place, identity in enumerate(request.subject_identities)
-        if not subjects.normal(identity.identity_value, SubjectRule.TEXT)
+        if (fault := subjects.fault_of(identity.identity_value))
     ]
     # An extension may name further people; ignoring it would erase too little.
     if domain in (request.extensions or {}):

@@ -85,6 +85,18 @@ def test_characters_that_nobody_sees_are_no_difference(
     refused(upload(people("p0", "\u200b\ufeff")), 422, "row_invalid")
 
 
+@pytest.mark.parametrize("name", ["text", "exact"])
+@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"hash", "hash in capitals"}))
+def test_an_id_rewritten_as_a_number_is_refused(gateway: TestClient, way: str, name: str) -> None:
+    """An id that a spreadsheet wrote as a number, and that no upload takes, is refused by every way in and rule."""
+    assert rule(gateway, name).is_success
+    for written in ("4.86E+16", "4712.0", " 4712,0\u200b"):
+        answer = WAYS[way](gateway, written)
+        assert "a spreadsheet or data frame wrote this one as a number" in answer.text
+        assert written.strip("\u200b ") not in answer.text
+    assert gateway.get("/v1/deletion-requests").json()["items"] == []
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_person_is_found_however_they_are_spelled(
     gateway: TestClient, installation: Installation, upload: Upload, work: Callable[[], int], way: str
@@ -112,8 +124,10 @@ def test_lookups_go_by_the_rule(gateway: TestClient, upload: Upload, get: Get, r
 
 
 @pytest.mark.parametrize("body", [{"subject_id": " "}, {"subject_id": "p1", "aliases": ["p2", "\t\u200b "]}])
-def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict[str, Any]) -> None:
-    """An id that the rule makes nothing of is refused at its place."""
+@pytest.mark.parametrize("rule", ["text", "exact"])
+def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict[str, Any], rule: str) -> None:
+    """An id of white space alone is refused at its place, also by the rule that compares byte for byte."""
+    assert gateway.patch("/v1/tenant", json={"policy": {"subject_rule": rule}}).is_success
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")
     assert problem["errors"][0]["path"] == ("aliases.1" if "aliases" in body else "subject_id")
 

@@ -141,6 +141,50 @@ def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str
     assert refused(csv_file(tmp_path, text), "csv", RowInvalid) == [place]
 
 
+@pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
+def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
+    """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row, in every format."""
+    wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
+    csv = csv_file(tmp_path, f'{HEADER}4711,25,some,,low\n"{name}",25,some,,high\n')
+    parquet = parquet_file(tmp_path, person=["4711", name])
+    npz = npz_file(tmp_path, subject=np.array(["4711", name]))
+    sources: list[tuple[Path, Kind, str]] = [
+        (csv, "csv", "line 3"),
+        (parquet, "parquet", "line 2"),
+        (npz, "npz", "line 2"),
+    ]
+    for path, kind, line in sources:
+        with pytest.raises(RowInvalid, match=f"^{line}, column (person|subject): {wrong}") as refusal:
+            list(read(path, kind, None if kind == "npz" else SCHEMA))
+        assert len(refusal.value.errors) == 1
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npz"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_column_of_floats_holds_no_ids(tmp_path: Path, kind: Kind, dtype: type[np.floating[Any]]) -> None:
+    """A subject column of floats is refused with the remedy; one of integers holds ids."""
+
+    def file_of(*person: int, dtype: type[np.number[Any]]) -> Path:
+        columns: dict[str, Any] = {"person": np.array(person, dtype)}
+        if kind == "parquet":
+            return parquet_file(tmp_path, **columns)
+        columns |= {"age": np.array([25, 31]), "work": np.array(["some", "none"]), "note": np.zeros(2)}
+        np.savez(tmp_path / "rows.npz", allow_pickle=True, **columns, income=np.array(["low", "high"]))
+        return tmp_path / "rows.npz"
+
+    with pytest.raises(RowInvalid, match="format the column as text at its source") as refusal:
+        list(read(file_of(4711, 4712, dtype=dtype), kind))
+    assert [fault.path for fault in refusal.value.errors] == ["line 1, column person", "line 2, column person"]
+    names = everything(file_of(4711, 2**53 + 1, dtype=np.int64), kind)[2]
+    assert names == ["4711", "9007199254740993"]
+
+
+@pytest.mark.parametrize("name", ["4711", "486000000000000000", "12e5", "4.86E", "1.2.0", "v4.0", "0.5", "4E+x"])
+def test_codes_that_resemble_numbers_are_ids(tmp_path: Path, name: str) -> None:
+    """Whole numbers, codes with an e and no sign, and numbers with dots are ids as they are."""
+    assert everything(csv_file(tmp_path, f"{HEADER}{name},25,some,,low\nbob,25,some,,high\n"), "csv")[2][0] == name
+
+
 def test_twenty_faults_are_collected(tmp_path: Path) -> None:
     """A file full of faults is refused with the first twenty."""
     assert len(refused(csv_file(tmp_path, HEADER + "ann,x,some,,low\n" * 50), "csv", RowInvalid)) == 20
