@@ -92,10 +92,16 @@ def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 
 
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
-    """Raise `InputInvalid` if another tenant has the policy's id in the Data Rights Protocol.
+    """Raise `InputInvalid` if another tenant has the policy's id in the Data Rights Protocol, or its claim is missing.
 
-    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant.
+    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. By a claim
+    that is not the datasets' subject id nobody is found, and requests would complete with nothing held.
     """
+    if policy.drp_business_id is not None and policy.drp_claim is None:
+        message = "expected the claim that is the subject id in your datasets"
+        raise InputInvalid(
+            "Agents must know by which claim people are known.", [FieldError("policy.drp_claim", message)]
+        )
     if policy.drp_business_id is not None and repository.is_business(session, policy.drp_business_id, besides=besides):
         message = "expected an id that no other tenant has"
         raise InputInvalid("This is another tenant's id.", [FieldError("policy.drp_business_id", message)])

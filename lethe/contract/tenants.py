@@ -101,9 +101,10 @@ class Policy(_Frozen):
     drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = Field(
         default=None, description="Data Rights Protocol: this tenant's id in the network; null: agents are not served."
     )
-    drp_claim: Literal["email", "phone_number", "customer_id"] = Field(
-        default="email",
-        description="Data Rights Protocol: claim about a person that is the subject id in the datasets.",
+    drp_claim: Literal["email", "phone_number", "customer_id"] | None = Field(
+        default=None,
+        description="Data Rights Protocol: claim about a person that is the subject id in the datasets; required with "
+        "drp_business_id.",
     )
     drp_verification_url: Annotated[str, Field(pattern="^https://[^?#]+$", max_length=500)] | None = Field(
         default=None,

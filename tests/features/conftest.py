@@ -93,7 +93,7 @@ def somebody_with(gateway: TestClient, installation: Installation, by: Actor) ->
 @pytest.fixture
 def agent(gateway: TestClient, policy: Callable[..., None]) -> Agent:
     """Registered, and with a token."""
-    policy(drp_business_id="BUSINESS", grace_seconds=3600)
+    policy(drp_business_id="BUSINESS", drp_claim="email", grace_seconds=3600)
     agent = Agent(gateway=gateway)
     agent.register()
     assert agent.set_up().status_code == 200

@@ -417,6 +417,8 @@ SENTENCES = (
     marked("Expected a time that is still to come"),
     marked("Expected the name of a time zone, such as Europe/Berlin"),
     marked("expected an id that no other tenant has"),
+    marked("expected the claim that is the subject id in your datasets"),
+    marked("Agents must know by which claim people are known."),
     marked("expected a past time"),
     marked("expected more than white space"),
     marked(

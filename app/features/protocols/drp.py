@@ -145,7 +145,7 @@ def check(envelope: Envelope, *, agent_id: str, business_id: str | None, at: dat
         raise MessageExpired("The message is meant to hold for longer than one is believed.", [wrong])
 
 
-def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "customer_id"]) -> Subject:
+def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "customer_id"] | None) -> Subject:
     """Return the person of a request. Raises `InputInvalid` for a right other than deletion, or a missing claim;
     neither depends on stored data."""
     if exercise.exercise != "deletion":
@@ -158,6 +158,8 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
             value, verified = exercise.phone_number, exercise.phone_number_verified
         case "customer_id":
             value, verified = exercise.customer_id, exercise.customer_id_verified
+        case None:
+            raise InputInvalid("This business has not stated the claim that is its subject id (drp_claim).")
     if value is None:
         raise InputInvalid("The message does not say who is meant.", [FieldError(claim, "expected this claim")])
     return Subject(subject_id=value, verified=verified is True)

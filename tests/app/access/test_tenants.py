@@ -1,3 +1,5 @@
+from typing import Any, Literal
+
 import pytest
 import sqlalchemy as sa
 from joserfc.jwk import KeySet
@@ -66,16 +68,35 @@ def test_a_policy_changes_by_field(installation: Installation, by: Actor) -> Non
     assert policy == Policy.model_validate({"grace_seconds": 60, "regulations": {"lgpd": {"days": 15}}})
 
 
+@pytest.mark.parametrize("claim", ["email", "phone_number", "customer_id"])
+def test_a_business_states_the_claim_that_is_its_subject_id(
+    installation: Installation, by: Actor, claim: Literal["email", "phone_number", "customer_id"]
+) -> None:
+    """Agents are not served by a default claim, by which nobody would be found at a tenant that keeps another id."""
+    wrong: list[dict[str, Any]] = [{"drp_business_id": "SHOP"}, {"drp_business_id": "SHOP", "drp_claim": None}]
+    for policy in wrong:
+        with pytest.raises(InputInvalid) as refusal, installation.database.writing(by=by) as session:
+            tenants.change_policy(session, policy)
+        assert [fault.path for fault in refusal.value.errors] == ["policy.drp_claim"]
+        with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
+            tenants.create(session, name="third", policy=Policy(**policy), admin_key="k2")
+    with installation.database.writing(by=by) as session:
+        tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": claim})
+        tenants.change_policy(session, {"grace_seconds": 5})
+    with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
+        tenants.change_policy(session, {"drp_claim": None})
+
+
 def test_no_two_tenants_are_one_business(installation: Installation, by: Actor) -> None:
     """No tenant takes the id by which agents address another one: what is meant for that one would come to it."""
     with installation.database.writing(by=by) as session:
-        tenants.change_policy(session, {"drp_business_id": "SHOP"})
+        tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": "email"})
         tenants.change_policy(session, {"drp_business_id": "SHOP", "grace_seconds": 5})
         other = tenants.create(session, name="other", policy=Policy(), admin_key="k1")
     theirs = Actor(tenant_id=other.id, name="key")
     with pytest.raises(InputInvalid), installation.database.writing(by=theirs) as session:
-        tenants.change_policy(session, {"drp_business_id": "SHOP"})
+        tenants.change_policy(session, {"drp_business_id": "SHOP", "drp_claim": "email"})
     with pytest.raises(InputInvalid), installation.database.writing(by=by) as session:
-        tenants.create(session, name="third", policy=Policy(drp_business_id="SHOP"), admin_key="k2")
+        tenants.create(session, name="third", policy=Policy(drp_business_id="SHOP", drp_claim="email"), admin_key="k2")
     with installation.database.writing(by=theirs) as session:
-        tenants.change_policy(session, {"drp_business_id": "OTHER"})
+        tenants.change_policy(session, {"drp_business_id": "OTHER", "drp_claim": "email"})

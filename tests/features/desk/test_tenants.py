@@ -114,6 +114,17 @@ def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: 
     assert get("/tenant") == before
 
 
+def test_a_business_id_needs_the_claim_of_the_datasets(officer: Browser, get: Get) -> None:
+    """The form refuses a business id without a claim at the claim's field, and takes both together."""
+    form = _filled(officer.get("/admin/tenant").text) | {"drp_business_id": "SHOP", "confirmed": "yes"}
+    answer = officer.post("/admin/tenant/policy", **form)
+    assert answer.status_code == 422
+    assert 'id="drp_claim-fault"' in answer.text
+    assert officer.post("/admin/tenant/policy", **(form | {"drp_claim": "customer_id"})).status_code == 303
+    policy = get("/tenant")["policy"]
+    assert (policy["drp_business_id"], policy["drp_claim"]) == ("SHOP", "customer_id")
+
+
 def test_issuers_and_agents(officer: Browser, get: Get) -> None:
     """Each is added by a form, shown, and deleted by one; one that is there already is refused."""
     issuer = {"issuer": "https://login.example", "audience": "lethe", "jwks": json.dumps({"keys": [JWK]})}

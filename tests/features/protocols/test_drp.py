@@ -148,6 +148,8 @@ def test_the_subject_is_the_claim_that_the_policy_names(
     assert drp.subject(asked, claim=claim) == drp.Subject(subject_id="p1", verified=verified)
     with pytest.raises(InputInvalid):
         drp.subject(exercise(**others | {claim: None}), claim=claim)
+    with pytest.raises(InputInvalid, match="has not stated the claim"):
+        drp.subject(asked, claim=None)
 
 
 @pytest.mark.parametrize("flag", ["yes", "", 1, ["true"], {}])

@@ -267,6 +267,8 @@ def test_the_policy_names_the_claim(agent: Agent, gateway: TestClient, policy: C
     """A business whose subject ids are its customers' numbers says so, and asks for that claim."""
     policy(drp_claim="customer_id")
     refusal(agent.exercise(), 400)
+    refusal(agent.exercise(email=None, phone_number="p1", phone_number_verified=True), 400)
+    assert gateway.get("/v1/deletion-requests").json()["items"] == []
     request_id = agent.exercised(email=None, customer_id="c1", customer_id_verified=True)["request_id"]
     found = gateway.get("/v1/deletion-requests", params={"subject_id": "c1"}).json()["items"]
     assert [item["id"] for item in found] == [request_id]
@@ -316,7 +318,8 @@ def test_a_tenant_that_is_not_in_the_network_serves_no_agent(gateway: TestClient
 
 def test_an_agent_may_serve_several_tenants(agent: Agent, gateway: TestClient) -> None:
     """The business that a message is for decides where its token and its requests belong."""
-    made = gateway.post("/v1/tenants", json={"name": "other", "policy": {"drp_business_id": "SECOND"}}).json()
+    policy = {"drp_business_id": "SECOND", "drp_claim": "email"}
+    made = gateway.post("/v1/tenants", json={"name": "other", "policy": policy}).json()
     admin = dict(gateway.headers)
     gateway.headers["Authorization"] = f"Bearer {made['admin_key']}"
     twin = Agent(gateway=gateway, business_id="SECOND", key=agent.key)

@@ -52,7 +52,7 @@ def message(
 def one(installation: Installation, by: Actor) -> Actor:
     """A tenant that is `ONE` in the network."""
     with installation.database.writing(by=by) as session:
-        tenants.change_policy(session, {"drp_business_id": "ONE"})
+        tenants.change_policy(session, {"drp_business_id": "ONE", "drp_claim": "email"})
     return by
 
 
@@ -60,7 +60,8 @@ def one(installation: Installation, by: Actor) -> Actor:
 def two(installation: Installation, by: Actor) -> Actor:
     """Another, which is `TWO`."""
     with installation.database.writing(by=by) as session:
-        made = tenants.create(session, name="two", policy=Policy(drp_business_id="TWO"), admin_key=access.new_key())
+        policy = Policy(drp_business_id="TWO", drp_claim="email")
+        made = tenants.create(session, name="two", policy=policy, admin_key=access.new_key())
     return Actor(tenant_id=made.id, name="test")
 
 

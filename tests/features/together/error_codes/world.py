@@ -89,7 +89,7 @@ class World:
         return done.stderr.removeprefix("error: ").partition(":")[0]
 
     def agent(self) -> Agent:
-        self.done("PATCH", "/tenant", json={"policy": {"drp_business_id": "BUSINESS"}})
+        self.done("PATCH", "/tenant", json={"policy": {"drp_business_id": "BUSINESS", "drp_claim": "email"}})
         agent = Agent(gateway=self.gateway)
         agent.register()
         assert agent.set_up().status_code == 200
