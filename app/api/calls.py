@@ -1,6 +1,7 @@
 """Context of a call: the installation, the caller, and the answer of an earlier call with its Idempotency-Key."""
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,6 +41,7 @@ CALLER = "lethe.caller"
 REFUSAL = "lethe.refusal"
 """ASGI scope key of the `Problem` that refused the caller, on routes outside `/v1`."""
 _MAX_FAULTS = 10
+_AMBIGUOUS = re.compile(rb"(?:^|&)subject_id=[^&]*\+")
 _STRANGERS = 2
 _AT_PROVIDERS = 4
 Cursor = Annotated[
@@ -242,11 +244,14 @@ def scopes_of(dependant: Dependant) -> frozenset[Scope]:
 
 
 def _check_query(request: Request) -> None:
-    """Raise `InputInvalid` for repeated query parameters."""
+    """Raise `InputInvalid` for repeated query parameters, and for subject ids whose `+` may stand for a space."""
     times = Counter(name for name, _ in request.query_params.multi_items())
     faults = [FieldError(name, "expected it once") for name, count in times.items() if count > 1]
     if faults:
         raise InputInvalid("The query has the same parameter twice.", faults[:_MAX_FAULTS])
+    if _AMBIGUOUS.search(request.scope["query_string"]):
+        fault = FieldError("subject_id", "expected %2B for a plus sign and %20 for a space, where + may be either")
+        raise InputInvalid("The query leaves open whose subject id it has.", [fault])
 
 
 def once_with(scope: Scope) -> Any:

@@ -67,10 +67,11 @@ class Calls:
         if not all(map(_fits_header, headers.values())):
             raise InputInvalid("Expected an idempotency key of visible ASCII characters.")
         at_most = float("inf") if options.within is None else options.within
+        # httpx writes a space as "+", which a gateway refuses in a subject id.
+        query = str(httpx.QueryParams(_part(arguments, operation.query))).replace("+", "%20")
         request: dict[str, Any] = {
             "method": operation.method,
-            "url": _path(operation, ids),
-            "params": _part(arguments, operation.query),
+            "url": _path(operation, ids) + (f"?{query}" if query else ""),
             "headers": headers,
             "timeout": httpx.Timeout(
                 min(options.timeout_seconds or self._timeout_seconds, at_most), connect=_CONNECT_SECONDS

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -130,6 +131,20 @@ def test_white_space_is_nobody(gateway: TestClient, refused: Refused, body: dict
     assert gateway.patch("/v1/tenant", json={"policy": {"subject_rule": rule}}).is_success
     problem = refused(gateway.post("/v1/deletion-requests", json=body), 422, "input_invalid")
     assert problem["errors"][0]["path"] == ("aliases.1" if "aliases" in body else "subject_id")
+
+
+@pytest.mark.parametrize("who", ["ann+news@example.org", "+4915112345678", "Ann Smith", "4711+B C"])
+def test_a_plus_sign_in_a_query_is_no_space(gateway: TestClient, forget: Make, refused: Refused, who: str) -> None:
+    """A bare + in a query's subject id is refused, as it may be a space; both are looked up by their percent-codes."""
+    made = forget(who)["id"]
+    for path in ("deletion-requests", "suppressions"):
+        percent_coded = gateway.get(f"/v1/{path}?limit=9&subject_id={quote(who, safe='')}").json()["items"]
+        assert [item.get("request_id", item["id"]) for item in percent_coded] == [made]
+        bare = gateway.get(f"/v1/{path}?limit=9&subject_id={who.replace(' ', '+')}")
+        problem = refused(bare, 422, "input_invalid")
+        assert problem["errors"][0]["path"] == "subject_id"
+        assert "%2B for a plus sign and %20 for a space" in problem["errors"][0]["message"]
+    assert gateway.get("/v1/deletion-requests?external_id=a+b").json()["items"] == []
 
 
 def test_a_rule_is_chosen_once(

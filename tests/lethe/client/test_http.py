@@ -262,6 +262,15 @@ def test_no_problem_quotes_what_was_sent_or_answered(script: Script, reply: Repl
             assert "anna" not in (said + "".join(traceback.format_exception_only(refused.value))).lower()
 
 
+def test_a_subject_id_in_a_query_is_percent_coded(script: Script, scripted_client: Client) -> None:
+    """Plus signs and spaces are sent as %2B and %20: a gateway refuses a bare +, which could mean either."""
+    script.says(EMPTY)
+    assert list(scripted_client.deletion_requests.list(subject_id="ann b+c@example.org", source="a b")) == []
+    _, _, query = script.calls[-1].path.partition("?")
+    assert "subject_id=ann%20b%2Bc%40example.org" in query.split("&")
+    assert "source=a%20b" in query.split("&")
+
+
 def test_nothing_is_logged_about_people(
     script: Script, scripted_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
