@@ -23,14 +23,6 @@ from app.rows import formats, ingest, records
 from app.rows import repository as rows_repository
 from app.unlearning import retirement
 from lethe.contract import datasets as contract
-from lethe.contract.datasets import (
-    DamageOut,
-    DatasetIn,
-    DatasetOut,
-    DatasetsQuery,
-    NewDatasetOut,
-    SubjectOut,
-)
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SchemaInvalid, SubjectSuppressed
 from lethe.encoding.rows import Schema
@@ -42,12 +34,12 @@ router = APIRouter(route_class=forms.SpooledRoute)
 
 
 @serves(router, contract.UPLOAD)
-@uploads.takes(DatasetIn)
+@uploads.takes(contract.DatasetIn)
 def create_dataset(
     call: Call,
     once: Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .npz.")],
-    form: DatasetIn,
+    form: contract.DatasetIn,
 ) -> JSONResponse:
     budget = _budget(form.adaptive_epsilon, form.adaptive_delta)
     kind = ingest.kind_of(file.filename or "")
@@ -81,7 +73,7 @@ def create_dataset(
         if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
             raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
         dataset = datasets.register(session, name=form.name, encoded=encoded, adaptive_budget=budget)
-        out = NewDatasetOut(
+        out = contract.NewDatasetOut(
             **dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed, warnings=encoded.warnings
         )
         return created(out, f"/v1/datasets/{dataset.id}")
@@ -98,20 +90,20 @@ def create_dataset(
 
 
 @serves(router, contract.LIST)
-def list_datasets(call: Call, query: DatasetsQuery) -> PageOut[DatasetOut]:
+def list_datasets(call: Call, query: contract.DatasetsQuery) -> PageOut[contract.DatasetOut]:
     with call.reading() as session:
         page = catalogue_repository.datasets(session, name=query.name, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[to_response(session, dataset) for dataset in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_dataset(call: Call, dataset_id: str) -> DatasetOut:
+def get_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
     with call.reading() as session:
         return to_response(session, datasets.get(session, dataset_id))
 
 
 @serves(router, contract.RECHECK)
-def recheck_dataset(call: Call, dataset_id: str) -> DatasetOut:
+def recheck_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
     with call.reading() as session:
         datasets.get(session, dataset_id)
     with call.installation.rows.alone(dataset_id):
@@ -126,7 +118,7 @@ def recheck_dataset(call: Call, dataset_id: str) -> DatasetOut:
 
 
 @serves(router, contract.RETIRE)
-def retire_dataset(call: Call, dataset_id: str) -> DatasetOut:
+def retire_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
     with call.writing() as session:
         retirement.retire_dataset(session, call.installation.keys, datasets.get(session, dataset_id))
     retired.destroy_now(call.installation)
@@ -135,17 +127,17 @@ def retire_dataset(call: Call, dataset_id: str) -> DatasetOut:
 
 
 @serves(router, contract.SUBJECT)
-def get_subject(call: Call, dataset_id: str, subject_id: str) -> SubjectOut:
+def get_subject(call: Call, dataset_id: str, subject_id: str) -> contract.SubjectOut:
     with call.writing() as session:
         audit.record(session, "subject.looked_up", datasets.get(session, dataset_id).id)
     with call.reading() as session:
         reference = call.subject_ref(subject_id)
         count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference)
-    return SubjectOut(num_records=count)
+    return contract.SubjectOut(num_records=count)
 
 
-def to_response(session: Session, dataset: Dataset) -> DatasetOut:
-    return DatasetOut.of(
+def to_response(session: Session, dataset: Dataset) -> contract.DatasetOut:
+    return contract.DatasetOut.of(
         dataset,
         num_records=rows_repository.count_records(session, dataset_id=dataset.id),
         num_classes=len(dataset.classes),
@@ -164,8 +156,10 @@ def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
     return Budget(epsilon=epsilon, delta=delta)
 
 
-def _damage(dataset: Dataset) -> DamageOut | None:
-    return DamageOut(at=dataset.damaged_at, **dataset.damage) if dataset.damaged_at and dataset.damage else None
+def _damage(dataset: Dataset) -> contract.DamageOut | None:
+    return (
+        contract.DamageOut(at=dataset.damaged_at, **dataset.damage) if dataset.damaged_at and dataset.damage else None
+    )
 
 
 def _schema(

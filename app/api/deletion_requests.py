@@ -37,22 +37,6 @@ from app.deletion.views import View
 from app.rows import repository as rows_repository
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
-from lethe.contract.deletion_requests import (
-    ConsentIn,
-    CreateDeletionRequestQuery,
-    DeletionRequestIn,
-    DeletionRequestOut,
-    DeletionRequestsQuery,
-    EventsQuery,
-    ExtensionIn,
-    LiftedOut,
-    PauseIn,
-    RejectionIn,
-    RequestEventOut,
-    RequestFilter,
-    SuppressionOut,
-    SuppressionQuery,
-)
 from lethe.contract.fields import PageOut, SubjectIn
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, ScopeMissing
 from lethe.contract.sets import Scope
@@ -92,7 +76,11 @@ TheIntake = Annotated[Intake, Depends(_intake)]
 
 @serves(router, contract.CREATE)
 async def create_deletion_request(
-    call: Call, intake: TheIntake, body: DeletionRequestIn, once: Once, query: CreateDeletionRequestQuery
+    call: Call,
+    intake: TheIntake,
+    body: contract.DeletionRequestIn,
+    once: Once,
+    query: contract.CreateDeletionRequestQuery,
 ) -> JSONResponse:
     if query.strict:
         call.caller.require(Scope.ADMIN)
@@ -104,7 +92,7 @@ async def create_deletion_request(
 
 def asked(
     call: Call,
-    body: DeletionRequestIn,
+    body: contract.DeletionRequestIn,
     *,
     statement: IdentityStatement | IdentityStatementInvalid | None = None,
     source: str | None = None,
@@ -138,7 +126,7 @@ def asked(
 
 
 @serves(router, contract.LIST)
-def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[DeletionRequestOut]:
+def list_deletion_requests(call: Call, query: contract.DeletionRequestsQuery) -> PageOut[contract.DeletionRequestOut]:
     search = audited_search(call, query)
     with call.reading() as session:
         view = view_of(session, call)
@@ -155,7 +143,7 @@ def list_deletion_requests(call: Call, query: DeletionRequestsQuery) -> PageOut[
 
 
 @serves(router, contract.GET)
-def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     with call.reading() as session:
         with_models = None if call.caller.discreet else repository.request_with_models(session, request_id)
         request, models = with_models or (deletion.get(session, request_id), None)
@@ -163,21 +151,21 @@ def get_deletion_request(call: Call, intake: TheIntake, request_id: str) -> Dele
 
 
 @serves(router, contract.EVENTS)
-def list_events(call: Call, request_id: str, query: EventsQuery) -> PageOut[RequestEventOut]:
+def list_events(call: Call, request_id: str, query: contract.EventsQuery) -> PageOut[contract.RequestEventOut]:
     with call.reading() as session:
         request = deletion.get(session, request_id)
         events = view_of(session, call).events(request, repository.events(session, request_id=request_id))
         page = page_of(events, limit=query.limit, cursor=query.cursor)
         names = {} if call.caller.own_requests_only else access.names_of(session, {event.actor for event in page.items})
     items = [
-        RequestEventOut.of(event, detail=sentences.of_event(event), actor_name=names.get(event.actor))
+        contract.RequestEventOut.of(event, detail=sentences.of_event(event), actor_name=names.get(event.actor))
         for event in page.items
     ]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.CANCEL)
-def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     def cancel(session: Session, request: DeletionRequest) -> None:
         deletion.cancel(session, call.own(request), discreet=call.caller.discreet)
 
@@ -185,37 +173,43 @@ def cancel_deletion_request(call: Call, intake: TheIntake, request_id: str) -> D
 
 
 @serves(router, contract.APPROVE)
-def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+def approve_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     out = _change(call, intake, request_id, functools.partial(deletion.approve, policy=call.caller.policy))
     call.installation.notifier.wake()
     return out
 
 
 @serves(router, contract.REJECT)
-def reject_deletion_request(call: Call, intake: TheIntake, request_id: str, body: RejectionIn) -> DeletionRequestOut:
+def reject_deletion_request(
+    call: Call, intake: TheIntake, request_id: str, body: contract.RejectionIn
+) -> contract.DeletionRequestOut:
     reject = functools.partial(deletion.reject, ground=body.ground, explanation=body.explanation)
     return _change(call, intake, request_id, reject)
 
 
 @serves(router, contract.EXTEND)
-def extend_deletion_request(call: Call, intake: TheIntake, request_id: str, body: ExtensionIn) -> DeletionRequestOut:
+def extend_deletion_request(
+    call: Call, intake: TheIntake, request_id: str, body: contract.ExtensionIn
+) -> contract.DeletionRequestOut:
     extend = functools.partial(deletion.extend, policy=call.caller.policy, reason=body.reason)
     return _change(call, intake, request_id, extend)
 
 
 @serves(router, contract.PAUSE)
-def pause_deletion_request(call: Call, intake: TheIntake, request_id: str, body: PauseIn) -> DeletionRequestOut:
+def pause_deletion_request(
+    call: Call, intake: TheIntake, request_id: str, body: contract.PauseIn
+) -> contract.DeletionRequestOut:
     return _change(call, intake, request_id, functools.partial(deletion.pause, policy=call.caller.policy))
 
 
 @serves(router, contract.RESUME)
-def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> DeletionRequestOut:
+def resume_deletion_request(call: Call, intake: TheIntake, request_id: str) -> contract.DeletionRequestOut:
     return _change(call, intake, request_id, deletion.resume)
 
 
 def _change(
     call: Call, intake: Intake, request_id: str, change: Callable[[Session, DeletionRequest], object]
-) -> DeletionRequestOut:
+) -> contract.DeletionRequestOut:
     """Change a deletion request, and return the request as the caller may see it."""
     with call.writing() as session:
         request = deletion.get(session, request_id)
@@ -239,7 +233,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         )
 
 
-def sought_by(call: Call, query: RequestFilter) -> Sought:
+def sought_by(call: Call, query: contract.RequestFilter) -> Sought:
     """Return the search of a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
     A filter by model would tell an app about whom rows are held.
@@ -252,7 +246,7 @@ def sought_by(call: Call, query: RequestFilter) -> Sought:
     return Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
 
 
-def audited_search(call: Call, query: RequestFilter) -> Sought:
+def audited_search(call: Call, query: contract.RequestFilter) -> Sought:
     """Return the search of a query, after a search by subject has been written to the audit log."""
     search = sought_by(call, query)
     if search.subject_ref is not None:
@@ -261,7 +255,7 @@ def audited_search(call: Call, query: RequestFilter) -> Sought:
     return search
 
 
-def _subject_sought(call: Call, query: RequestFilter) -> str | None:
+def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
     """Return the pseudonym of the subject in a query; None without one. Raises `InputInvalid`."""
     if query.subject_id is not None and query.subject_sha256 is not None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
@@ -276,7 +270,7 @@ def subject_ref(call: Call, body: SubjectIn) -> str:
     return subject_ref_of(call, body.subject_id, body.subject_sha256)
 
 
-def aliases_of(call: Call, body: DeletionRequestIn) -> list[str]:
+def aliases_of(call: Call, body: contract.DeletionRequestIn) -> list[str]:
     """Return the pseudonyms of the aliases in a body, each once. Raises `InputInvalid`."""
     refs = (call.subject_ref(alias, path=f"aliases.{place}") for place, alias in enumerate(body.aliases))
     return list(dict.fromkeys(refs))
@@ -306,7 +300,7 @@ def checked_statement(call: Call, body: SubjectIn, token: str) -> IdentityStatem
 
 def to_response_of(
     session: Session, call: Call, intake: Intake, request: DeletionRequest, models: Sequence[RequestModel] | None = None
-) -> DeletionRequestOut:
+) -> contract.DeletionRequestOut:
     """Return a request as the caller may see it. Without `models` the models of the request are looked up."""
     view = view_of(session, call)
     if view.discreet:
@@ -335,7 +329,7 @@ def horizon_of(call: Call) -> datetime.timedelta:
 
 
 @serves(router, contract.SUPPRESSIONS)
-def list_suppressions(call: Call, query: SuppressionQuery) -> PageOut[SuppressionOut]:
+def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[contract.SuppressionOut]:
     # A suppression names the request that caused it, which may be another caller's.
     if call.caller.own_requests_only:
         raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
@@ -345,12 +339,12 @@ def list_suppressions(call: Call, query: SuppressionQuery) -> PageOut[Suppressio
             audit.record(session, "suppressions.looked_up", call.caller.tenant_id)
     with call.reading() as session:
         page = search_repository.suppressions(session, subject_ref=subject, limit=query.limit, cursor=query.cursor)
-    items = [SuppressionOut.of(row) for row in page.items]
+    items = [contract.SuppressionOut.of(row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.LIFT)
-def lift_suppressions(call: Call, body: ConsentIn) -> LiftedOut:
+def lift_suppressions(call: Call, body: contract.ConsentIn) -> contract.LiftedOut:
     with call.writing() as session:
         lifted = suppression.lift(session, subject_ref(call, body), reason=body.reason)
-    return LiftedOut(num_lifted=lifted)
+    return contract.LiftedOut(num_lifted=lifted)

@@ -26,24 +26,6 @@ from lethe.contract.certificates import TargetOut
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import Metric, RunKind, VersionStatus
 from lethe.features.insight import contract
-from lethe.features.insight.contract import (
-    CostOut,
-    DatasetToEraseOut,
-    MeasuredVersionOut,
-    ModelToForgetOut,
-    OptionOut,
-    PaceOut,
-    PlanOut,
-    PlanQuery,
-    PointOut,
-    PreviewIn,
-    PreviewOut,
-    RequestPreviewOut,
-    ScheduleOut,
-    SegmentOut,
-    TrajectoryOut,
-    TrajectoryQuery,
-)
 from lethe.proof import accountant, calibration, guarantees
 
 router = APIRouter()
@@ -51,21 +33,21 @@ accounting_router = APIRouter()
 
 
 @serves(router, contract.PREVIEW_REQUEST)
-def preview_deletion_request(call: Call, request_id: str) -> RequestPreviewOut:
+def preview_deletion_request(call: Call, request_id: str) -> contract.RequestPreviewOut:
     with call.reading() as session:
         request = outlook.of_request(session, deletion.get(session, request_id))
         rows, models = (request.rows, request.models) if request else ({}, ())
-        return RequestPreviewOut(
+        return contract.RequestPreviewOut(
             request_id=request_id,
             is_open=request is not None,
-            datasets=[DatasetToEraseOut(dataset_id=name, rows=count) for name, count in sorted(rows.items())],
+            datasets=[contract.DatasetToEraseOut(dataset_id=name, rows=count) for name, count in sorted(rows.items())],
             models=[_model_to_forget(forecast) for forecast in models],
         )
 
 
-def _model_to_forget(forecast: ModelOutlook) -> ModelToForgetOut:
+def _model_to_forget(forecast: ModelOutlook) -> contract.ModelToForgetOut:
     model, plan, wait = forecast.model, forecast.plan, forecast.wait
-    return ModelToForgetOut(
+    return contract.ModelToForgetOut(
         model_id=model.id,
         name=model.name,
         version=model.live_version,
@@ -88,7 +70,7 @@ _OF_ENTRY = ("sequence", "version", "kind", "run_id", "revision", "recorded_at",
 
 
 @serves(accounting_router, contract.TRAJECTORY)
-def get_trajectory(call: Call, model_id: str, query: TrajectoryQuery) -> TrajectoryOut:
+def get_trajectory(call: Call, model_id: str, query: contract.TrajectoryQuery) -> contract.TrajectoryOut:
     before = number_in(query.cursor)
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
@@ -99,7 +81,7 @@ def get_trajectory(call: Call, model_id: str, query: TrajectoryQuery) -> Traject
             limit=query.limit,
             before=before,
         )
-    return TrajectoryOut(
+    return contract.TrajectoryOut(
         model_id=model.id,
         target=TargetOut.of(model),
         items=[_segment(segment) for segment in segments],
@@ -107,15 +89,15 @@ def get_trajectory(call: Call, model_id: str, query: TrajectoryQuery) -> Traject
     )
 
 
-def _segment(segment: Segment) -> SegmentOut:
+def _segment(segment: Segment) -> contract.SegmentOut:
     entry = segment.entry
-    return SegmentOut.of(
+    return contract.SegmentOut.of(
         segment,
         **{name: entry[name] for name in _OF_ENTRY},
         requests=len(entry["requests"]),
         guarantees=[guarantee_of(stated) for stated in entry["guarantees"]],
         adaptive=guarantees_to_response([segment.adaptive])[0] if segment.adaptive else None,
-        points=[PointOut.of(point) for point in segment.points],
+        points=[contract.PointOut.of(point) for point in segment.points],
     )
 
 
@@ -124,7 +106,7 @@ _MAX_RUNS = 100
 
 
 @serves(accounting_router, contract.PREVIEW)
-def preview(call: Call, body: PreviewIn) -> PreviewOut:
+def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     records, batch = body.num_records, body.batch or body.num_records
     if math.ceil(records / batch) > _MAX_RUNS:
         message = f"Expected num_records={records} in at most {_MAX_RUNS} runs, not {math.ceil(records / batch)}"
@@ -144,14 +126,14 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
     )
     schedule = planner.in_batches(chain, records=records, batch=batch, epsilon=epsilon, delta=delta)
     last_run = accountant.Run(steps=plan.steps, records=records)
-    return PreviewOut(
+    return contract.PreviewOut(
         kind=plan.kind,
         steps=plan.steps,
         reason=of_plan(plan.reason, plan.facts),
         seconds=_seconds(measured, plan.steps),
         epsilon_without_steps=accounting.epsilon_without_steps(chain, records=records, delta=delta),
         guarantees=guarantees_to_response(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
-        schedule=ScheduleOut(
+        schedule=contract.ScheduleOut(
             batch=batch,
             runs=schedule.runs,
             relearned=schedule.relearned,
@@ -161,13 +143,15 @@ def preview(call: Call, body: PreviewIn) -> PreviewOut:
             epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
         options=options_to_response(compared, measured),
-        pace=PaceOut.of(measured) if measured else None,
+        pace=contract.PaceOut.of(measured) if measured else None,
     )
 
 
-def options_to_response(options: list[Option], measured: RuntimeEstimate | None) -> list[OptionOut]:
+def options_to_response(options: list[Option], measured: RuntimeEstimate | None) -> list[contract.OptionOut]:
     return [
-        OptionOut.of(option, seconds=_seconds(measured, option.steps), reason=of_plan(option.reason, option.facts))
+        contract.OptionOut.of(
+            option, seconds=_seconds(measured, option.steps), reason=of_plan(option.reason, option.facts)
+        )
         for option in options
     ]
 
@@ -182,7 +166,7 @@ _METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
 
 
 @serves(accounting_router, contract.PLAN)
-def get_plan(call: Call, dataset_id: str, query: PlanQuery) -> PlanOut:
+def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract.PlanOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
         objective, costs = mechanisms.costs_of(
@@ -191,20 +175,22 @@ def get_plan(call: Call, dataset_id: str, query: PlanQuery) -> PlanOut:
         published = repository.versions_from(session, dataset_id=dataset.id, limit=_MAX_VERSIONS)
         metrics = [query.metric] if query.metric else _METRICS
         measured = [version for row in published for version in _measured(metrics, *row)]
-    return PlanOut(
+    return contract.PlanOut(
         dataset_id=dataset_id,
         objective=objective,
-        costs=[CostOut.of(cost) for cost in costs],
+        costs=[contract.CostOut.of(cost) for cost in costs],
         measured=measured,
     )
 
 
-def _measured(metrics: Sequence[Metric], model: Model, version: Version, run: Run) -> Iterator[MeasuredVersionOut]:
+def _measured(
+    metrics: Sequence[Metric], model: Model, version: Version, run: Run
+) -> Iterator[contract.MeasuredVersionOut]:
     """Yield the version with the first of the metrics that it has; nothing if it has none of them."""
     mechanism = stored_mechanism(model.mechanism)
     values = [(metric, value) for metric in metrics if (value := quality.value_of(metric, version.metrics)) is not None]
     for metric, value in values[:1]:
-        yield MeasuredVersionOut(
+        yield contract.MeasuredVersionOut(
             model_id=model.id,
             name=model.name,
             version=version.number,

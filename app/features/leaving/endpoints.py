@@ -9,14 +9,6 @@ from app.api.gateway import Mount, serves
 from app.features.leaving import service as leaving
 from app.features.leaving.service import Survey
 from lethe.features.leaving import contract
-from lethe.features.leaving.contract import (
-    LeavingReasonCountedOut,
-    LeavingReasonIn,
-    LeavingReasonsOut,
-    LeavingReasonsQuery,
-    ReasonOut,
-    SurveyOut,
-)
 
 router = APIRouter()
 
@@ -28,27 +20,27 @@ METHOD = (
 
 
 @serves(router, contract.COUNT)
-def count_leaving_reason(call: Call, body: LeavingReasonIn) -> LeavingReasonCountedOut:
+def count_leaving_reason(call: Call, body: contract.LeavingReasonIn) -> contract.LeavingReasonCountedOut:
     with call.writing() as session:
         week = leaving.count(session, answer=body.answer, odds=body.odds)
-    return LeavingReasonCountedOut(week=week)
+    return contract.LeavingReasonCountedOut(week=week)
 
 
 @serves(router, contract.GET)
-def get_leaving_reasons(call: Call, query: LeavingReasonsQuery) -> LeavingReasonsOut:
+def get_leaving_reasons(call: Call, query: contract.LeavingReasonsQuery) -> contract.LeavingReasonsOut:
     with call.reading() as session:
         surveys = leaving.surveys(session, since=query.since, until=query.until)
-    return LeavingReasonsOut(
+    return contract.LeavingReasonsOut(
         confidence=leaving.CONFIDENCE, method=METHOD, surveys=[_to_response(survey) for survey in surveys]
     )
 
 
-def _to_response(survey: Survey) -> SurveyOut:
-    return SurveyOut(
+def _to_response(survey: Survey) -> contract.SurveyOut:
+    return contract.SurveyOut(
         odds=survey.response.odds,
         epsilon=survey.response.epsilon,
         num_answers=survey.num_answers,
-        reasons=[ReasonOut(reason=reason, **asdict(estimate)) for reason, estimate in survey.reasons.items()],
+        reasons=[contract.ReasonOut(reason=reason, **asdict(estimate)) for reason, estimate in survey.reasons.items()],
     )
 
 

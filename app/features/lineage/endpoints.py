@@ -18,29 +18,18 @@ from app.features.lineage.service import FirstWithout, ModelLineage, PersonLinea
 from app.features.lineage.serving import Serving
 from lethe.contract.fields import PageOut, SubjectIn
 from lethe.features.lineage import contract
-from lethe.features.lineage.contract import (
-    CarryingVersionOut,
-    DatasetLineageOut,
-    ExportOut,
-    ExportsQuery,
-    FirstWithoutOut,
-    LineageOut,
-    ModelLineageOut,
-    ServingOut,
-    ServingQuery,
-)
 
 router = APIRouter()
 
 
 @serves(router, contract.EXPORTS)
-def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[ExportOut]:
+def list_exports(call: Call, model_id: str, query: contract.ExportsQuery) -> PageOut[contract.ExportOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         exports = repository.exports(
             session, model_id=model_id, version=query.version, limit=query.limit, cursor=query.cursor
         )
-    items = [ExportOut.of(export) for export in exports.items]
+    items = [contract.ExportOut.of(export) for export in exports.items]
     return PageOut(items=items, next_cursor=exports.next_cursor)
 
 
@@ -52,7 +41,7 @@ def list_exports(call: Call, model_id: str, query: ExportsQuery) -> PageOut[Expo
 def get_serving(
     call: Call,
     model_id: str,
-    query: ServingQuery,
+    query: contract.ServingQuery,
     if_none_match: Annotated[
         str | None,
         Header(description="ETag of an earlier answer; if it still holds, the answer is 304 without a body."),
@@ -68,7 +57,7 @@ def get_serving(
     }
     if if_none_match is not None and _matches(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    answer = ServingOut.of(permission)
+    answer = contract.ServingOut.of(permission)
     return JSONResponse(answer.model_dump(mode="json"), headers=headers)
 
 
@@ -91,7 +80,7 @@ def _matches(if_none_match: str, etag: str) -> bool:
 
 
 @serves(router, contract.OF_REQUEST)
-def get_request_lineage(call: Call, request_id: str) -> LineageOut:
+def get_request_lineage(call: Call, request_id: str) -> contract.LineageOut:
     with call.reading() as session:
         deletion.get(session, request_id)
     with call.writing() as session:
@@ -101,42 +90,42 @@ def get_request_lineage(call: Call, request_id: str) -> LineageOut:
 
 
 @serves(router, contract.OF_PERSON)
-def trace_lineage(call: Call, body: SubjectIn) -> LineageOut:
+def trace_lineage(call: Call, body: SubjectIn) -> contract.LineageOut:
     with call.writing() as session:
         audit.record(session, "lineage.read", actor(session).tenant_id)
     with call.reading() as session:
         return _lineage(service.of_person(session, subject_ref=subject_ref(call, body)))
 
 
-def _lineage(lineage: PersonLineage) -> LineageOut:
+def _lineage(lineage: PersonLineage) -> contract.LineageOut:
     datasets = [
-        DatasetLineageOut(
+        contract.DatasetLineageOut(
             id=presence.dataset_id, name=presence.name, records=presence.records, erased_at=presence.erased_at
         )
         for presence in lineage.datasets
     ]
-    return LineageOut(datasets=datasets, models=[_model(model) for model in lineage.models])
+    return contract.LineageOut(datasets=datasets, models=[_model(model) for model in lineage.models])
 
 
-def _model(lineage: ModelLineage) -> ModelLineageOut:
-    return ModelLineageOut(
+def _model(lineage: ModelLineage) -> contract.ModelLineageOut:
+    return contract.ModelLineageOut(
         model_id=lineage.model.id,
         name=lineage.model.name,
         dataset_id=lineage.model.dataset_id,
         num_versions=lineage.num_carrying,
-        versions=[CarryingVersionOut.of(row) for row in lineage.carried_in],
+        versions=[contract.CarryingVersionOut.of(row) for row in lineage.carried_in],
         first_without=_first_without(lineage.first_without),
         owed=lineage.owes,
         num_copies_outside=lineage.num_copies,
-        copies_outside=[ExportOut.of(row) for row in lineage.copies],
+        copies_outside=[contract.ExportOut.of(row) for row in lineage.copies],
     )
 
 
-def _first_without(first: FirstWithout | None) -> FirstWithoutOut | None:
+def _first_without(first: FirstWithout | None) -> contract.FirstWithoutOut | None:
     if first is None:
         return None
     version, certificate = first.version, first.certificate
-    return FirstWithoutOut(
+    return contract.FirstWithoutOut(
         number=version.number, published_at=version.published_at, certificate_id=certificate.id if certificate else None
     )
 
