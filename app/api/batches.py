@@ -1,4 +1,4 @@
-"""Endpoints for many deletion requests at once: batches, the export, counts, a summary, and bulk decisions.
+"""Endpoints for many deletion requests at once: batches, the export, counts, and bulk decisions.
 
 A batch is stored in groups. Each group has a transaction, which also stores its part of the answer under the
 Idempotency-Key, so a repeated call continues after the last stored group, and other writers wait for one group at most.
@@ -35,7 +35,7 @@ from app.api.deletion_requests import (
 from app.api.gateway import serves
 from app.audit import service as audit
 from app.db.tables import DeletionRequest
-from app.deletion import search_repository, summary
+from app.deletion import search_repository
 from app.deletion import service as deletion
 from app.deletion.search_repository import Sought
 from app.deletion.service import RequestDraft, Submitted
@@ -50,15 +50,11 @@ from lethe.contract.deletion_requests import (
     BatchItemOut,
     BatchOut,
     BatchQuery,
-    CompletionOut,
     CountOut,
     DecisionsIn,
     DecisionsOut,
     DeletionRequestIn,
-    DueOnDayOut,
     RequestFilter,
-    SummaryOut,
-    WeekOut,
 )
 from lethe.contract.fields import Decision
 from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
@@ -336,28 +332,6 @@ def count_deletion_requests(call: Call, query: RequestFilter) -> CountOut:
     with call.reading() as session:
         count = search_repository.count(session, search, view=view_of(session, call), at_most=COUNTED)
     return CountOut(count=count)
-
-
-@serves(router, contract.SUMMARY)
-def summarise_deletion_requests(call: Call) -> SummaryOut:
-    zone = call.caller.policy.time_zone
-    with call.reading() as session:
-        view = view_of(session, call)
-        counts = summary.of_requests(session, view=view, zone=zone)
-    return SummaryOut(
-        at=view.at,
-        time_zone=zone,
-        overdue=counts.overdue,
-        due=[DueOnDayOut(day=day, requests=number) for day, number in counts.due.items()],
-        later=counts.later,
-        weeks=[WeekOut(starts=week.starts, received=week.received, completed=week.completed) for week in counts.weeks],
-        completion=CompletionOut(
-            requests=counts.completed,
-            median_days=counts.days_of(50),
-            p90_days=counts.days_of(90),
-            share_in_time=counts.in_time / counts.completed if counts.completed else None,
-        ),
-    )
 
 
 @serves(router, contract.DECIDE)

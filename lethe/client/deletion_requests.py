@@ -61,7 +61,6 @@ class DeletionRequests(Resource[H]):
     create_batch = call(deletion_requests.CREATE_BATCH, _NewBatch)
     list = pages(deletion_requests.LIST)
     count = call(deletion_requests.COUNT)
-    summary = call(deletion_requests.SUMMARY)
     decide = call(deletion_requests.DECIDE)
     get = call(deletion_requests.GET)
     events = pages(deletion_requests.EVENTS)

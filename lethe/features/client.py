@@ -12,7 +12,7 @@ from lethe.client.resources import Accounting as CoreAccounting
 from lethe.client.resources import Datasets as CoreDatasets
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.desk.client import RequestCases
-from lethe.features.insight.client import InsightAccounting, RequestPreviews
+from lethe.features.insight.client import InsightAccounting, RequestInsights
 from lethe.features.leaving.client import LeavingReasons
 from lethe.features.lineage.client import Lineage, ModelCopies
 from lethe.features.networks.client import DatasetEncodings, Networks
@@ -31,7 +31,7 @@ class Datasets(DatasetEncodings[H], CoreDatasets[H]):
     __doc__ = CoreDatasets.__doc__
 
 
-class DeletionRequests(RequestCases[H], RequestPreviews[H], CoreDeletionRequests[H]):
+class DeletionRequests(RequestCases[H], RequestInsights[H], CoreDeletionRequests[H]):
     __doc__ = CoreDeletionRequests.__doc__
 
 

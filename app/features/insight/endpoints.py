@@ -1,4 +1,4 @@
-"""Endpoints of plans, curves and previews."""
+"""Endpoints of plans, curves, previews and the summary of requests."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,14 @@ from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api.accounting import guarantee_of, guarantees_to_response
 from app.api.calls import Call, number_in
+from app.api.deletion_requests import view_of
 from app.api.gateway import Mount, serves
 from app.api.sentences import of_plan
 from app.catalogue import datasets, mechanisms, repository
 from app.catalogue import service as catalogue
 from app.db.tables import Model, Run, Version, stored_mechanism
 from app.deletion import service as deletion
-from app.features.insight import curve, outlook
+from app.features.insight import curve, outlook, summary
 from app.features.insight.curve import Segment
 from app.features.insight.outlook import ModelOutlook
 from app.features.quality import gates as quality
@@ -60,6 +61,28 @@ def _model_to_forget(forecast: ModelOutlook) -> contract.ModelToForgetOut:
         waiting=wait.requests if wait else 0,
         batch=model.max_requests,
         until=wait.until if wait else None,
+    )
+
+
+@serves(router, contract.SUMMARY)
+def summarise_deletion_requests(call: Call) -> contract.SummaryOut:
+    zone = call.caller.policy.time_zone
+    with call.reading() as session:
+        view = view_of(session, call)
+        counts = summary.of_requests(session, view=view, zone=zone)
+    return contract.SummaryOut(
+        at=view.at,
+        time_zone=zone,
+        overdue=counts.overdue,
+        due=[contract.DueOnDayOut(day=day, requests=number) for day, number in counts.due.items()],
+        later=counts.later,
+        weeks=[contract.WeekOut.of(week) for week in counts.weeks],
+        completion=contract.CompletionOut(
+            requests=counts.completed,
+            median_days=counts.days_of(50),
+            p90_days=counts.days_of(90),
+            share_in_time=counts.in_time / counts.completed if counts.completed else None,
+        ),
     )
 
 

@@ -19,17 +19,18 @@ from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import count, given, number
 from app.features.insight import endpoints
-from lethe.contract.deletion_requests import CompletionOut, SummaryOut
 from lethe.contract.models import ModelIn, ModelOut
 from lethe.contract.problems import ModelNotLive, NotFound, Problem
 from lethe.contract.sets import RunKind
 from lethe.features.insight.contract import (
+    CompletionOut,
     MeasuredVersionOut,
     PlanOut,
     PointOut,
     PreviewIn,
     PreviewOut,
     SegmentOut,
+    SummaryOut,
     TrajectoryOut,
 )
 

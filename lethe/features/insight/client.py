@@ -12,7 +12,8 @@ class InsightAccounting(Resource[H]):
     plan = call(contract.PLAN)
 
 
-class RequestPreviews(Resource[H]):
-    """Calls of `client.deletion_requests` about previews."""
+class RequestInsights(Resource[H]):
+    """Calls of `client.deletion_requests` about previews and the summary."""
 
+    summary = call(contract.SUMMARY)
     preview = call(contract.PREVIEW_REQUEST)

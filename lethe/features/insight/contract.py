@@ -164,6 +164,55 @@ PREVIEW_REQUEST = of_one(
 )
 
 
+DAYS, WEEKS = 30, 12
+"""Number of days ahead and of weeks back that a summary covers."""
+
+
+class DueOnDayOut(Answer):
+    day: datetime.date = Field(description="Day in the time zone of the policy.")
+    requests: int = Field(description="Number of open requests due that day, paused ones too: by due_from, due_before.")
+
+
+class WeekOut(Answer):
+    starts: datetime.date = Field(description="Monday of the week.")
+    received: int = Field(description="Number of requests submitted in the week: by received_from, received_before.")
+    completed: int = Field(description="Number of requests completed in the week: by completed_from, completed_before.")
+
+
+class CompletionOut(Answer):
+    """Times to completion of the requests completed in `weeks`: whole days from submitted_at to completed_at."""
+
+    requests: int = Field(description="Number of requests completed in `weeks`.")
+    median_days: int | None = Field(description="Median of days to completion; null if none completed.")
+    p90_days: int | None = Field(description="90th percentile of days to completion; null if none completed.")
+    share_in_time: float | None = Field(description="Share completed before deadline, 0 to 1; null if none completed.")
+
+
+class SummaryOut(Answer):
+    at: datetime.datetime = Field(description="Time of the summary.")
+    time_zone: str = Field(description="Time zone of the policy, to which days and weeks refer.")
+    overdue: int = Field(
+        description="Number of open requests past their deadline whose clock runs, by clock=overdue; those due "
+        "earlier today also count in `due`."
+    )
+    due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, today first.")
+    later: int = Field(description="Number of open requests due after those days.")
+    weeks: list[WeekOut] = Field(description=f"Requests of each of the last {WEEKS} weeks, the current one last.")
+    completion: CompletionOut = Field(description="Times to completion of the requests completed in `weeks`.")
+
+
+SUMMARY = ResourceOperations("Deletion requests", "/v1").operation(
+    "summarise_deletion_requests",
+    "GET",
+    "/deletion-requests:summary",
+    scope=Scope.REQUESTS_READ,
+    gives=SummaryOut,
+    does="Count the requests due on each of the next days, received and completed in each of the last weeks, and "
+    "their times to completion. Every count equals that of the list with the named filters. Callers who may not learn "
+    "whether anything is held see requests completed at their report time, as everywhere.",
+)
+
+
 class CostOut(Answer):
     """Cost of a model with default settings except for target and `l2`, from public numbers alone."""
 

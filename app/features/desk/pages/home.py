@@ -8,13 +8,14 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, audit_log, batches, datasets, deletion_requests, models, operations, runs
+from app.api import accounting, audit_log, datasets, deletion_requests, models, operations, runs
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
 from app.features.desk.languages import gettext, ngettext
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import count, duration, number
+from app.features.insight import endpoints
 from app.features.insight import pages as insight
 from lethe.contract.fields import ModelOrder, RequestOrder
 from lethe.contract.overview import COUNTED, OverviewOut
@@ -90,7 +91,7 @@ def find(context: TheContext, form: Form) -> Response:
 
 
 def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
-    summary = context.ask_if_allowed(batches.summarise_deletion_requests)
+    summary = context.ask_if_allowed(endpoints.summarise_deletion_requests)
     return insight.weekly_outlook(summary) if summary else None
 
 

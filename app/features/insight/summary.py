@@ -12,9 +12,10 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
-from app.deletion import deadlines, search_repository
+from app.deletion import deadlines
 from app.deletion.views import View
-from lethe.contract.deletion_requests import DAYS, WEEKS
+from app.features.insight import repository
+from lethe.features.insight.contract import DAYS, WEEKS
 
 _DAY, _WEEK = datetime.timedelta(days=1), datetime.timedelta(days=7)
 
@@ -61,11 +62,11 @@ def of_requests(session: Session, *, view: View, zone: str) -> Summary:
     weeks = [monday - n * _WEEK for n in reversed(range(WEEKS))]
     mornings = [deadlines.midnight(day, zone=zone) for day in (*days, today + DAYS * _DAY)]
     mondays = [deadlines.midnight(day, zone=zone) for day in (*weeks, monday + _WEEK)]
-    due_counts = search_repository.count_due(session, mornings, view=view)
+    due_counts = repository.count_due(session, mornings, view=view)
     counts = {place: count for place, count, _ in due_counts}
-    received = search_repository.count_received(session, mondays)
-    completed = search_repository.count_completed(session, mondays, view=view)
-    took = search_repository.count_durations(session, since=mondays[0], before=mondays[-1], view=view)
+    received = repository.count_received(session, mondays)
+    completed = repository.count_completed(session, mondays, view=view)
+    took = repository.count_durations(session, since=mondays[0], before=mondays[-1], view=view)
     return Summary(
         overdue=sum(overdue for _, _, overdue in due_counts),
         due={day: counts.get(n, 0) for n, day in enumerate(days, start=1)},

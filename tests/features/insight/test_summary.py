@@ -13,12 +13,13 @@ import sqlalchemy as sa
 from app.access.service import DEFAULT_TENANT
 from app.db import Actor
 from app.db.tables import DeletionRequest, Tenant
-from app.deletion import deadlines, search_repository, summary
+from app.deletion import deadlines, search_repository
 from app.deletion.search_repository import Sought
 from app.deletion.views import View
+from app.features.insight import summary
 from app.installations import Installation
-from lethe.contract.deletion_requests import DAYS, WEEKS
 from lethe.contract.sets import ClockState, RequestStatus
+from lethe.features.insight.contract import DAYS, WEEKS
 from tests.app.deletion.people import OFFICER
 
 AT = datetime.datetime(2026, 3, 25, 22, 30, tzinfo=datetime.UTC)
