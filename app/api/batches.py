@@ -59,6 +59,7 @@ from lethe.contract.deletion_requests import (
 from lethe.contract.fields import Decision
 from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
 from lethe.contract.sets import RequestStatus
+from lethe.encoding.columns import AS_CSV, check_csv
 
 router = APIRouter()
 
@@ -224,6 +225,7 @@ def _faults(item: BatchItemOut) -> list[FieldError]:
 
 def _read(content: bytes) -> list[_Item]:
     """Parse a CSV file into items; a fault of one line is its item. Raises `InputInvalid` for faults of the file."""
+    check_csv(content, "body")
     try:
         lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         columns = lines.fieldnames or []
@@ -239,8 +241,10 @@ def _read(content: bytes) -> list[_Item]:
                 expected = f"expected at most {MAX_BATCH_REQUESTS} requests"
                 raise InputInvalid("Send the rest in a batch of its own.", [FieldError("body", expected)])
             items.append(_Item(place=place, line=lines.line_num, body=_of_row(row)))
-    except UnicodeDecodeError:
-        raise InputInvalid("The file is not UTF-8.", [FieldError("body", "expected UTF-8")]) from None
+    except UnicodeDecodeError as error:
+        num_before = content.count(b"\n", 0, error.start)
+        fault = FieldError(f"line {num_before + 1}", "expected UTF-8")
+        raise InputInvalid(f"The file is not UTF-8; {AS_CSV}.", [fault]) from None
     except csv.Error:
         fault = FieldError(f"line {lines.line_num + 1}", "expected CSV")
         raise InputInvalid("The file cannot be read as CSV.", [fault]) from None

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from app.rows import formats
 from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, RowInvalid, SchemaInvalid, UploadTooLarge
 from lethe.contract.spelling import nearest
-from lethe.encoding.columns import MAX_FAULTS, Faults, Vector, is_name, refuse
+from lethe.encoding.columns import AS_CSV, MAX_FAULTS, Faults, Vector, check_csv, is_name, refuse
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import TargetColumn
 
@@ -129,19 +129,23 @@ def _undeclared(name: str, missing: Sequence[str]) -> str:
 
 def _count_csv(file: io.RawIOBase) -> int:
     """Return the number of records of a csv file including the header, and rewind the file. Raises `RowInvalid`."""
-    pieces = io.BufferedReader(file, _PIECE)
-    stream = io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    stream = _opened_csv(file)
     num_records = sum(1 for _ in _records(_Lines(stream)))
-    stream.detach()
-    pieces.detach()
+    cast("io.BufferedReader", stream.detach()).detach()
     file.seek(0)
     return num_records
 
 
+def _opened_csv(file: io.RawIOBase) -> io.TextIOWrapper:
+    """Open a csv file, whose invalid bytes become lone surrogates. Raises `InputInvalid` if it begins as none."""
+    pieces = io.BufferedReader(file, _PIECE)
+    check_csv(pieces.peek(), "file")
+    return io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
 def _read_csv(file: io.RawIOBase, schema: Schema, *, count_rows: bool) -> Iterator[formats.Batch]:
     num_rows = _count_csv(file) - 1 if count_rows else None
-    pieces = io.BufferedReader(file, _PIECE)
-    with io.TextIOWrapper(pieces, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+    with _opened_csv(file) as stream:
         lines_read = _Lines(stream)
         records = _records(lines_read)
         line, header = next(records, (1, []))
@@ -178,7 +182,7 @@ def _records(lines: "_Lines") -> Iterator[tuple[int, list[str]]]:
     except csv.Error:
         refuse(RowInvalid, [FieldError(f"line {line}", "expected well-quoted fields of moderate length")])
     except UnicodeError:
-        refuse(RowInvalid, [FieldError(f"line {line}", "expected UTF-8 text")])
+        refuse(RowInvalid, [FieldError(f"line {line}", f"expected UTF-8 text; {AS_CSV}")])
 
 
 class _Lines:

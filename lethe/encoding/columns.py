@@ -37,6 +37,17 @@ _TOO_LONG = "\x00"
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
 """Table for `str.translate` that removes soft hyphens, zero-width spaces, marks of direction and byte order marks."""
+_NOT_CSV = {
+    rb"PK\x03\x04|\xd0\xcf\x11\xe0": "is a workbook or a zip archive",
+    rb"\x1f\x8b|\x28\xb5\x2f\xfd": "is compressed",
+    rb"PAR1": "is a parquet file",
+    rb"\xff\xfe|\xfe\xff|[^\r\n]*\0": "is in UTF-16, or is no text",
+    rb'"?sep=': "begins with a line sep= for Excel",
+    rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": "has semicolons between fields",
+    rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": "has tabs between fields",
+}
+"""Beginnings of files that are sent as CSV and are something else, by what they are."""
+AS_CSV = "save it as CSV in UTF-8, with commas between fields and points before decimals"
 
 
 def is_name(value: object) -> bool:
@@ -61,6 +72,14 @@ def is_rewritten(value: object) -> bool:
     """Return True for an id that was read as a number and may have been rounded: a float or decimal, or its text."""
     text = value.translate(INVISIBLE).strip() if isinstance(value, str) else ""
     return isinstance(value, float | Decimal) or _REWRITTEN.fullmatch(text) is not None
+
+
+def check_csv(start: bytes, path: str) -> None:
+    """Raise `InputInvalid` at `path` if the beginning of a file shows that it is not CSV in UTF-8 with commas."""
+    start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    for pattern, fault in _NOT_CSV.items():
+        if re.match(pattern, start, re.IGNORECASE):
+            raise InputInvalid(f"The file {fault}; {AS_CSV}.", [FieldError(path, "expected CSV in UTF-8, with commas")])
 
 
 def is_arrow(values: Values) -> bool:
@@ -378,7 +397,7 @@ class _OfNumbers(Column):
 
     @property
     def unreadable(self) -> str:
-        return "expected a finite number"
+        return "expected a finite number, with a point before decimals"
 
     def numbers(self, column: Values) -> Floats:
         """Return the values as numbers  # (b,), NaN if missing and infinity if not a number."""

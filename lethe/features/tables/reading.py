@@ -1,6 +1,7 @@
 """Columns of a table: a csv, parquet or npz file, or a frame of pandas, polars or Arrow."""
 
 import csv
+import io
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 from lethe.client.files import Frame, arrow
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.encoding.columns import check_csv
 
 
 def columns_of(table: str | Path | Frame) -> dict[str, Any]:
@@ -33,7 +35,9 @@ def columns_of(table: str | Path | Frame) -> dict[str, Any]:
 
 
 def _csv(path: Path) -> dict[str, Any]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with path.open("rb") as pieces:
+        check_csv(pieces.peek(), "table")
+        file = io.TextIOWrapper(pieces, encoding="utf-8-sig", newline="")
         header, *rows = (fields for fields in csv.reader(file, strict=True) if fields)
     if any(len(fields) != len(header) for fields in rows):
         raise ValueError("Expected as many fields in each row as in the header")

@@ -148,7 +148,7 @@ def test_requests_from_csv(ask_csv: Ask, gateway: TestClient) -> None:
         (b"subject_id,subject_id\r\np1,p1\r\n", "line 1"),
         (b"subject_id,e-mail\r\np1,x\r\n", "line 1"),
         (b'subject_id\r\n"p1\r\n', "line 2"),
-        (b"subject_id\r\n\xff\r\n", "body"),
+        (b"subject_id\r\n\xff\r\n", "line 2"),
     ],
 )
 def test_a_malformed_csv(ask_csv: Ask, installation: Installation, content: bytes, path: str) -> None:

@@ -106,6 +106,18 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         assert "7319" not in refusal.value.line
 
 
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [(b"age;y\n7319;a\n", "has semicolons"), ("age,y\n7319,a\n".encode("utf-16"), "is in UTF-16")],
+)
+def test_a_csv_file_of_a_spreadsheet_is_refused_as_the_gateway_does(tmp_path: Path, content: bytes, fault: str) -> None:
+    """A file with other separators or in another encoding is refused by what it is, with how to save it."""
+    (tmp_path / "rows.csv").write_bytes(content)
+    with pytest.raises(InputInvalid, match=f"{fault}.*; save it as CSV in UTF-8") as refusal:
+        columns_of(tmp_path / "rows.csv")
+    assert "7319" not in refusal.value.line
+
+
 def test_a_schema_is_proposed() -> None:
     """Numbers are standardized by two digits, few whole numbers and texts listed, prose hashed by its words; what has
     one value is ignored, and what is a date, a vector or often missing is found to be so."""

@@ -269,7 +269,7 @@ def test_a_bad_value_is_named_by_line_and_column_only(age: object, work: object,
     assert refusal.value.detail == f"{fault.path}: {fault.message}."
     assert fault.message in {
         "expected a value",
-        "expected a finite number",
+        "expected a finite number, with a point before decimals",
         "expected a number from 0 to 100",
         "expected one of none, some",
     }
