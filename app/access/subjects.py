@@ -7,7 +7,7 @@ zero-width space would be another person, whose request completes without erasin
 import unicodedata
 
 from lethe.contract.fields import SubjectRule
-from lethe.encoding.columns import INVISIBLE, NO_REWRITTEN_ID, is_rewritten
+from lethe.encoding.columns import INVISIBLE, NAME, NO_REWRITTEN_ID, is_rewritten
 
 _SAME = "the same text in Unicode's NFC, without invisible characters and without white space around it"
 IN_WORDS: dict[SubjectRule, str] = {
@@ -42,6 +42,8 @@ def fault_of(normal_form: str) -> str | None:
     """Return what is wrong with an id in its normal form if no upload takes rows under it; None otherwise."""
     if not normal_form.translate(INVISIBLE).strip():
         return "expected more than white space"
+    if not NAME.fullmatch(normal_form):
+        return "expected no control characters"
     return NO_REWRITTEN_ID if is_rewritten(normal_form) else None
 
 

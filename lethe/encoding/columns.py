@@ -33,8 +33,8 @@ _NO_CODE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,100})?(?:[eE][+-
 """Text that is a number and not a code such as `007`, in which leading zeros count."""
 # Replaces a text longer than any name in UTF-8; it is neither a name nor a number.
 _TOO_LONG = "\x00"
-# Characters that every database and every JSON writer can hold.
-_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
+"""Text of characters that every database and every JSON writer can hold."""
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
 """Table for `str.translate` that removes soft hyphens, zero-width spaces, marks of direction and byte order marks."""
 _NOT_CSV = {
@@ -52,7 +52,7 @@ AS_CSV = "save it as CSV in UTF-8, with commas between fields and points before 
 
 def is_name(value: object) -> bool:
     """Return True for a non-empty string of at most 500 characters, without control characters and lone surrogates."""
-    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and _NAME.fullmatch(value) is not None
+    return isinstance(value, str) and len(value) <= MAX_NAME_LENGTH and NAME.fullmatch(value) is not None
 
 
 def is_subject(value: object) -> bool:

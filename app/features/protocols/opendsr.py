@@ -118,7 +118,7 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     wrong += [
         FieldError(f"subject_identities.{place}.identity_value", fault)
         for place, identity in enumerate(request.subject_identities)
-        if (fault := subjects.fault_of(identity.identity_value))
+        if (fault := subjects.fault_of(subjects.normal(identity.identity_value, SubjectRule.TEXT)))
     ]
     # An extension may name further people; ignoring it would erase too little.
     if domain in (request.extensions or {}):

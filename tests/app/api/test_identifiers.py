@@ -147,6 +147,21 @@ def test_a_plus_sign_in_a_query_is_no_space(gateway: TestClient, forget: Make, r
     assert gateway.get("/v1/deletion-requests?external_id=a+b").json()["items"] == []
 
 
+@pytest.mark.parametrize("rule_name", ["exact", "text"])
+@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"hash", "hash in capitals"}))
+def test_an_id_that_no_record_can_have_is_refused(
+    gateway: TestClient, installation: Installation, way: str, rule_name: str
+) -> None:
+    """A request for two lines within a pair of quotes, or for the end mark of an old text file, is refused: no row has
+    such a subject, and the request would complete with nothing forgotten."""
+    assert rule(gateway, rule_name).status_code == 200
+    answers = [WAYS[way](gateway, who) for who in ("ann\nbob", "\x1a")]
+    assert {answer.status_code for answer in answers} == {400 if way == "opendsr" else 422}
+    assert all("expected no control characters" in answer.text for answer in answers)
+    with installation.database.reading() as session:
+        assert session.scalars(sa.select(DeletionRequest)).all() == []
+
+
 def test_a_rule_is_chosen_once(
     gateway: TestClient,
     installation: Installation,
