@@ -75,13 +75,13 @@ def read(
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:
-    """Raise `DatasetUnusable` if there are no rows, all rows have one class, or a class never occurs."""
+    """Raise `DatasetUnusable` if no row counts, all rows that count have one class, or a class has none of them."""
     absent = [name for count, name in zip(class_counts, classes, strict=True) if count == 0]
     if len(absent) == len(classes):
-        raise DatasetUnusable("There are no rows.")
+        raise DatasetUnusable("There are no rows, or all have the weight 0.")
     if len(classes) - len(absent) < 2:
-        raise DatasetUnusable("All rows have the same label; two classes or more are needed.")
-    refuse(DatasetUnusable, [FieldError(f"class {name}", "never occurs") for name in absent])
+        raise DatasetUnusable("All rows of weight above 0 have the same label; two classes or more are needed.")
+    refuse(DatasetUnusable, [FieldError(f"class {name}", "never occurs in a row of weight above 0") for name in absent])
 
 
 def _bounded(batches: Iterator[formats.Batch], max_bytes: int) -> Iterator[formats.Batch]:

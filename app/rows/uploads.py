@@ -21,7 +21,7 @@ from app.rows.formats import Batch, FeaturesOf
 from app.vault import store
 from app.vault.store import Spool
 from lethe.contract.problems import SubjectSuppressed
-from lethe.encoding.rows import Schema, labels_in
+from lethe.encoding.rows import Schema, labels_in, weights_in
 from lethe.encoding.spread import Spread
 from lethe.encoding.targets import TargetColumn
 
@@ -214,7 +214,7 @@ class Suppressed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenRows:
     """Result of writing an upload: the subject references by slot, the number of rows of each class if rows have one
-    class, the number of suppressed rows left out, and the spread of all rows read."""
+    class (without rows of weight 0), the number of suppressed rows left out, and the spread of all rows read."""
 
     subject_refs: References
     class_counts: npt.NDArray[np.int64]
@@ -268,7 +268,9 @@ def _read_all(
         num_read += len(mask)
         shuffle.add(rows)
         if upload.has_classes:
-            counts += np.bincount(labels_in(rows["label"]), minlength=len(counts))
+            weights = weights_in(rows["label"])
+            counted = slice(None) if weights is None else weights > 0
+            counts += np.bincount(labels_in(rows["label"])[counted], minlength=len(counts))
     if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
         upload.schema.check_known(num_unknown, num_read)
     if suppressed_lines and not suppressed.skip:

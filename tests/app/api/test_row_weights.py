@@ -166,3 +166,22 @@ def test_weights_are_rehearsed_with(gateway: TestClient, send: Send, new_model: 
     work()
     rehearsal = get(f"/models/{model['id']}/rehearsals/{asked.json()['id']}")
     assert rehearsal["report"]["forgotten"]["sets"]["retain"]["accuracy"] > 0.5, rehearsal
+
+
+@pytest.mark.parametrize(("weights", "places"), [((1, 0, 2), ["class no"]), ((0, 0, 0), [])])
+def test_a_class_without_weight_is_refused(
+    send: Send,
+    refused: Refused,
+    stored: Callable[[], dict[str, int]],
+    weights: tuple[int, ...],
+    places: list[str],
+) -> None:
+    """A class whose rows all weigh 0 could not be learned, and is refused as one without rows is."""
+    labels = ["yes", "no", "perhaps"]
+    lines = [f"p{label},50,{label},{weight}\n" for label, weight in zip(labels, weights, strict=True)]
+    columns = COLUMNS | {"ill": {"role": "label", "values": labels}}
+    content = "".join(["person,age,ill,times\n", *lines]).encode()
+    problem = refused(send(content, schema=json.dumps({"columns": columns})), 422, "dataset_unusable")
+    assert [fault["path"] for fault in problem["errors"]] == places
+    assert "weight" in problem["detail"]
+    assert stored()["datasets"] == 0

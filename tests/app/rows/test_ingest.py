@@ -342,12 +342,12 @@ def test_a_hostile_file_is_read_or_refused(tmp_path: Path, kind: Kind, data: st.
 @pytest.mark.parametrize(
     ("counts", "classes", "sentence"),
     [
-        ([], (), "There are no rows."),
-        ([0, 0], ("low", "high"), "There are no rows."),
-        ([5], (0,), "All rows have the same label; two classes or more are needed."),
-        ([0, 5], ("low", "high"), "All rows have the same label; two classes or more are needed."),
-        ([3, 0, 4], ("low", "middle", "high"), "class middle: never occurs."),
-        ([3, 4, 0, 1], range(4), "class 2: never occurs."),
+        ([], (), "There are no rows, or all have the weight 0."),
+        ([0, 0], ("low", "high"), "There are no rows, or all have the weight 0."),
+        ([5], (0,), "All rows of weight above 0 have the same label; two classes or more are needed."),
+        ([0, 5], ("low", "high"), "All rows of weight above 0 have the same label; two classes or more are needed."),
+        ([3, 0, 4], ("low", "middle", "high"), "class middle: never occurs in a row of weight above 0."),
+        ([3, 4, 0, 1], range(4), "class 2: never occurs in a row of weight above 0."),
     ],
 )
 def test_rows_that_teach_nothing_are_refused(counts: list[int], classes: Any, sentence: str) -> None:
