@@ -277,22 +277,23 @@ def _chosen_columns(metadata: Any, schema: Schema) -> dict[int, str]:
 
 def _type_fault(name: str, kind: Any, schema: Schema, vectors: Mapping[str, Vector]) -> FieldError | None:
     """Return the fault of a column's type; None if the type is valid."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    # The names of fields in a nested type are left out.
+    actual = f"; found {str(kind).partition('<')[0]}"
     if name in vectors:
         lists = ("list", "large_list", "fixed_size_list")
         is_list = any(getattr(pa.types, f"is_{test}")(kind) for test in lists)
         if not is_list or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-            return FieldError(f"column {name}", "expected lists of numbers")
+            return FieldError(f"column {name}", f"expected lists of numbers{actual}")
     elif name in schema.times:
         if not (_is_text(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
-            return FieldError(f"column {name}", "expected dates, times or text")
+            return FieldError(f"column {name}", f"expected dates, times or text{actual}")
     elif not _is_scalar(kind):
-        return FieldError(f"column {name}", "expected text or numbers")
+        return FieldError(f"column {name}", f"expected text or numbers{actual}")
     return None
 
 
 def _is_scalar(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_scalar(kind.value_type)
     tests = ("integer", "floating", "decimal", "boolean", "null")
     return _is_text(kind) or any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
 
@@ -350,6 +351,9 @@ def unpacked_bytes(file: IO[bytes], footer: Struct, columns: Mapping[int, int]) 
             chunk = _struct(chunks[column])
             metadata = _struct(chunk[3])
             stored += _int(metadata, 7)
+            if length > 1 and _int(metadata, 5) != num_rows * length:
+                expected = f"expected {length} values in each row, none of them missing"
+                refuse(RowInvalid, [FieldError(f"column {column + 1}", expected)])
             if chunk.get(1) or _int(metadata, 5) != num_rows * length or stored > size:
                 raise ValueError("Expected chunks of this file, as many values for each row, none of them shared")
             for num_bytes in _pages(file, metadata):
@@ -395,7 +399,10 @@ def _pages(file: IO[bytes], chunk: Struct) -> Iterator[int]:
 
 def _values(header: Value, *, encoding: int) -> int:
     if _int(header, encoding) not in _ENCODINGS:
-        raise ValueError("Expected a plain or a dictionary encoding")
+        fault = FieldError("file", "expected plain or dictionary encoding, and no delta encoding of text")
+        raise InputInvalid(
+            "A column has an encoding that is not read; write it with plain or dictionary encoding.", [fault]
+        )
     return _int32(header, 1)
 
 

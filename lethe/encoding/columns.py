@@ -104,6 +104,16 @@ def numbers(values: Values) -> npt.NDArray[np.float64]:
 
 def seconds(values: Values) -> npt.NDArray[np.float64]:
     """Return times in seconds since 1970 (UTC if without an offset), NaN if missing and infinity if not a time."""
+    if is_arrow(values):
+        import pyarrow as pa
+
+        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            # Python has no nanoseconds, no years above 9999, and not every time zone that a file may name.
+            unit = "s" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else kind.unit
+            ticks = values.cast(kind).cast(pa.timestamp("us" if unit == "ns" else unit), safe=False).cast(pa.int64())
+            per_second = {"s": 1, "ms": 10**3}.get(unit, 10**6)
+            return np.array([math.nan if tick is None else tick / per_second for tick in ticks.to_pylist()])
     return np.array([_second(value) for value in listed(values)], dtype=np.float64)
 
 
