@@ -15,7 +15,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.responses import HTMLResponse
 
 from app.api import problems
-from lethe.contract.problems import Busy, Unavailable, UploadTooLarge
+from lethe.contract.problems import Busy, ContentEncodingUnsupported, Unavailable, UploadTooLarge
 
 TAGS = {
     "Deletion requests": "Requests to forget people: submission, decisions and progress.",
@@ -116,7 +116,8 @@ def _describe(operation: Operation) -> None:
     scopes = [scope for scheme in operation.get("security", ()) for scope in scheme["HTTPBearer"]]
     needs = f"Needs the scope `{scopes[0]}`." if scopes else "Open to all."
     operation["description"] = "\n\n".join(filter(None, [operation.get("description", "").strip(), needs]))
-    conditions = [*([Unavailable, Busy] if scopes else []), *([UploadTooLarge] if "requestBody" in operation else [])]
+    of_body = [UploadTooLarge, ContentEncodingUnsupported] if "requestBody" in operation else []
+    conditions = [*([Unavailable, Busy] if scopes else []), *of_body]
     for status, answer in problems.declared(*conditions).items():
         operation["responses"].setdefault(str(status), answer)
 

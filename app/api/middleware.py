@@ -19,7 +19,7 @@ from app.api.calls import WINDOW
 from app.api.places import Places
 from app.config import Settings
 from lethe.contract import sets
-from lethe.contract.problems import Problem, UploadTooLarge
+from lethe.contract.problems import ContentEncodingUnsupported, Problem, UploadTooLarge
 
 _MAX_BODY_BYTES = 32 * 2**20
 """Limit for bodies other than files, which are read into memory."""
@@ -97,7 +97,8 @@ Refused = Callable[[Request, Problem], Response]
 
 
 class BodyLimit(_CallMiddleware):
-    """Middleware that refuses large bodies: by their declared length, or as soon as they exceed the limit.
+    """Middleware that refuses encoded bodies, and large ones: by their declared length, or as soon as they exceed the
+    limit.
 
     `max_bytes` bounds multipart bodies; all others are also bounded by 32 MiB. `answered` renders the refusal.
     """
@@ -116,6 +117,11 @@ class BodyLimit(_CallMiddleware):
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > max_bytes:
             await self._answered(Request(scope), refusal)(scope, receive, send)
+            return
+        coding = headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding != b"identity" and (declared != b"0" or b"transfer-encoding" in headers):
+            expected = "Send the body without Content-Encoding, uncompressed. Nothing was stored."
+            await self._answered(Request(scope), ContentEncodingUnsupported(expected))(scope, receive, send)
             return
         received = 0
 

@@ -196,6 +196,9 @@ class DatasetUnusable(InputInvalid, title="No model can be learned from these ro
 class UploadTooLarge(Malformed, title="The upload is larger than this server accepts", status=413): ...
 
 
+class ContentEncodingUnsupported(Malformed, title="The body is compressed or otherwise encoded", status=415): ...
+
+
 class AttachmentInvalid(Malformed, title="The file cannot be attached"): ...
 
 

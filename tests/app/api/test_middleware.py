@@ -136,3 +136,20 @@ def test_large_bodies_need_a_key(gateway: TestClient, key: str | None, path: str
     right = (b"authorization", gateway.headers["authorization"].encode())
     assert gateway.portal.call(call, [*usual, right]) == 413  # what is no file has 32 MiB at most
     assert 32 * 2**20 < sum(map(len, read)) <= 33 * 2**20
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "gzip, identity", "aws-chunked"])
+@pytest.mark.parametrize("path", ["/v1/deletion-requests", "/v1/deletion-requests.csv", "/v1/datasets"])
+def test_a_compressed_body_is_refused_by_name(gateway: TestClient, path: str, coding: str) -> None:
+    """A body in any content encoding is a 415 that says how to send it, and is not taken for what it is not."""
+    answer = gateway.post(path, content=b'{"subject_id": "p1"}', headers={"Content-Encoding": coding})
+    assert (answer.status_code, answer.json()["code"]) == (415, "content_encoding_unsupported")
+    assert "without Content-Encoding" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("coding", ["identity", "Identity"])
+def test_a_body_without_encoding_is_read(gateway: TestClient, coding: str) -> None:
+    """A body that declares to be as it is is read, and so is a call without a body, whatever encoding it declares."""
+    answer = gateway.post("/v1/deletion-requests", json={"subject_id": "p1"}, headers={"Content-Encoding": coding})
+    assert answer.status_code == 202
+    assert gateway.get("/v1/deletion-requests", headers={"Content-Encoding": "gzip"}).status_code == 200

@@ -65,6 +65,9 @@ REACHED: dict[str, Callable[[World], str]] = {
     "message_expired": partial(calls.between, issued=-2, expires=-1),
     "dataset_unusable": lambda w: w.upload(b"age,y\n1,a\n2,a\n", "people.csv", schema=json.dumps(CSV_SCHEMA)),
     "upload_too_large": lambda w: w.code("POST", "/lineage", headers={"Content-Length": str(2**40)}, content=b"{}"),
+    "content_encoding_unsupported": lambda w: w.code(
+        "POST", "/lineage", headers={"Content-Encoding": "gzip"}, content=b"{}"
+    ),
     "attachment_invalid": lambda w: w.code(
         "POST", f"/deletion-requests/{w.request_id()}/attachments", files={"file": ("a.exe", b"MZ")}
     ),
