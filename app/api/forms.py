@@ -2,6 +2,8 @@
 framework would spool them unencrypted."""
 
 import codecs
+import re
+import urllib.parse
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -142,7 +144,12 @@ class _FormReader:
 
     def _on_headers_finished(self) -> None:
         part = self._part
-        _, options = parse_options_header(dict(part.headers).get(b"content-disposition"))
+        disposition = dict(part.headers).get(b"content-disposition")
+        _, options = parse_options_header(disposition)
+        # RFC 7578 forbids `filename*`, which some clients send nevertheless, alone or beside an encoded word.
+        extended = re.search(rb"filename\*=utf-8'[^']*'([^;\s]*)", disposition or b"", re.IGNORECASE)
+        if extended and options.get(b"filename", b"=?").startswith(b"=?"):
+            options[b"filename"] = urllib.parse.unquote_to_bytes(extended[1])
         if b"name" not in options:
             raise _malformed('The Content-Disposition header field "name" must be provided.')
         part.name = self._text(options[b"name"])

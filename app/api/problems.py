@@ -96,6 +96,8 @@ def _expectation(fault: Any, body: Any) -> str:
     if fault["type"] == "extra_forbidden" and body is not None:
         *place, name = fault["loc"]
         return f"is no field here: {expected(_known_at(body, place), found=name)}"
+    if "Expected UploadFile" in fault["msg"]:
+        return "expected a file with a file name (curl -F file=@rows.csv)"
     return _KINDS.get(fault["type"], str(fault["msg"]))
 
 

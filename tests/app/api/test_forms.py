@@ -16,6 +16,7 @@ from app.api import forms
 from app.config import Settings
 from app.vault.store import Spool
 from tests.app.api.test_uploads import open_files
+from tests.conftest import FORM, npz
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=8)
 FIELDS = st.lists(st.tuples(NAMES, st.text(st.characters(exclude_categories=["Cs"]), max_size=40)), max_size=8)
@@ -116,3 +117,38 @@ def test_a_malformed_form_is_refused(
     answer = readers[0].post("/", content=content, headers={"content-type": content_type})
     assert (answer.status_code, answer.json()) == (400, {"detail": detail})
     assert open_files(forms.folder(settings)) == []
+
+
+def sent(gateway: TestClient, disposition: str) -> httpx.Response:
+    """POST an npz file as a dataset, with this end of its header Content-Disposition."""
+    fields = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in FORM.items()
+    )
+    head = f'{fields}--b\r\nContent-Disposition: form-data; name="file"{disposition}\r\n\r\n'
+    content = head.encode() + npz() + b"\r\n--b--\r\n"
+    answer: httpx.Response = gateway.post(
+        "/v1/datasets", content=content, headers={"Content-Type": "multipart/form-data; boundary=b"}
+    )
+    return answer
+
+
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        "; filename*=UTF-8''caf%C3%A9.npz",
+        "; filename=\"=?utf-8?B?Y2Fmw6kubnB6?=\"; filename*=utf-8'en'caf%C3%A9.npz",
+        "; filename=\"rows.npz\"; filename*=UTF-8''rows.exe",
+        '; filename="ROWS.NPZ"',
+    ],
+)
+def test_a_file_name_is_read_as_clients_write_it(gateway: TestClient, disposition: str) -> None:
+    """An extended file name counts where a plain one is missing or is an encoded word, and suffixes in any case."""
+    assert sent(gateway, disposition).status_code == 201
+
+
+def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient) -> None:
+    """A part without a file name is a field to every reader of forms; the refusal says how a file is sent."""
+    answer = sent(gateway, "")
+    assert answer.status_code == 422
+    expected = "expected a file with a file name (curl -F file=@rows.csv)"
+    assert answer.json()["errors"] == [{"path": "file", "message": expected}]
