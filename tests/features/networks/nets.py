@@ -22,6 +22,7 @@ def onnx_file(
     weights: Any = WEIGHTS,
     opset: int = 17,
     domains: Sequence[tuple[str, int]] = (),
+    ir_version: int = 9,
 ) -> bytes:
     """A file with these nodes from `x` to `y`, and `w`."""
     names = ["x", "x2", "x3"][:inputs]
@@ -33,7 +34,7 @@ def onnx_file(
         [numpy_helper.from_array(weights, "w")],
     )
     opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(*one) for one in domains)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
     content: bytes = model.SerializeToString()
     return content
 

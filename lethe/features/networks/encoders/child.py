@@ -6,6 +6,7 @@ twice. The network sees one row at a time, so that no row's features can depend 
 """
 
 import json
+import re
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -32,7 +33,13 @@ class RunningNetwork:
         try:
             self._session = new_session(content, keeps_memory=False)
         except Exception as error:  # noqa: BLE001
-            raise _refusal(error, "The runtime (onnxruntime) cannot load the network.") from None
+            why = "The runtime (onnxruntime) cannot load the network."
+            if versions := re.search(r"IR version: (\d+), max supported IR version: (\d+)", str(error)):
+                why = (
+                    f"The file is of IR version {versions[1]}, and onnxruntime reads {versions[2]} at most; export the"
+                    " network with an older release of its exporter, or set its ir_version by the onnx package."
+                )
+            raise _refusal(error, why) from None
 
     def encode(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the features (n, k) of n >= 1 rows (n, *input_shape). Raises `NetworkRefused` for another shape."""

@@ -152,7 +152,13 @@ def _input(graph: Any) -> tuple[str, tuple[int, ...]]:
         raise NetworkRefused(f"{expected}; the network has {len(inputs)} inputs, or one of another type.")
     dims = inputs[0].type.tensor_type.shape.dim
     shape = tuple(int(dim.dim_value) for dim in dims[1:])
-    if len(dims) < 2 or dims[0].HasField("dim_value") or min(shape) < 1:
+    if dims and dims[0].HasField("dim_value"):
+        size = dims[0].dim_value
+        raise NetworkRefused(
+            f"{expected}; its batch is fixed to {size}. Export it with a dynamic one, in PyTorch by"
+            f" torch.onnx.export(..., dynamic_shapes={{{inputs[0].name[:_QUOTED_LENGTH]!r}: {{0: 'batch'}}}})."
+        )
+    if len(dims) < 2 or min(shape) < 1:
         raise NetworkRefused(f"{expected}; export the network with a dynamic batch axis alone.")
     if math.prod(shape) > MAX_INPUTS:
         raise NetworkRefused(f"A row of the input has {math.prod(shape)} numbers; at most {MAX_INPUTS} are taken.")
