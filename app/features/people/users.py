@@ -16,16 +16,7 @@ from app.features.people import codes, passwords, repository
 from app.features.people.oidc import OidcIdentity
 from app.features.people.tables import Authenticator, User
 from lethe import sockets
-from lethe.contract.problems import (
-    FieldError,
-    IdentityRefused,
-    InputInvalid,
-    InvitationOver,
-    LastAdministrator,
-    LoginRefused,
-    UserExists,
-    UserUnknown,
-)
+from lethe.contract import problems
 from lethe.contract.sets import Role, Scope
 from lethe.contract.tenants import Policy
 from lethe.features.people.contract import SCOPES_OF
@@ -45,7 +36,7 @@ def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -
     a scope that `by` lacks."""
     _require(by, role)
     if repository.is_known(session, email):
-        raise UserExists("Somebody with this e-mail address is there already; invite them again instead.")
+        raise problems.UserExists("Somebody with this e-mail address is there already; invite them again instead.")
     user = User(
         id=new_id("usr"),
         tenant_id=actor(session).tenant_id,
@@ -66,7 +57,7 @@ def get(session: Session, user_id: str) -> User:
     """Return a person. Raises `UserUnknown`."""
     user = repository.user(session, user_id)
     if user is None:
-        raise UserUnknown(f"There is no person {user_id!r}.")
+        raise problems.UserUnknown(f"There is no person {user_id!r}.")
     return user
 
 
@@ -145,7 +136,9 @@ def invited(session: Session, invitation: str) -> User:
     """Return the invited person, of any tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
     if user is None or not _is_invitation_open(session, user):
-        raise InvitationOver("An invitation is good for a week, and once. Ask an administrator for another one.")
+        raise problems.InvitationOver(
+            "An invitation is good for a week, and once. Ask an administrator for another one."
+        )
     return user
 
 
@@ -195,14 +188,14 @@ def of_identity(session: Session, identity: OidcIdentity) -> User:
     who were not invited, or are disabled or locked."""
     user = repository.user_of_provider(session, issuer=identity.issuer, subject=identity.subject)
     if user is None and identity.email is None:
-        raise IdentityRefused("The identity provider has not verified an e-mail address of this person.")
+        raise problems.IdentityRefused("The identity provider has not verified an e-mail address of this person.")
     if user is None:
         candidate = repository.user_with(session, email=identity.email or "")
         # With another subject linked, the address belonged to another person before.
         if candidate is not None and candidate.oidc_subject is None:
             user = candidate if candidate.password_hash or _is_invitation_open(session, candidate) else None
     if user is None or user.disabled_at is not None or _is_locked(session, user):
-        raise IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
+        raise problems.IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
     return user
 
 
@@ -233,7 +226,7 @@ def first_step(session: Session, secret: str, code: str) -> int:
     step = codes.step_of(secret, code, at=now(session)) if codes.is_secret(secret) else None
     if step is None:
         message = "this is not the code that the app shows for this secret now"
-        raise InputInvalid("The authenticator app was not enrolled.", [FieldError("code", message)])
+        raise problems.InputInvalid("The authenticator app was not enrolled.", [problems.FieldError("code", message)])
     return step
 
 
@@ -243,10 +236,10 @@ def remove_totp(session: Session, user: User) -> None:
     audit.record(session, "user.totp_removed", user.id)
 
 
-def refusal() -> LoginRefused:
+def refusal() -> problems.LoginRefused:
     """Return one error for an unknown address, a wrong password and a disabled person, so that callers cannot tell them
     apart."""
-    return LoginRefused("Address, password or code is not right, or this person is not let in.")
+    return problems.LoginRefused("Address, password or code is not right, or this person is not let in.")
 
 
 def _end_sessions(session: Session, user_id: str) -> None:
@@ -298,7 +291,7 @@ def _require_other_holder(session: Session, user: User) -> None:
         holders = repository.lasting_users(session, user.tenant_id, role, at=at)
         others = [holder for holder in holders if holder.id != user.id]
         if not others and not any(scope in key.scopes for key in keys):
-            raise LastAdministrator(
+            raise problems.LastAdministrator(
                 f"{user.id} is the last {role} who logs in with a password, and no key with the scope {scope.value!r} "
                 "lasts; invite another one first."
             )

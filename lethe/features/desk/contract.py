@@ -5,20 +5,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from lethe.contract import problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.problems import (
-    AttachmentInvalid,
-    AttachmentsFull,
-    AttachmentUnknown,
-    DetailsErased,
-    NotAssignable,
-    NotesFull,
-    ReplyUnprintable,
-    RequestUnknown,
-    UploadTooLarge,
-)
 from lethe.contract.sets import AttachmentKind, ReplyFormat, ReplyLanguage, Scope
 
 
@@ -57,7 +47,7 @@ ASSIGN = of_one(
         takes=AssignmentIn,
         gives=DeletionRequestOut,
         repeat="idempotent",
-        problems=(RequestUnknown, NotAssignable),
+        problems=(problems.RequestUnknown, problems.NotAssignable),
         does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
         "may do, and the person whom the request is about is not told.",
     )
@@ -94,7 +84,7 @@ ADD_NOTE = of_one(
         takes=NoteIn,
         gives=NoteOut,
         status=201,
-        problems=(RequestUnknown, DetailsErased, NotesFull),
+        problems=(problems.RequestUnknown, problems.DetailsErased, problems.NotesFull),
         does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
         "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
         "because remembering one would store the text once more: a repetition is another note.",
@@ -108,7 +98,7 @@ NOTES = of_one(
         scope=Scope.REQUESTS_REVIEW,
         query=Paging,
         gives=PageOut[NoteOut],
-        problems=(RequestUnknown,),
+        problems=(problems.RequestUnknown,),
         does="List the notes about a request, oldest first.",
     )
 )
@@ -135,7 +125,13 @@ ATTACH = of_one(
         scope=Scope.REQUESTS_REVIEW,
         gives=AttachmentOut,
         status=201,
-        problems=(RequestUnknown, UploadTooLarge, AttachmentInvalid, DetailsErased, AttachmentsFull),
+        problems=(
+            problems.RequestUnknown,
+            problems.UploadTooLarge,
+            problems.AttachmentInvalid,
+            problems.DetailsErased,
+            problems.AttachmentsFull,
+        ),
         does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
         "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
         "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
@@ -150,7 +146,7 @@ ATTACHMENTS = of_one(
         scope=Scope.REQUESTS_REVIEW,
         query=Paging,
         gives=PageOut[AttachmentOut],
-        problems=(RequestUnknown,),
+        problems=(problems.RequestUnknown,),
         does="List the files attached to a request, oldest first.",
     )
 )
@@ -161,7 +157,7 @@ ATTACHMENT = of_two(
         "/{request_id}/attachments/{attachment_id}",
         scope=Scope.REQUESTS_REVIEW,
         gives=bytes,
-        problems=(RequestUnknown, AttachmentUnknown),
+        problems=(problems.RequestUnknown, problems.AttachmentUnknown),
         does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
         "downloaded it.",
     )
@@ -174,7 +170,7 @@ DELETE_ATTACHMENT = of_two(
         scope=Scope.REQUESTS_REVIEW,
         gives=type(None),
         status=204,
-        problems=(RequestUnknown, AttachmentUnknown),
+        problems=(problems.RequestUnknown, problems.AttachmentUnknown),
         does="Erase a file: its key is destroyed before the answer.",
     )
 )
@@ -193,7 +189,7 @@ REPLY = of_one(
         scope=Scope.REQUESTS_REVIEW,
         query=ReplyQuery,
         gives=bytes,
-        problems=(RequestUnknown, ReplyUnprintable),
+        problems=(problems.RequestUnknown, problems.ReplyUnprintable),
         does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
         "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
         "is composed on demand and not stored.",

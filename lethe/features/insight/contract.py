@@ -5,19 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Positive, Query, example
 from lethe.contract.models import Objective
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import (
-    DatasetUnknown,
-    InputInvalid,
-    ModelNotLive,
-    ModelRetired,
-    ModelUnknown,
-    PreconditionFailed,
-    RequestUnknown,
-)
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
 
 EXPECTED_REQUESTS = 9
@@ -105,7 +97,7 @@ PREVIEW = _ACCOUNTING.operation(
     takes=PreviewIn,
     gives=PreviewOut,
     repeat="idempotent",
-    problems=(ModelUnknown, ModelNotLive, ModelRetired),
+    problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
     does="Preview the run that forgets `num_records` more records to a target, or what a number of steps would reach, "
     "and its alternatives. Nothing is changed.",
 )
@@ -157,7 +149,7 @@ PREVIEW_REQUEST = of_one(
         "/{request_id}/preview",
         scope=Scope.ACCOUNTING_READ,
         gives=RequestPreviewOut,
-        problems=(RequestUnknown,),
+        problems=(problems.RequestUnknown,),
         does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
         "the cost in passes and seconds, and why it waits. Nothing is changed.",
     )
@@ -276,7 +268,7 @@ PLAN = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=PlanQuery,
         gives=PlanOut,
-        problems=(DatasetUnknown, PreconditionFailed),
+        problems=(problems.DatasetUnknown, problems.PreconditionFailed),
         does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public "
         "numbers alone, beside the metrics that existing models have reached on evaluation data. Rows of the dataset "
         "are not read: `lethe model plan FILE` tries out a local file.",
@@ -353,7 +345,7 @@ TRAJECTORY = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=TrajectoryQuery,
         gives=TrajectoryOut,
-        problems=(ModelUnknown, InputInvalid),
+        problems=(problems.ModelUnknown, problems.InputInvalid),
         does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
         "alone: what a certificate would state had the run been planned to end there. At most `points` per run, "
         "densest where they change most, and 10,000 in all; newest run first.",

@@ -5,18 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from lethe.contract import problems
 from lethe.contract.fields import Answer, Form, PageOut, Paging
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import (
-    DatabaseDamaged,
-    IdempotencyConflict,
-    NetworkExists,
-    NetworkFailed,
-    NetworkInUse,
-    NetworkInvalid,
-    NetworkUnknown,
-    UploadTooLarge,
-)
 from lethe.contract.sets import Scope
 
 
@@ -71,7 +62,13 @@ UPLOAD = _NETWORKS.operation(
     gives=NetworkOut,
     status=201,
     repeat="keyed",
-    problems=(UploadTooLarge, IdempotencyConflict, NetworkInvalid, NetworkFailed, NetworkExists),
+    problems=(
+        problems.UploadTooLarge,
+        problems.IdempotencyConflict,
+        problems.NetworkInvalid,
+        problems.NetworkFailed,
+        problems.NetworkExists,
+    ),
     does="Register a public network: an ONNX file that learned from none of the people concerned. It is examined and "
     "run in a separate process without access to connections and files.",
 )
@@ -90,7 +87,7 @@ GET = of_one(
         "/{network_id}",
         scope=Scope.MODELS_READ,
         gives=NetworkOut,
-        problems=(NetworkUnknown,),
+        problems=(problems.NetworkUnknown,),
         does="Return the inputs, outputs and provenance of a network.",
     )
 )
@@ -101,7 +98,7 @@ FILE = of_one(
         "/{network_id}/file",
         scope=Scope.MODELS_READ,
         gives=bytes,
-        problems=(NetworkUnknown, DatabaseDamaged),
+        problems=(problems.NetworkUnknown, problems.DatabaseDamaged),
         does="Return the ONNX file after checking its SHA-256.",
     )
 )
@@ -113,7 +110,7 @@ DELETE = of_one(
         scope=Scope.MODELS_WRITE,
         gives=type(None),
         status=204,
-        problems=(NetworkUnknown, NetworkInUse),
+        problems=(problems.NetworkUnknown, problems.NetworkInUse),
         does="Delete a network; 409 while a dataset or a model uses it.",
     )
 )

@@ -2,16 +2,10 @@
 
 from pydantic import Field
 
+from lethe.contract import problems
 from lethe.contract.fields import Body, example
 from lethe.contract.models import ModelOut, QualityIn, RemediesOut
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.problems import (
-    ModelRetired,
-    ModelUnknown,
-    PreconditionFailed,
-    VersionUnknown,
-    WeightsDestroyed,
-)
 from lethe.contract.sets import Scope
 
 
@@ -32,7 +26,7 @@ UPDATE = of_one(
         takes=ModelChangeIn,
         gives=ModelOut,
         repeat="idempotent",
-        problems=(ModelUnknown, ModelRetired, PreconditionFailed),
+        problems=(problems.ModelUnknown, problems.ModelRetired, problems.PreconditionFailed),
         does="Set or replace the quality gate of a model, and judge its live version by it at once.",
     )
 )
@@ -44,7 +38,7 @@ REMOVE_GATE = of_one(
         scope=Scope.MODELS_WRITE,
         gives=ModelOut,
         repeat="idempotent",
-        problems=(ModelUnknown, ModelRetired),
+        problems=(problems.ModelUnknown, problems.ModelRetired),
         does="Remove the quality gate of a model; a version that was held back is served.",
     )
 )
@@ -56,7 +50,7 @@ RELEASE = of_two(
         scope=Scope.MODELS_WRITE,
         gives=ModelOut,
         repeat="idempotent",
-        problems=(ModelUnknown, VersionUnknown, WeightsDestroyed),
+        problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed),
         does="Serve the live version although it misses the quality gate. The next version is judged anew.",
     )
 )
@@ -67,7 +61,7 @@ REMEDIES = of_one(
         "/{model_id}/remedies",
         scope=Scope.MODELS_READ,
         gives=RemediesOut,
-        problems=(ModelUnknown, ModelRetired),
+        problems=(problems.ModelUnknown, problems.ModelRetired),
         does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
     )
 )

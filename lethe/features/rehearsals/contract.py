@@ -5,19 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from lethe.contract import problems
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
 from lethe.contract.models import ProgressOut
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.problems import (
-    IdempotencyConflict,
-    ModelNotLive,
-    ModelRetired,
-    ModelUnknown,
-    RehearsalDone,
-    RehearsalPending,
-    RehearsalTooLarge,
-    RehearsalUnknown,
-)
 from lethe.contract.sets import RehearsalStatus, Scope
 
 MIN_PEOPLE = 10
@@ -130,13 +121,13 @@ ASK = of_one(
         status=202,
         repeat="keyed",
         problems=(
-            ModelUnknown,
-            ModelNotLive,
-            ModelRetired,
-            RehearsalPending,
-            RehearsalDone,
-            RehearsalTooLarge,
-            IdempotencyConflict,
+            problems.ModelUnknown,
+            problems.ModelNotLive,
+            problems.ModelRetired,
+            problems.RehearsalPending,
+            problems.RehearsalDone,
+            problems.RehearsalTooLarge,
+            problems.IdempotencyConflict,
         ),
         does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
         "version, learn another copy without them, measure all three models, and destroy both copies. Nothing records "
@@ -150,7 +141,7 @@ LIST = of_one(
         scope=Scope.ACCOUNTING_READ,
         query=Paging,
         gives=PageOut[RehearsalOut],
-        problems=(ModelUnknown,),
+        problems=(problems.ModelUnknown,),
         does="List the rehearsals of a model, newest first.",
     )
 )
@@ -161,7 +152,7 @@ GET = of_two(
         "/{rehearsal_id}",
         scope=Scope.ACCOUNTING_READ,
         gives=RehearsalOut,
-        problems=(ModelUnknown, RehearsalUnknown),
+        problems=(problems.ModelUnknown, problems.RehearsalUnknown),
         does="Return the progress of a rehearsal or its results: accuracy and loss on the forget, retain and test "
         "sets, a membership attack, and the effort.",
     )
