@@ -22,17 +22,7 @@ from app.features.insight import endpoints
 from lethe.contract.models import ModelIn, ModelOut
 from lethe.contract.problems import ModelNotLive, NotFound, Problem
 from lethe.contract.sets import RunKind
-from lethe.features.insight.contract import (
-    CompletionOut,
-    MeasuredVersionOut,
-    PlanOut,
-    PointOut,
-    PreviewIn,
-    PreviewOut,
-    SegmentOut,
-    SummaryOut,
-    TrajectoryOut,
-)
+from lethe.features.insight import contract
 
 router = pages.new_router()
 
@@ -51,7 +41,7 @@ _INFLUENCES = (
 class CurvePlot:
     """Curve as `curves.js` draws it, and as the table behind the plot lists it: oldest run first."""
 
-    segments: list[SegmentOut]
+    segments: list[contract.SegmentOut]
     epsilons: dict[str, Any]
     influences: dict[str, Any]
 
@@ -74,7 +64,7 @@ def show_curve(
     )
 
 
-def curve_plot(curve: TrajectoryOut, axis: Axis) -> CurvePlot:
+def curve_plot(curve: contract.TrajectoryOut, axis: Axis) -> CurvePlot:
     """Return both plots of a curve.
 
     On the axis `runs` all runs have the same width, and the steps of each are spaced by their logarithm, because a run
@@ -112,44 +102,44 @@ def curve_plot(curve: TrajectoryOut, axis: Axis) -> CurvePlot:
     return CurvePlot(segments=segments, epsilons=epsilons, influences=influences)
 
 
-def _place(segment: SegmentOut, index: int, step: int, axis: Axis) -> float:
+def _place(segment: contract.SegmentOut, index: int, step: int, axis: Axis) -> float:
     if axis == "steps":
         return segment.steps_before + step
     return index + math.log1p(step) / math.log1p(segment.steps) if segment.steps else float(index)
 
 
-def _name(segment: SegmentOut, point: PointOut) -> str:
+def _name(segment: contract.SegmentOut, point: contract.PointOut) -> str:
     return gettext("version {version}, step {step} of {steps}").format(
         version=segment.version, step=number(point.step), steps=number(segment.steps)
     )
 
 
-def _marks(segment: SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
+def _marks(segment: contract.SegmentOut, index: int, axis: Axis) -> list[dict[str, Any]]:
     """Return the marks of a run: the records forgotten where it begins, and the version published where it ends."""
     begin, end = (_place(segment, index, step, axis) for step in (0, segment.steps))
     batch = [{"x": begin, "kind": "batch", "text": f"−{number(segment.records)}"}] if segment.records else []
     return [*batch, {"x": end, "kind": "release", "text": f"v{segment.version}"}]
 
 
-def _ticks(segments: list[SegmentOut]) -> list[list[Any]]:
+def _ticks(segments: list[contract.SegmentOut]) -> list[list[Any]]:
     return [
         [index + 0.5, ", ".join((_short(segment), count(segment.steps, "step", "steps")))]
         for index, segment in enumerate(segments)
     ]
 
 
-def _short(segment: SegmentOut) -> str:
+def _short(segment: contract.SegmentOut) -> str:
     if segment.kind is RunKind.UNLEARN:
         return "−" + count(segment.records, "record", "records")
     return gettext("learned") if segment.kind is RunKind.LEARN else gettext("learned again")
 
 
-def _epsilons(point: PointOut) -> list[float | None]:
+def _epsilons(point: contract.PointOut) -> list[float | None]:
     epsilon = point.epsilon
     return _above_zero(epsilon.unlearning, epsilon.deletion, point.epsilon_of_one, epsilon.adaptive, epsilon.release)
 
 
-def _influences(point: PointOut) -> list[float | None]:
+def _influences(point: contract.PointOut) -> list[float | None]:
     return _above_zero(point.influence, point.presence, math.sqrt(point.noise_variance))
 
 
@@ -184,8 +174,8 @@ class PlanPlot:
     metric: str
     reached: Rows
     versions: Rows
-    lived: list[MeasuredVersionOut]
-    others: list[MeasuredVersionOut]
+    lived: list[contract.MeasuredVersionOut]
+    others: list[contract.MeasuredVersionOut]
 
 
 @router.get("/models/{model_id}/plan")
@@ -203,8 +193,10 @@ def plan_of_new(context: RequestContext, body: ModelIn) -> PlanPlot | None:
     return plan_plot(_plan(context, body, loss_width=body.loss_width, l2=body.l2))
 
 
-def _plan(context: RequestContext, model: ModelIn | ModelOut, *, loss_width: float | None, l2: float | None) -> PlanOut:
-    plan: PlanOut = context.ask(
+def _plan(
+    context: RequestContext, model: ModelIn | ModelOut, *, loss_width: float | None, l2: float | None
+) -> contract.PlanOut:
+    plan: contract.PlanOut = context.ask(
         endpoints.get_plan,
         dataset_id=model.dataset_id,
         objective=model.objective,
@@ -215,7 +207,7 @@ def _plan(context: RequestContext, model: ModelIn | ModelOut, *, loss_width: flo
     return plan
 
 
-def plan_plot(plan: PlanOut, model: ModelOut | None = None) -> PlanPlot:
+def plan_plot(plan: contract.PlanOut, model: ModelOut | None = None) -> PlanPlot:
     """Return the curves of a plan: passes by epsilon, and the measured metric of each version."""
     epsilons = sorted({cost.epsilon for cost in plan.costs})
     at = {epsilon: [cost for cost in plan.costs if cost.epsilon == epsilon] for epsilon in epsilons}
@@ -250,7 +242,7 @@ class WhatIfResult:
     """Answer to the sliders. `preview` is None if and only if the API refused it with `error`."""
 
     ask: WhatIfSettings
-    preview: PreviewOut | None
+    preview: contract.PreviewOut | None
     error: Problem | None
 
 
@@ -279,7 +271,7 @@ def first_what_if(context: RequestContext, model: ModelOut) -> WhatIfResult | No
 
 
 def _what_if(context: RequestContext, model: ModelOut, ask: WhatIfSettings) -> WhatIfResult:
-    body = PreviewIn(model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, batch=ask.batch)
+    body = contract.PreviewIn(model_id=model.id, num_records=ask.records, epsilon=ask.epsilon, batch=ask.batch)
     try:
         preview = context.ask(endpoints.preview, body=body)
     except NotFound:
@@ -327,11 +319,11 @@ class WeeklyOutlook:
     days: Sequence[Day]
     received: Sequence[WeekBar]
     completed: Sequence[WeekBar]
-    completion: CompletionOut
+    completion: contract.CompletionOut
     time_zone: str
 
 
-def weekly_outlook(summary: SummaryOut) -> WeeklyOutlook:
+def weekly_outlook(summary: contract.SummaryOut) -> WeeklyOutlook:
     maximum = max((total for week in summary.weeks for total in (week.received, week.completed)), default=0)
 
     def bar(total: int, starts: datetime.date, name: str) -> WeekBar:
@@ -350,7 +342,7 @@ def weekly_outlook(summary: SummaryOut) -> WeeklyOutlook:
     )
 
 
-def _days(summary: SummaryOut) -> list[Day]:
+def _days(summary: contract.SummaryOut) -> list[Day]:
     passed = {"due": "overdue", "order": "deadline"}
     overdue = Day(count=summary.overdue, label="", when=gettext("overdue"), path=_requests_path(**passed), tone="bad")
     days = [

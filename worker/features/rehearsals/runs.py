@@ -31,16 +31,7 @@ from lethe.contract.problems import ModelNotLive, RehearsalTooLarge
 from lethe.contract.sets import RunKind
 from lethe.encoding.rows import labels_in
 from lethe.encoding.targets import UNIT, TargetColumn, y_of_scores
-from lethe.features.rehearsals.contract import (
-    MIN_PEOPLE,
-    AttackOut,
-    CheckpointOut,
-    EffortOut,
-    MeasuredOut,
-    RehearsalReport,
-    ReportedOut,
-    SetsOut,
-)
+from lethe.features.rehearsals import contract
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
@@ -100,7 +91,7 @@ class Measure:
         identity = np.eye(num_weight_rows(self.mechanism.num_classes, self.mechanism.objective))
         return scores(identity, of_rows)
 
-    def of(self, outputs: Floats, labels: NDArray[np.int32]) -> MeasuredOut:
+    def of(self, outputs: Floats, labels: NDArray[np.int32]) -> contract.MeasuredOut:
         """Return the means of the rows' losses and correct predictions, for scores `outputs` (n, c)."""
         right, missed = self._right(outputs, labels), None
         if self.target is not None:
@@ -108,7 +99,7 @@ class Measure:
             y = y_of_scores(outputs[:, 0], objective=mechanism.objective, loss_width=mechanism.loss_width)
             values = self.target.values(y) - self.target.values(labels / UNIT)
             missed = _rounded(float(np.abs(values).mean()))
-        return MeasuredOut(
+        return contract.MeasuredOut(
             rows=int(_rounded(len(labels))),
             loss=_rounded(float(self.losses(outputs, labels).mean())),
             accuracy=None if right is None else round(float(right.mean()), _DECIMALS),
@@ -228,7 +219,7 @@ def _measured_on(installation: Installation, claimed_run: ClaimedRun, root: str,
                     test_root = rows_repository.root(session, evaluated_on)
                 if test_root is not None:
                     copy(evaluated_on, test_root, selection.test)
-            enough = [len(labels) >= MIN_PEOPLE for _, labels in sets]
+            enough = [len(labels) >= contract.MIN_PEOPLE for _, labels in sets]
             if not all(enough[:2]):
                 raise RehearsalTooLarge("Of the people who were drawn to be measured on, too few have rows.")
             yield Sets(forget=sets[0], retain=sets[1], test=sets[2] if enough[2:] == [True] else None)
@@ -249,7 +240,7 @@ def run(
     sets: Sets,
     measure: Measure,
     on_progress: Callable[[int], None],
-) -> RehearsalReport:
+) -> contract.RehearsalReport:
     """Take the steps of both copies with `without`, and return the report.
 
     `on_progress(steps_done)` receives the steps of both copies as one count, and may raise to stop.
@@ -263,9 +254,9 @@ def run(
             curve.append(_checkpoint(steps_done, parameters, sets, measure))
             parameters.fill(0)
 
-    def effort(steps: int) -> EffortOut:
+    def effort(steps: int) -> contract.EffortOut:
         passes = steps / mechanism.num_batches
-        return EffortOut(steps=steps, passes=round(passes, 3), seconds=round(clock.seconds, 3))
+        return contract.EffortOut(steps=steps, passes=round(passes, 3), seconds=round(clock.seconds, 3))
 
     before = _reported(live, sets, measure, None)
     stops = sorted({round(last * part / CHECKPOINTS) for part in range(1, CHECKPOINTS)} - {0, last})
@@ -284,7 +275,7 @@ def run(
     clock.start(after=last)
     result = without(initial=origin, first_step=0, steps=mechanism.learn_steps, on_progress=clock.progressed)
     relearned = _reported(result.parameters, sets, measure, effort(mechanism.learn_steps))
-    return RehearsalReport(
+    return contract.RehearsalReport(
         version=version,
         way="unlearn" if forgetting.way == "unlearn" else "relearn",
         before=before,
@@ -339,32 +330,34 @@ def _copied_rows(blocks: Iterable[Block], slots: tuple[int, ...]) -> LabelledRow
     return np.concatenate(features), np.concatenate(labels)
 
 
-def _checkpoint(steps: int, parameters: Floats, sets: Sets, measure: Measure) -> CheckpointOut:
-    return CheckpointOut(
+def _checkpoint(steps: int, parameters: Floats, sets: Sets, measure: Measure) -> contract.CheckpointOut:
+    return contract.CheckpointOut(
         steps=steps,
         forget=_measured(parameters, sets.forget, measure)[0],
         retain=_measured(parameters, sets.retain, measure)[0],
     )
 
 
-def _reported(parameters: Floats, sets: Sets, measure: Measure, effort: EffortOut | None) -> ReportedOut:
+def _reported(
+    parameters: Floats, sets: Sets, measure: Measure, effort: contract.EffortOut | None
+) -> contract.ReportedOut:
     (forget, members), (retain, _) = (_measured(parameters, rows, measure) for rows in (sets.forget, sets.retain))
     test, others = (None, None) if sets.test is None else _measured(parameters, sets.test, measure)
-    return ReportedOut(
-        sets=SetsOut(forget=forget, retain=retain, test=test),
+    return contract.ReportedOut(
+        sets=contract.SetsOut(forget=forget, retain=retain, test=test),
         attack=None if others is None else attack(members, others),
         effort=effort,
     )
 
 
-def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple[MeasuredOut, Floats]:
+def _measured(parameters: Floats, rows: LabelledRows, measure: Measure) -> tuple[contract.MeasuredOut, Floats]:
     """Return the measurements of the rows, and the loss of each row."""
     features, labels = rows
     row_scores = measure.scores(parameters, features, labels)
     return measure.of(row_scores, labels), measure.losses(row_scores, labels)
 
 
-def attack(members: Floats, others: Floats) -> AttackOut:
+def attack(members: Floats, others: Floats) -> contract.AttackOut:
     """Attack that considers rows with a low loss as learned: return the area under its ROC curve, with its error."""
     ranked = np.sort(others)
     below, above = np.searchsorted(ranked, members, "left"), np.searchsorted(ranked, members, "right")
@@ -372,7 +365,7 @@ def attack(members: Floats, others: Floats) -> AttackOut:
     q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (len(members) - 1) * (q1 - auc**2) + (len(others) - 1) * (q2 - auc**2)
     error = math.sqrt(max(0.0, spread) / (len(members) * len(others)))
-    return AttackOut(auc=round(auc, _DECIMALS), standard_error=_rounded(error))
+    return contract.AttackOut(auc=round(auc, _DECIMALS), standard_error=_rounded(error))
 
 
 def _rounded(number: float) -> float:
