@@ -27,11 +27,12 @@ from matplotlib.axes import Axes
 from rich.progress import Progress
 
 from benchmarks import page
-from lethe.features.leaving.local import RandomisedResponse, gaussian_error, one_bit_error
+from lethe.features.leaving.local import RandomisedResponse
 from lethe.features.leaving.randomised import REASONS, randomise
 from lethe.features.theorems import evaluate
 from lethe.proof import conversion
 from lethe.proof.canary_test import at_least
+from lethe.proof.errors import require_count, require_nonnegative
 
 Values = npt.NDArray[np.float64]
 Estimator = Callable[[np.random.Generator, Values, int], float]
@@ -382,6 +383,31 @@ def _line(axes: Axes, places: list[float], rows: list[dict[str, Any]], *, label:
     [line] = axes.loglog(places, [row["bound" if is_bound else "theory"] for row in rows], "--" if is_bound else "-",
                          lw=1, label="bound" if is_bound else None)  # fmt: skip
     axes.loglog(places, [row["measured"] for row in rows], mark, color=line.get_color(), ms=4, label=label)
+
+
+def one_bit_error(*, n: int, odds: int, mean: float) -> float:
+    """Return the mean squared error of a mean in [0, 1] from one log(odds)-locally private bit per person.
+
+    Each person rounds the value at random to 0 or 1, with the value as the probability of 1, and sends the bit by
+    `RandomisedResponse`. This is the estimator of Duchi, Jordan and Wainwright ("Minimax optimal procedures for locally
+    private estimation", JASA 113, 2018) for one dimension, private whatever the rounding. The error, at most
+    ((odds + 1)/(odds - 1))^2/(4 n), depends on the values by their mean alone.
+
+    >>> one_bit_error(n=1000, odds=3, mean=0.5)
+    0.001
+    """
+    return RandomisedResponse(odds=odds, num_answers=2).variance(n=n, share=mean)
+
+
+def gaussian_error(*, n: int, epsilon: float, delta: float, variance: float) -> float:
+    """Return the mean squared error of a mean of values in [0, 1] with this variance, each with Gaussian noise.
+
+    The noise is the minimum that makes each value (epsilon, delta)-locally private. The error is
+    variance/n + 1/(n mu^2), where mu-GDP gives exactly (epsilon, delta) (Balle and Wang, ICML 2018).
+    """
+    require_count(1, n=n)
+    require_nonnegative(variance=variance)
+    return (variance + conversion.gdp_mu(epsilon=epsilon, delta=delta) ** -2) / n
 
 
 if __name__ == "__main__":

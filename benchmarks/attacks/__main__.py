@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks import page
 from benchmarks.attacks import digits, figures, flawed, ours, ours_digits, shards
 from benchmarks.attacks.life import delta_of
-from benchmarks.attacks.measured import FAMILY_ERROR, Certified, advantage, allowed, summary
+from benchmarks.attacks.measured import FAMILY_ERROR, Certified, advantage, allowed, renyi_divergence, summary
 from lethe.features.theorems import evaluate
 from lethe.proof import accountant, canary_test
 from lethe.proof.canary_test import Guesses
@@ -182,9 +182,7 @@ def theorem_4_5(
         }
         for order in ORDERS
     ]
-    epsilons = [
-        (q, accountant.renyi_divergence(mu=certified.adaptive_mu, order=q)) for q in np.geomspace(1.01, 100, 200)
-    ]
+    epsilons = [(q, renyi_divergence(mu=certified.adaptive_mu, order=q)) for q in np.geomspace(1.01, 100, 200)]
     return {
         "tests": tests,
         "advantage_of_both": least,
@@ -201,7 +199,7 @@ def refuted(order: float, least: float) -> float:
 
 
 def _stated(order: float, mu: float) -> float | str:
-    return "inf" if np.isinf(order) else accountant.renyi_divergence(mu=mu, order=order)
+    return "inf" if np.isinf(order) else renyi_divergence(mu=mu, order=order)
 
 
 def report(results: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lethe.proof import accountant, canary_test, conversion
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.canary_test import Guesses
+from lethe.proof.errors import require_nonnegative, require_order
 from lethe.proof.mechanism import Mechanism
 
 Said = NDArray[np.bool_]
@@ -101,3 +102,16 @@ class Certified:
             "steps": [run.steps for run in self.runs],
             "deleted_before": self.deleted_before,
         }
+
+
+def renyi_divergence(*, mu: float, order: float) -> float:
+    """Return the Renyi divergence bound D_alpha <= alpha mu^2 / 2 of mu-GDP, in both directions.
+
+    Holds for mu >= 0 and every order alpha > 1 (Dong, Roth and Su 2022).
+
+    >>> renyi_divergence(mu=0.5, order=8.0)
+    1.0
+    """
+    require_nonnegative(mu=mu)
+    require_order(order=order)
+    return order * mu * mu / 2

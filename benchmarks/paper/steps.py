@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.paper import noise
 from benchmarks.paper.printed import (
     BATCHES,
     CIFAR_TEN,
@@ -154,7 +155,7 @@ def paper_noise(problem: Problem, steps: int, epsilon: float) -> float:
 def least_noise(problem: Problem, way: str, steps: int, epsilon: float) -> float:
     """The least noise of this product for one record in so many steps."""
     made = mechanism(problem, way, 1.0)
-    return calibration.least_noise(made, records=WAYS[way], steps=steps, epsilon=epsilon, delta=problem.delta)
+    return noise.least_noise(made, records=WAYS[way], steps=steps, epsilon=epsilon, delta=problem.delta)
 
 
 # --- Figure 3b -------------------------------------------------------------------------------------------------------

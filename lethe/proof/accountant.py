@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from lethe.proof import lookback
-from lethe.proof.errors import DomainError, PreconditionError, require_count, require_nonnegative, require_order
+from lethe.proof.errors import DomainError, PreconditionError, require_count
 from lethe.proof.lookback import NOTHING, Lookback
 from lethe.proof.mechanism import Adjacency, Mechanism
 
@@ -243,19 +243,6 @@ def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
         for run, *later_runs in (explicit_runs[first:] for first in range(len(explicit_runs)))
     )
     return min(map(unlearning_mu, restarted_chains), default=math.inf)
-
-
-def renyi_divergence(*, mu: float, order: float) -> float:
-    """Return the Renyi divergence bound D_alpha <= alpha mu^2 / 2 of mu-GDP, in both directions.
-
-    Holds for mu >= 0 and every order alpha > 1 (Dong, Roth and Su 2022).
-
-    >>> renyi_divergence(mu=0.5, order=8.0)
-    1.0
-    """
-    require_nonnegative(mu=mu)
-    require_order(order=order)
-    return order * mu * mu / 2
 
 
 # Cached because most runs of a model repeat the number of steps of an earlier run.

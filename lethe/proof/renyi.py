@@ -13,15 +13,11 @@ Proposition 12. I. Mironov, "Renyi differential privacy", CSF 2017, Proposition 
 """
 
 import math
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from scipy.optimize import brentq
 
 from lethe.proof.errors import (
-    InfeasibleError,
     require_divergence,
     require_fraction,
     require_nonnegative,
@@ -36,12 +32,6 @@ class AtOrder:
 
     epsilon: float
     order: float
-
-
-class Conversion(Protocol):
-    """Conversion of the divergence at one order to epsilon: `renyi_to_epsilon_cks` or `renyi_to_epsilon_mironov`."""
-
-    def __call__(self, *, order: float, divergence: float, delta: float) -> float: ...
 
 
 def renyi_to_epsilon_mironov(*, order: float, divergence: float, delta: float) -> float:
@@ -141,34 +131,3 @@ def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
     log_excess = brentq(lambda u: (mu * math.exp(u)) ** 2 / 2 + math.log1p(math.exp(u)) - loss, low, high)
     order = max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0))
     return AtOrder(epsilon=renyi_to_epsilon_cks(order=order, divergence=order * mu * mu / 2, delta=delta), order=order)
-
-
-def epsilon_over_orders(
-    curve: Callable[[float], float], *, delta: float, conversion: Conversion = renyi_to_epsilon_cks
-) -> AtOrder:
-    """Return the minimum epsilon over all orders alpha of a Renyi curve, D_alpha(P || Q) <= curve(alpha).
-
-    Every order gives a valid epsilon, so an imperfect search only loses tightness. The search scans log(alpha - 1) over
-    [-14, 28] in steps of 1/4, then halves the step around the best order. It finds the minimum if epsilon is unimodal.
-
-    Edge cases: the curve may be inf where no bound is known. Raises `InfeasibleError` if it is inf at every order.
-
-    Reference: that of `conversion`.
-
-    >>> round(epsilon_over_orders(lambda alpha: 0.045 * alpha, delta=1 / 11982).epsilon, 3)
-    1.073
-    """
-    require_fraction(delta=delta)
-
-    def epsilon_at(log_excess: float) -> float:
-        order = 1 + math.exp(log_excess)
-        # A curve that underflows to 0 is not 0, which would mean P = Q.
-        divergence = curve(order) or sys.float_info.min
-        return conversion(order=order, divergence=divergence, delta=delta)
-
-    best = min((quarters / 4 for quarters in range(-56, 113)), key=epsilon_at)
-    for halvings in range(3, 28):
-        best = min((best, best - 2.0**-halvings, best + 2.0**-halvings), key=epsilon_at)
-    if math.isinf(epsilon_at(best)):
-        raise InfeasibleError("Expected curve finite at some order in [1.000001, 1e12]")
-    return AtOrder(epsilon=epsilon_at(best), order=1 + math.exp(best))

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lethe.proof import conversion
 from lethe.proof.canary_test import at_least, at_most
-from lethe.proof.errors import DomainError, require_count, require_fraction, require_nonnegative
+from lethe.proof.errors import DomainError, require_count, require_fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,31 +118,6 @@ class RandomisedResponse:
     def _share_at(self, rate: float) -> float:
         """Return the share in [0, 1] whose rate is nearest to `rate`."""
         return min(1.0, max(0.0, (rate - float(self.other)) / float(self.truth - self.other)))
-
-
-def one_bit_error(*, n: int, odds: int, mean: float) -> float:
-    """Return the mean squared error of a mean in [0, 1] from one log(odds)-locally private bit per person.
-
-    Each person rounds the value at random to 0 or 1, with the value as the probability of 1, and sends the bit by
-    `RandomisedResponse`. This is the estimator of Duchi, Jordan and Wainwright ("Minimax optimal procedures for locally
-    private estimation", JASA 113, 2018) for one dimension, private whatever the rounding. The error, at most
-    ((odds + 1)/(odds - 1))^2/(4 n), depends on the values by their mean alone.
-
-    >>> one_bit_error(n=1000, odds=3, mean=0.5)
-    0.001
-    """
-    return RandomisedResponse(odds=odds, num_answers=2).variance(n=n, share=mean)
-
-
-def gaussian_error(*, n: int, epsilon: float, delta: float, variance: float) -> float:
-    """Return the mean squared error of a mean of values in [0, 1] with this variance, each with Gaussian noise.
-
-    The noise is the minimum that makes each value (epsilon, delta)-locally private. The error is
-    variance/n + 1/(n mu^2), where mu-GDP gives exactly (epsilon, delta) (Balle and Wang, ICML 2018).
-    """
-    require_count(1, n=n)
-    require_nonnegative(variance=variance)
-    return (variance + conversion.gdp_mu(epsilon=epsilon, delta=delta) ** -2) / n
 
 
 def _require_share(**values: float) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lethe.features.leaving.local import RandomisedResponse, gaussian_error, one_bit_error
+from benchmarks.local import gaussian_error, one_bit_error
+from lethe.features.leaving.local import RandomisedResponse
 from lethe.features.theorems import evaluate
 from lethe.proof import conversion
 from lethe.proof.errors import DomainError

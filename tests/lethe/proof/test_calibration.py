@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.paper.noise import least_noise
 from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Run
 from lethe.proof.errors import DomainError, InfeasibleError, PreconditionError
@@ -255,15 +256,15 @@ def test_the_least_noise_is_enough_and_less_is_not(records, steps, epsilon, log_
     mechanism = converged(l2=0.0119, noise_scale=10.0**log_noise).mechanism
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
-    noise = calibration.least_noise(mechanism, **asked)
+    noise = least_noise(mechanism, **asked)
 
     def mu(noise_scale: float) -> float:
         chain = accountant.replay(replace(mechanism, noise_scale=noise_scale), [Run(steps=mechanism.learn_steps)])
         return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
 
     assert mu(noise) <= target < mu(noise * (1 - 1e-12))
-    assert calibration.least_noise(mechanism, **asked | {"steps": steps + 1}) < noise
-    assert calibration.least_noise(mechanism, **asked | {"records": records + 1}) > noise
+    assert least_noise(mechanism, **asked | {"steps": steps + 1}) < noise
+    assert least_noise(mechanism, **asked | {"records": records + 1}) > noise
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def test_least_noise_for_one_deletion(epsilon, replaced, removed):
     """One deletion in one step takes the known noise, where Chien et al. (Table 3) need 0.1872 to 0.0021."""
     mechanism = converged(l2=1e-6 * MNIST, noise_scale=1.0).mechanism
     for records, noise in ((2, replaced), (1, removed)):
-        found = calibration.least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
+        found = least_noise(mechanism, records=records, steps=1, epsilon=epsilon, delta=1 / MNIST)
         assert found == pytest.approx(noise, abs=6e-6)
 
 
@@ -289,6 +290,6 @@ def test_noise_that_floats_cannot_carry_is_refused():
     """Where the answer is too small beside the radius it is refused; so is the question for nobody."""
     mechanism = converged(l2=0.0119, noise_scale=1.0).mechanism
     with pytest.raises(PreconditionError, match="noise_resolvable"):
-        calibration.least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)
+        least_noise(mechanism, records=1, steps=10_000, epsilon=1.0, delta=1e-5)
     with pytest.raises(DomainError):
-        calibration.least_noise(mechanism, records=0, steps=1, epsilon=1.0, delta=1e-5)
+        least_noise(mechanism, records=0, steps=1, epsilon=1.0, delta=1e-5)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 
 from lethe.proof import renyi
-from lethe.proof.errors import DomainError, InfeasibleError
 from tests.lethe.proof.ranges import MNIST_DELTA, deltas, divergences, orders, powers_of_ten
 
 pytestmark = pytest.mark.usefixtures("digits")
@@ -84,35 +83,3 @@ def test_divergence_zero_and_unknown(order):
         assert convert(order=order, divergence=math.inf, delta=1e-5) == math.inf
     assert renyi.renyi_to_delta_cks(order=order, divergence=0.0, epsilon=0.0) == 0.0
     assert renyi.renyi_to_delta_cks(order=order, divergence=math.inf, epsilon=1.0) == 1.0
-
-
-@pytest.mark.parametrize("mu", [1e-3, 0.3, 30.0])
-@pytest.mark.parametrize("delta", [1e-12, MNIST_DELTA])
-def test_search_over_orders_finds_the_closed_forms(mu, delta):
-    """On the Gaussian curve the general search finds what the special functions find, between any two grid points."""
-    for conversion_of_one, special in [
-        (renyi.renyi_to_epsilon_cks, renyi.gaussian_epsilon_cks),
-        (renyi.renyi_to_epsilon_mironov, renyi.gaussian_epsilon_mironov),
-    ]:
-        found = renyi.epsilon_over_orders(lambda a: a * mu**2 / 2, delta=delta, conversion=conversion_of_one)
-        expected = special(mu=mu, delta=delta)
-        assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-12)
-        assert found.order == pytest.approx(expected.order, rel=1e-4)
-
-
-def test_search_over_orders_respects_where_the_curve_ends():
-    """Where a curve is infinite beyond some order the search stays below it; if it is so everywhere, it refuses."""
-    found = renyi.epsilon_over_orders(lambda a: 0.001 * a if a <= 20 else math.inf, delta=1e-5)
-    assert found.order == pytest.approx(20, rel=1e-6)
-    assert found.order <= 20
-    with pytest.raises(InfeasibleError, match="finite at some order"):
-        renyi.epsilon_over_orders(lambda a: math.inf, delta=1e-5)
-
-
-@pytest.mark.parametrize("value", [math.nan, -1e-9])
-def test_a_curve_that_is_no_divergence_is_refused(value):
-    """A curve that is NaN or negative at one order raises DomainError, however good its other orders are."""
-    with pytest.raises(DomainError, match="divergence="):
-        renyi.epsilon_over_orders(lambda a: value if a > 1e6 else 0.001 * a, delta=1e-5)
-    with pytest.raises(DomainError, match="delta="):
-        renyi.epsilon_over_orders(lambda a: 0.001 * a, delta=1.0)
