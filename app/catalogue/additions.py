@@ -19,14 +19,7 @@ from app.rows import repository as rows_repository
 from app.rows.formats import Batch
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
-from lethe.contract.problems import (
-    AdditionUnknown,
-    DatasetDamaged,
-    DatasetFull,
-    FieldError,
-    InputInvalid,
-    PreconditionFailed,
-)
+from lethe.contract import problems
 from lethe.contract.sets import AdditionStatus
 
 
@@ -61,7 +54,9 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
     def check(batch: Batch, num_taken: int) -> None:
         if batch.features.shape[1] != dataset.num_features + 1:
             expected = f"expected {dataset.num_features} features, as in the dataset"
-            raise InputInvalid("The rows are not of the dataset's shape.", [FieldError("x", expected)])
+            raise problems.InputInvalid(
+                "The rows are not of the dataset's shape.", [problems.FieldError("x", expected)]
+            )
         _check_room(num_taken, num_free)
 
     with rows.writing(addition_id, dataset.num_features + 1) as writer:
@@ -80,7 +75,7 @@ def require_open(session: Session, dataset: Dataset) -> None:
     bound a second moment, which new rows could exceed; the model could then never be learned again."""
     datasets.require_kept(dataset)
     if bounded := repository.bounded_models(session, dataset_id=dataset.id):
-        raise PreconditionFailed(
+        raise problems.PreconditionFailed(
             f"Model {bounded[0].id} states a second_moment, which more rows could exceed: retire it first."
         )
 
@@ -127,7 +122,7 @@ def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:
     """Return an addition to a dataset. Raises `AdditionUnknown`."""
     addition = session.get(Addition, addition_id)
     if addition is None or addition.dataset_id != dataset_id:
-        raise AdditionUnknown(f"There is no addition {addition_id!r} to this dataset.")
+        raise problems.AdditionUnknown(f"There is no addition {addition_id!r} to this dataset.")
     return addition
 
 
@@ -183,7 +178,7 @@ def drop(session: Session, *, dataset_id: str) -> None:
             addition.status = AdditionStatus.DROPPED
 
 
-def drop_damaged(session: Session, error: DatasetDamaged) -> bool:
+def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
     """Drop the addition whose batch is damaged, with its records, and return True; False if anything else is damaged.
     Until an addition is applied, its rows are in no slot of the rows on record. The next run destroys the batch, and a
     model whose chain began before its revision learns again. Only the run that was to write it may drop it."""
@@ -206,7 +201,7 @@ def _is_applying(addition: Addition) -> bool:
 
 def _check_room(num_records: int, num_free: int) -> None:
     if num_records > num_free:
-        raise DatasetFull(
+        raise problems.DatasetFull(
             f"{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or "
             "make another dataset."
         )
