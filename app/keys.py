@@ -165,6 +165,10 @@ class KeyEncryptionKeyLost(OSError):
     """The key-encryption key of wrapped keys is missing. Nothing is lost if it is put back."""
 
 
+class WrappedUnderAnotherKey(KeyEncryptionKeyLost):
+    """A wrapped key names a key-encryption key that this installation does not have: another one's, or damage."""
+
+
 class Wrapping(Protocol):
     """Wraps the keys of sealed content, so that a copy of a wrapped key is worthless without the key-encryption key.
     `context` names the content that the key seals; a wrapped key unwraps in this context only."""
@@ -285,7 +289,7 @@ class _Held:
         if name not in self._keys:
             if any(_opens(key, nonce, sealed, context) for key in self._keys.values()):
                 raise ValueError("This wrapped key is damaged: it names another key-encryption key than wraps it.")
-            raise KeyEncryptionKeyLost(
+            raise WrappedUnderAnotherKey(
                 f"{self._path} holds another key-encryption key than what is there was wrapped with."
             )
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,12 @@ def flipped(content: bytes, place: int) -> bytes:
     """With one bit changed, at that byte, or the last where there are not so many."""
     place = min(place, len(content) - 1)
     return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def line_of(installation: Installation, key: str | None) -> tuple[Path, int]:
+    """The page of the vault that has this key, and where in it the key begins."""
+    assert key is not None
+    return installation.settings.data_dir / "vault" / f"{key[:16]}.page", 76 * int(key[16:], 16)
 
 
 @contextmanager

@@ -323,7 +323,7 @@ def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Ma
         "status": view.status(request),
         "completed_at": view.completed_at(request),
         "outcome": None if view.discreet else request.outcome,
-        "external_id": request.particulars.external_id,
+        "external_id": "(damaged)" if request.particulars.is_damaged else request.particulars.external_id,
         "assignee_name": names.get(request.assignee) if request.assignee else None,
     }
     values = (computed[name] if name in computed else getattr(request, name) for name in columns)

@@ -19,6 +19,7 @@ from app import telemetry
 from app.access import idempotency
 from app.access.idempotency import Once, StoredResponse
 from app.db import Database
+from app.db.sealed import Particulars
 from app.db.tables import OWED, DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import RequestDraft, Submitted
@@ -137,7 +138,8 @@ def to_response(
     """Return a request as `view` shows it. Deadlines within `horizon` count as at risk. `names` maps assignees to their
     names; None hides the assignee."""
     clock = view.clock(request, horizon=horizon)
-    particulars = request.particulars
+    is_damaged = request.particulars.is_damaged
+    particulars = Particulars() if is_damaged else request.particulars
     ground, explanation = request.rejection_ground, particulars.rejection_explanation
     return DeletionRequestOut.of(
         request,
@@ -150,6 +152,7 @@ def to_response(
         clock=ClockOut.of(clock),
         rejection=RejectionOut(ground=RejectionGround(ground), explanation=explanation) if ground else None,
         completed_at=view.completed_at(request),
+        kept="damaged" if is_damaged else request.kept,
         assignee=None if names is None else request.assignee,
         assignee_name=names.get(request.assignee) if names and request.assignee else None,
         estimate=None if view.discreet else estimate,

@@ -8,10 +8,13 @@ import dataclasses
 import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from app.keys import WrappedUnderAnotherKey
+from lethe.contract.problems import SealedTextDamaged
 
 
 class Sealer(Protocol):
@@ -27,9 +30,29 @@ class Sealer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored."""
+    """Fields that are sealed together. `key` is the name of their sealing key; None before they are stored. A value is
+    damaged if it or its key is not what was stored; it has no other fields, and reading one of them raises
+    `SealedTextDamaged`."""
 
     key: str | None = field(default=None, compare=False)
+    is_damaged: bool = field(default=False, compare=False)
+
+    @classmethod
+    def damaged(cls, key: str) -> Self:
+        value = object.__new__(cls)
+        object.__setattr__(value, "key", key)
+        object.__setattr__(value, "is_damaged", True)
+        return value
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise SealedTextDamaged(
+                "The stored text or its key in the vault is damaged: nothing reads or replaces it. Put back the file "
+                "that the log names, or restore a backup with the tombstones."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +68,8 @@ class Particulars(Private):
 
 class Sealed(sa.TypeDecorator[Private]):
     """Column of a `Private` value. Empty values are NULL, and a value whose key was destroyed is read as empty. A
-    changed value (`dataclasses.replace`) is sealed under its previous key, so that destroying this key destroys every
-    stored version of the value."""
+    value that does not open is read as damaged. A changed value (`dataclasses.replace`) is sealed under its previous
+    key, so that destroying this key destroys every stored version of the value."""
 
     impl = sa.LargeBinary
     cache_ok = True
@@ -58,7 +81,7 @@ class Sealed(sa.TypeDecorator[Private]):
     def process_bind_param(self, value: Private | None, dialect: sa.Dialect) -> bytes | None:
         if value is None or value == self.kind():
             return None
-        names = [field.name for field in dataclasses.fields(value) if field.name != "key"]
+        names = {field.name for field in dataclasses.fields(value)} - {"key", "is_damaged"}
         content = {name: getattr(value, name) for name in names}
         return _vault(dialect).seal(json.dumps(content, separators=(",", ":")).encode(), key=value.key)
 
@@ -66,8 +89,15 @@ class Sealed(sa.TypeDecorator[Private]):
         vault = _given(dialect)
         if value is None or vault is None:
             return self.kind()
-        content = vault.open(value)
+        try:
+            content = vault.open(value)
+        except (ValueError, FileNotFoundError, WrappedUnderAnotherKey):
+            return self.kind.damaged(vault.key_of(value))
         return self.kind(key=vault.key_of(value), **(json.loads(content) if content is not None else {}))
+
+    def compare_values(self, x: Any, y: Any) -> bool:
+        """Return True for the same object only, because damaged values cannot be compared."""
+        return x is y
 
 
 class Reference(sa.TypeDecorator[str]):

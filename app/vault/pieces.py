@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -108,7 +108,9 @@ class Vault:
         with locked(self._folder):
             for page, lines in groupby(names, key=lambda name: name[:_PAGE_ID]):
                 spans = [(_number(name) * _LINE, _LINE) for name in lines]
-                zero_and_verify(self._path(page), spans)
+                # The keys of a page that was lost are gone.
+                with suppress(FileNotFoundError):
+                    zero_and_verify(self._path(page), spans)
                 # An interrupted rewrite may have left a copy of the page.
                 wipe_file(_temporary(self._path(page)))
 
@@ -203,6 +205,8 @@ class Vault:
 
 
 def _unwrapped(wrapping: Wrapping, name: bytes, line: bytes) -> bytes | None:
+    if len(line) != _LINE:
+        raise ValueError("A page of the vault is cut off.")
     return wrapping.unwrap(line, name.hex()) if any(line) else None
 
 

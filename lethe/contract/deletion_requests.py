@@ -157,7 +157,8 @@ class DeletionRequestOut(Answer):
     completed_at: datetime.datetime | None = Field(description="Time of completion; null until then.")
     kept: str = Field(
         description="Data still stored, by the tenant's policy. details: everything; request: without external_id, "
-        "metadata, callback_url, reasons and explanations; trace: also without the person."
+        "metadata, callback_url, reasons and explanations; trace: also without the person. damaged: details are stored "
+        "and cannot be read, until an operator puts back their key or text."
     )
     assignee: str | None = Field(
         default=None, description="ID of the assigned person; null if unassigned or the caller lacks requests:review."
@@ -318,7 +319,7 @@ REJECT = of_one(
         takes=RejectionIn,
         gives=DeletionRequestOut,
         repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.TransitionForbidden),
+        problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.SealedTextDamaged),
         does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
     )
 )
@@ -336,6 +337,7 @@ EXTEND = of_one(
             problems.AlreadyExtended,
             problems.ExtensionTooLate,
             problems.ExtensionNotProvided,
+            problems.SealedTextDamaged,
         ),
         does="Extend the deadline as the regulation allows, once and before it has passed.",
     )

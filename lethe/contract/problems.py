@@ -256,6 +256,9 @@ class ClockRunsOn(Conflict, title="The clock cannot be paused under this regulat
 class DetailsErased(Conflict, title="Details of the request are no longer kept"): ...
 
 
+class SealedTextDamaged(Conflict, title="A stored text, or its key, is damaged"): ...
+
+
 class NotesFull(Conflict, title="The request has reached its limit of notes"): ...
 
 

@@ -68,7 +68,14 @@ def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[No
 
 
 def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> NoteOut:
-    return NoteOut(id=note.id, at=note.at, author=note.author, author_name=names.get(note.author), text=note.text.text)
+    return NoteOut(
+        id=note.id,
+        at=note.at,
+        author=note.author,
+        author_name=names.get(note.author),
+        text="" if note.text.is_damaged else note.text.text,
+        damaged=note.text.is_damaged,
+    )
 
 
 @serves(files, contract.ATTACH)
@@ -100,7 +107,8 @@ def list_request_attachments(call: Call, request_id: str, query: Paging) -> Page
         deletion.get(session, request_id)
         page = repository.page_of(session, RequestAttachment, request_id=request_id, **dict(query))
         names = access.names_of(session, {attachment.author for attachment in page.items})
-        items = [_attachment_to_response(attachment, names) for attachment in page.items if attachment.name.text]
+        stored = [attachment for attachment in page.items if attachment.name.is_damaged or attachment.name.text]
+        items = [_attachment_to_response(attachment, names) for attachment in stored]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -128,7 +136,10 @@ def delete_request_attachment(call: Call, request_id: str, attachment_id: str) -
 
 
 def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, str]) -> AttachmentOut:
-    return AttachmentOut.of(attachment, author_name=names.get(attachment.author), name=attachment.name.text)
+    name = "" if attachment.name.is_damaged else attachment.name.text
+    return AttachmentOut.of(
+        attachment, author_name=names.get(attachment.author), name=name, damaged=attachment.name.is_damaged
+    )
 
 
 @serves(files, contract.REPLY)

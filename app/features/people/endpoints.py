@@ -63,7 +63,7 @@ def _to_response(user: User) -> UserOut:
     return UserOut.of(
         user,
         has_password=user.password_hash is not None,
-        has_totp=bool(user.totp.secret),
+        has_totp=user.totp.is_damaged or bool(user.totp.secret),
         has_identity=user.oidc_subject is not None,
         invited_until=user.invitation_expires_at,
     )

@@ -34,7 +34,7 @@ def _opendsr_parts(session: Session, request: DeletionRequest) -> list[DeletionR
     if external_id is None:
         return [request]
     requests = repository.requests(session, source=opendsr.SOURCE, external_id=external_id)
-    return [part for part in requests if part.tenant_id == request.tenant_id]
+    return [part for part in requests if part.tenant_id == request.tenant_id and not part.particulars.is_damaged]
 
 
 def _opendsr_words(_session: Session, requests: Sequence[DeletionRequest], at: datetime.datetime, url: str) -> str:

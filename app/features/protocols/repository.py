@@ -32,4 +32,5 @@ def requests(session: Session, *, source: str, external_id: str) -> list[Deletio
     named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
     query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
     matching = list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))
-    return matching if all(request.particulars.external_id == external_id for request in matching) else []
+    texts = [request.particulars for request in matching if not request.particulars.is_damaged]
+    return matching if all(particulars.external_id == external_id for particulars in texts) else []

@@ -24,6 +24,7 @@ from app.features.webhooks import repository, secret, sender, service
 from app.features.webhooks.sender import DeliveryVerdict, SendResult
 from app.keys import Keys
 from app.periodic import Periodic
+from lethe.contract.problems import SealedTextDamaged
 from lethe.contract.sets import DeliveryStatus
 from lethe.features.webhooks import signatures as signature
 
@@ -88,7 +89,9 @@ def claim(
     claimed_deliveries = []
     rows = repository.due(session, at=at, besides=busy(under_way, max_per_host), limit=limit)
     for delivery, source, generation, rotated_at, waits_for in rows:
-        if waits_for is not None:
+        if delivery.letter.is_damaged:
+            delivery.status, delivery.error, delivery.ended_at = DeliveryStatus.DEAD, SealedTextDamaged.code, at
+        elif waits_for is not None:
             delivery.next_attempt_at = waits_for
         elif counts.get(delivery.host, 0) < max_per_host:
             counts[delivery.host] = counts.get(delivery.host, 0) + 1

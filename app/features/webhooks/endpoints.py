@@ -91,7 +91,7 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
 def _to_response(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
     return DeliveryOut.of(
         row,
-        url=row.letter.url if caller.has(Scope.ADMIN) else None,
+        url=row.letter.url if caller.has(Scope.ADMIN) and not row.letter.is_damaged else None,
         next_attempt_at=row.next_attempt_at if row.status == DeliveryStatus.PENDING else None,
     )
 

@@ -26,8 +26,9 @@ _WEBHOOK_EVENTS = {
 
 
 def announce(session: Session, changes: Sequence[Change]) -> None:
-    """Announce changes to the receivers of the requests concerned, if they have any."""
-    called = [change for change in changes if change.request.particulars.callback_urls]
+    """Announce changes to the receivers of the requests concerned, if they have any that can be read."""
+    readable = [change for change in changes if not change.request.particulars.is_damaged]
+    called = [change for change in readable if change.request.particulars.callback_urls]
     service.announce(session, [_announcement(change) for change in called])
 
 

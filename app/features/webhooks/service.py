@@ -140,7 +140,7 @@ def _send_state(session: Session, announcement: Announcement, protocol: Protocol
         for url in dict.fromkeys(first.particulars.callback_urls):
             body = protocol.words(session, parts, moment, url)
             last = repository.last_notified(session, request_id=first.id, url=url, until=moment)
-            if last is None or last.letter.body != body:
+            if last is None or last.letter.is_damaged or last.letter.body != body:
                 send_at = moment if last is None else max(moment, last.created_at + _MOMENT)
                 event = f"{first.source}.status"
                 message = WebhookMessage(request=first, urls=[url], event=event, body=body, at=send_at)

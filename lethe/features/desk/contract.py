@@ -72,7 +72,8 @@ class NoteOut(Answer):
     at: datetime.datetime = Field(description="Time at which the note was written.")
     author: str = Field(description="ID of the person or API key that wrote the note.")
     author_name: str | None = Field(default=None, description="Name of the author, if known.")
-    text: str = Field(description="Text of the note.", repr=False)
+    text: str = Field(description="Text of the note; empty if damaged.", repr=False)
+    damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
 
 ADD_NOTE = of_one(
@@ -114,7 +115,8 @@ class AttachmentOut(Answer):
     author_name: str | None = Field(default=None, description="Name of the author, if known.")
     kind: AttachmentKind = Field(description="Kind of the file.")
     size: int = Field(description="Size of the file in bytes.")
-    name: str = Field(description="Name of the file as sent by its author.", repr=False)
+    name: str = Field(description="Name of the file as sent by its author; empty if damaged.", repr=False)
+    damaged: bool = Field(default=False, description="True if the stored name or the key of the file is damaged.")
 
 
 ATTACH = of_one(
@@ -157,7 +159,7 @@ ATTACHMENT = of_two(
         "/{request_id}/attachments/{attachment_id}",
         scope=Scope.REQUESTS_REVIEW,
         gives=bytes,
-        problems=(problems.RequestUnknown, problems.AttachmentUnknown),
+        problems=(problems.RequestUnknown, problems.AttachmentUnknown, problems.SealedTextDamaged),
         does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
         "downloaded it.",
     )

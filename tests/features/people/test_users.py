@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pyotp
 import pytest
 import sqlalchemy as sa
+from fastapi.testclient import TestClient
 
 from app.access import service as access
 from app.access.service import Caller
@@ -24,11 +25,13 @@ from lethe.contract.problems import (
     LastAdministrator,
     LoginRefused,
     ScopeMissing,
+    SealedTextDamaged,
     Unauthenticated,
     UserExists,
 )
 from lethe.contract.sets import Role, Scope
 from lethe.features.people.contract import SCOPES_OF
+from tests.stored import flipped, line_of
 from tests.tables import each
 
 PASSWORD = "correct horse battery staple"
@@ -223,6 +226,25 @@ def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Call
                 users.invite(session, user_id, by=admin)
     assert not is_open(installation, token)
     assert is_open(installation, kept)
+
+
+def test_a_damaged_authenticator_lets_nobody_in(
+    installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
+) -> None:
+    """Without the secret of an app no code is right, and the person still has one, until their logins are forgotten."""
+    user_id, secret = invited(), codes.new_secret()
+    with installation.database.writing(by=by) as session:
+        user = users.get(session, user_id)
+        users.enrol(session, user, secret=secret, code=pyotp.TOTP(secret).at(now(session)))
+    with installation.database.reading(by=by) as session:
+        page, place = line_of(installation, users.get(session, user_id).totp.key)
+    page.write_bytes(flipped(page.read_bytes(), place + 40))
+    assert gateway.get(f"/v1/users/{user_id}").json()["has_totp"] is True
+    with installation.database.writing(by=by) as session, pytest.raises(SealedTextDamaged):
+        users.accept_code(session, users.get(session, user_id), pyotp.TOTP(secret).at(now(session)))
+    with installation.database.writing(by=by) as session:
+        users.disable(session, user_id, by=admin)
+    assert gateway.get(f"/v1/users/{user_id}").json()["has_totp"] is False
 
 
 def test_a_provider_lets_in_who_was_invited(

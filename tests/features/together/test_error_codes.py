@@ -175,6 +175,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "run_kind_unsupported": damage.unsupported_kind,
     "audit_failed": damage.refuted,
     "dataset_damaged": partial(damage.failed, damage=damage.damaged_rows),
+    "sealed_text_damaged": damage.lost_page,
     "dataset_too_large": partial(damage.failed, damage=damage.too_little_memory),
     "second_moment_exceeded": damage.exceeded,
     "dataset_busy": damage.busy_dataset,

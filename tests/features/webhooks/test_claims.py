@@ -1,5 +1,6 @@
 """Claims of deliveries, and the schedule of retries."""
 
+import dataclasses
 import datetime
 import threading
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.db import Actor, now
+from app.deletion import service as deletion
 from app.features.webhooks import dispatcher, repository, service
 from app.features.webhooks.dispatcher import ClaimedDelivery
 from app.features.webhooks.sender import DeliveryVerdict, SendResult
@@ -18,6 +20,7 @@ from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.tenants import Policy
 from tests.features.webhooks.test_service import URL, asked, submit
+from tests.stored import flipped, line_of
 
 Deliveries = Callable[[], list[WebhookDelivery]]
 LEASE = datetime.timedelta(seconds=30)
@@ -148,6 +151,28 @@ def test_a_url_that_cannot_be_called_is_tried_once(installation: Installation, b
     submit(installation, by, asked(installation, by, callback_urls=("mailto:jane@example.org",)))
     [one] = claim(installation)
     assert record(installation, one, SendResult(verdict=DeliveryVerdict.FAILED, error_code="url_invalid")) == "dead"
+
+
+def test_a_damaged_delivery_is_given_up(installation: Installation, by: Actor, deliveries: Deliveries) -> None:
+    """What cannot be read is dead with its reason, and holds up nobody else's; a request with damaged details is
+    decided, though its receiver is not told."""
+    first, second = asked(installation, by, "p1"), asked(installation, by, "p2")
+    [request] = submit(installation, by, dataclasses.replace(first, policy=Policy(auto_accept=False)))
+    submit(installation, by, second)
+    waiting = [row for row in deliveries() if row.request_id == request.id]
+    with installation.database.reading() as session:
+        details = deletion.get(session, request.id).particulars
+    for key in (waiting[0].letter.key, details.key):
+        page, place = line_of(installation, key)
+        page.write_bytes(flipped(page.read_bytes(), place + 40))
+    claimed = claim(installation)
+    assert request.id not in {delivery.request_id for delivery in claimed}
+    assert claimed
+    [dead] = [row for row in deliveries() if row.status == "dead"]
+    assert (dead.id, dead.error) == (waiting[0].id, "sealed_text_damaged")
+    with installation.database.writing(by=by) as session:
+        deletion.approve(session, deletion.get(session, request.id), policy=Policy())
+    assert [row.id for row in deliveries() if row.request_id == request.id] == [dead.id]
 
 
 def test_who_is_gone_gets_nothing_more(installation: Installation, by: Actor, deliveries: Deliveries) -> None:

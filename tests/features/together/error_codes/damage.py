@@ -63,6 +63,14 @@ def damaged_rows(w: World, _model_id: str) -> None:
         file.write_bytes(flipped(file.read_bytes(), 100))
 
 
+def lost_page(w: World) -> str:
+    """What an extension is answered whose reason would be stored with details that cannot be read."""
+    request_id = w.request_id(identity_verified=False, external_id="case-7")
+    for page in (w.settings.data_dir / "vault").glob("*.page"):
+        page.unlink()
+    return w.code("POST", f"/deletion-requests/{request_id}/extend", json={"reason": "Very many people have asked."})
+
+
 def too_little_memory(w: World, _model_id: str) -> None:
     w.installation.rows._most_bytes = 1
 

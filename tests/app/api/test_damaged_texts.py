@@ -1,0 +1,130 @@
+"""A text about a request whose key or ciphertext is not what was stored: a state of that request, and of no other."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db.tables import DeletionRequest
+from app.installations import Installation
+from app.main import create_app
+from app.operations import periodic_jobs
+from tests.stored import flipped, line_of
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[..., dict[str, Any]]
+WHERE: Any = DeletionRequest.__table__
+DETAILS = {"external_id": "case-7", "metadata": {"desk": "three"}}
+
+
+def page_of(installation: Installation, request_id: str) -> tuple[Path, int]:
+    """The page that has the key of a request's details, and where in it the key begins."""
+    with installation.database.reading() as session:
+        return line_of(installation, session.get_one(DeletionRequest, request_id).particulars.key)
+
+
+def _flip_text(installation: Installation, request_id: str) -> None:
+    mine = WHERE.c.id == request_id
+    column = sa.type_coerce(WHERE.c.particulars, sa.LargeBinary)
+    with installation.database.writing() as session:
+        [text] = session.connection().execute(sa.select(column).where(mine)).scalars()
+        other = sa.literal(flipped(text, 40), sa.LargeBinary)
+        session.connection().execute(sa.update(WHERE).where(mine).values(particulars=other))
+
+
+def _damage(installation: Installation, request_id: str, what: str) -> None:
+    page, place = page_of(installation, request_id)
+    content = page.read_bytes()
+    match what:
+        case "bit of the key":
+            page.write_bytes(flipped(content, place + 40))
+        case "name of the key-encryption key":
+            page.write_bytes(flipped(content, place))
+        case "line":
+            page.write_bytes(content[:place] + b"\xa5" * 76 + content[place + 76 :])
+        case "end of the page":
+            page.write_bytes(content[: place + 30])
+        case "page":
+            page.unlink()
+        case _:
+            _flip_text(installation, request_id)
+
+
+@pytest.mark.parametrize(
+    "what", ["bit of the key", "name of the key-encryption key", "line", "end of the page", "page", "text"]
+)
+def test_details_are_damaged(
+    what: str, installation: Installation, settings: Settings, gateway: TestClient, forget: Make, get: Get
+) -> None:
+    """The damaged request says so, alone and in lists and exports; requests with other keys say what they said. It is
+    as it was when the right file is back."""
+    with TestClient(create_app(settings), headers=gateway.headers) as beside:
+        other = beside.post("/v1/deletion-requests", json={"subject_id": "p2"} | DETAILS).json()["id"]
+    mine = forget("p1", **DETAILS)["id"]
+    before = {request_id: get(f"/deletion-requests/{request_id}") for request_id in (mine, other)}
+    page, _ = page_of(installation, mine)
+    right = page.read_bytes()
+    _damage(installation, mine, what)
+    damaged = get(f"/deletion-requests/{mine}")
+    assert damaged == before[mine] | {"kept": "damaged", "external_id": None, "metadata": {}}
+    assert {item["id"]: item for item in get("/deletion-requests")["items"]} == {mine: damaged, other: before[other]}
+    assert [item["id"] for item in get("/deletion-requests?external_id=case-7")["items"]] == [other, mine][::-1]
+    exported = gateway.get("/v1/deletion-requests.csv").text
+    assert exported.count("(damaged)") == exported.count("case-7") == 1
+    if what != "text":
+        page.write_bytes(right)
+        assert get(f"/deletion-requests/{mine}") == before[mine]
+
+
+def test_a_person_with_damaged_details_is_forgotten(
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Any,
+) -> None:
+    """Rows are found by the hash of the id and not by the details, so the person is forgotten all the same."""
+    new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
+    assert work() == 1
+    mine = forget("p3", **DETAILS)["id"]
+    _damage(installation, mine, "page")
+    assert work() == 1
+    done = get(f"/deletion-requests/{mine}")
+    assert (done["status"], done["outcome"], done["kept"]) == ("completed", "forgotten", "damaged")
+    assert gateway.get(f"/v1/deletion-requests/{mine}/certificate").json()["certificates"]
+
+
+def test_nothing_is_written_over_damaged_details(
+    installation: Installation, gateway: TestClient, forget: Make, get: Get, refused: Refused
+) -> None:
+    """An explanation would be stored with the details, so a rejection waits for them; without one it is withdrawn."""
+    mine = forget("p1", identity_verified=False, **DETAILS)["id"]
+    page, _ = page_of(installation, mine)
+    right = page.read_bytes()
+    _damage(installation, mine, "bit of the key")
+    body = {"ground": "legal_claims", "explanation": "We need it."}
+    answer = gateway.post(f"/v1/deletion-requests/{mine}/reject", json=body)
+    assert "Put back the file" in refused(answer, 409, "sealed_text_damaged")["detail"]
+    assert get(f"/deletion-requests/{mine}")["status"] == "in_review"
+    page.write_bytes(right)
+    assert gateway.post(f"/v1/deletion-requests/{mine}/reject", json=body).json()["external_id"] == "case-7"
+
+
+@pytest.mark.parametrize("what", ["bit of the key", "page"])
+def test_damaged_details_are_erased_in_time(
+    what: str, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
+) -> None:
+    """What the policy lets go goes, whether it can be read or not, and keeps nobody else's from going."""
+    policy(retain_details_days=0)
+    mine = forget("p1", identity_verified=False, **DETAILS)["id"]
+    assert gateway.post(f"/v1/deletion-requests/{mine}/cancel").json()["status"] == "cancelled"
+    _damage(installation, mine, what)
+    periodic_jobs.purge_requests(installation)
+    assert get(f"/deletion-requests/{mine}")["kept"] == "request"
