@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from app.db.tables import (
     stored_mechanism,
 )
 from app.keys import Keys
-from lethe.contract.problems import CertificateUnknown
+from lethe.contract.problems import CertificateDamaged, CertificateUnknown
 from lethe.contract.sets import Outcome
 from lethe.proof import absence, accountant
 from lethe.proof import certificate as statements
@@ -37,6 +38,7 @@ from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
 from lethe.verification.certificates import TYPE
 from lethe.verification.chains import canonical
+from lethe.verification.signatures import signed_payload
 
 
 def issue(
@@ -163,12 +165,28 @@ def _claimed(session: Session, erasure: Erasure) -> tuple[int, int]:
     return revision, repository.count_records_of(session, erasure=erasure)
 
 
-def get(session: Session, certificate_id: str) -> Certificate:
-    """Return a certificate, or raise `CertificateUnknown`."""
+def get(session: Session, keys: Keys, certificate_id: str) -> Certificate:
+    """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it is not what was signed."""
     certificate = repository.certificate(session, certificate_id)
     if certificate is None:
         raise CertificateUnknown(f"There is no certificate {certificate_id!r}.")
+    require_whole(damaged(keys, [certificate]))
     return certificate
+
+
+def damaged(keys: Keys, certificates: Iterable[Certificate]) -> list[str]:
+    """Return the ids of the stored certificates that are not what was signed."""
+    published = signing.published(keys)
+    return [stored.id for stored in certificates if signed_payload(stored.jws, published, kind=TYPE) is None]
+
+
+def require_whole(damaged_ids: Sequence[str]) -> None:
+    """Raise `CertificateDamaged` if there are damaged certificates."""
+    if damaged_ids:
+        raise CertificateDamaged(
+            f"Certificate {damaged_ids[0]} is not what was signed: use the copy that was handed out, and put back its "
+            "row from a replica or a backup of the database."
+        )
 
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:

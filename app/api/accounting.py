@@ -44,7 +44,7 @@ router = APIRouter()
 @serves(router, certificate_operations.GET)
 def get_certificate(call: Call, certificate_id: str) -> CertificateOut:
     with call.reading() as session:
-        return certificate_to_response(certificates.get(session, certificate_id))
+        return certificate_to_response(certificates.get(session, call.installation.keys, certificate_id))
 
 
 @serves(router, certificate_operations.VERIFY)
@@ -127,6 +127,8 @@ def get_request_account(call: Call, request_id: str) -> contract.RequestAccountO
     with call.reading() as session:
         if repository.request(session, request_id) is None:
             raise RequestUnknown(f"There is no deletion request {request_id!r}.")
+        stored = repository.certificates_of(session, request_id=request_id)
+        certificates.require_whole(certificates.damaged(call.installation.keys, stored))
         statements = service.statements_of(session, request_id=request_id)
         joint = joint_to_response(service.joint_of(session, request_id=request_id))
     models = [

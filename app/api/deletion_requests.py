@@ -225,10 +225,13 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
         in_doubt = completion.is_in_doubt(request, rows_repository.doubtful(session))
         absence = None if in_doubt else certificates.of(session, call.installation.keys, request, identity_rule=rule)
+        damaged = certificates.damaged(call.installation.keys, stored)
+        joint = None if damaged else accounting.joint_of(session, request_id=request_id)
         return CertificatesOut(
             request_id=request_id,
-            certificates=[certificate_to_response(certificate) for certificate in stored],
-            joint=joint_to_response(accounting.joint_of(session, request_id=request_id)),
+            certificates=[certificate_to_response(whole) for whole in stored if whole.id not in damaged],
+            damaged=damaged,
+            joint=joint_to_response(joint),
             nothing_held=AbsenceOut(jws=absence.jws, statement=absence.statement) if absence else None,
         )
 

@@ -187,7 +187,7 @@ DELETION_REQUEST = of_one(
         "/deletion-requests/{request_id}",
         scope=Scope.ACCOUNTING_READ,
         gives=RequestAccountOut,
-        problems=(problems.RequestUnknown,),
+        problems=(problems.RequestUnknown, problems.CertificateDamaged),
         does="Return the guarantees signed for a request, the same for today's live versions, and the joint guarantee "
         "over all models.",
     )

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Positive
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid, CertificateUnknown
+from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
 
 
@@ -60,9 +60,10 @@ class AbsenceOut(Answer):
 class CertificatesOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
     certificates: list[CertificateOut] = Field(description="Certificates issued for the request so far, oldest first.")
+    damaged: list[str] = Field(description="IDs of certificates left out, as the stored ones are not what was signed.")
     joint: JointOut | None = Field(
         description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
-        "null if there is none or one must still forget."
+        "null if there is none, one must still forget or a certificate is damaged."
     )
     nothing_held: AbsenceOut | None = Field(description="Statement that no record matched; null for other outcomes.")
 
@@ -94,7 +95,7 @@ GET = of_one(
         "/certificates/{certificate_id}",
         scope=Scope.ACCOUNTING_READ,
         gives=CertificateOut,
-        problems=(CertificateUnknown,),
+        problems=(CertificateUnknown, CertificateDamaged),
         does="Return a certificate: its signed statement, and the statement decoded.",
     )
 )

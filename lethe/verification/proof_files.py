@@ -52,6 +52,8 @@ def parse(text: str) -> ProofFile:
         document = wellformed.read(text)
         if "certificates" not in document:
             return ProofFile(parts=(_part(document),))
+        if document.get("damaged"):
+            raise CertificateInvalid("The file leaves out certificates, which were damaged when it was made.")
         absences = [part for part in [document.get("nothing_held")] if part is not None]
         parts = tuple(_part(part) for part in [*document["certificates"], *absences])
         request_id = document.get("request_id")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from app.accounting.certificates import require_whole
 from app.api.accounting import guarantee_of
 from app.features.desk.rounding import at_most
 from lethe.contract.certificates import CertificateOut, CertificatesOut, GuaranteeOut
@@ -88,7 +89,11 @@ class Reply:
 
 
 def reply_to(request: DeletionRequestOut, proof: CertificatesOut, language: ReplyLanguage, *, policy: Policy) -> Reply:
-    """Compose the reply at the present stage of a request; the controller and the time zone are those of the policy."""
+    """Compose the reply at the present stage of a request; the controller and the time zone are those of the policy.
+
+    Raises `CertificateDamaged`.
+    """
+    require_whole(proof.damaged)
     wording, zone = WORDINGS[language], policy.time_zone
     controller, contact = policy.controller, policy.contact
     return Reply(

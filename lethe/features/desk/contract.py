@@ -191,7 +191,7 @@ REPLY = of_one(
         scope=Scope.REQUESTS_REVIEW,
         query=ReplyQuery,
         gives=bytes,
-        problems=(problems.RequestUnknown, problems.ReplyUnprintable),
+        problems=(problems.RequestUnknown, problems.ReplyUnprintable, problems.CertificateDamaged),
         does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
         "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
         "is composed on demand and not stored.",

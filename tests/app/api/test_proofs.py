@@ -83,7 +83,13 @@ def test_a_person_whom_no_model_carried_has_no_joint_number(
     request = forget("p3")
     work()
     proof = get(f"/deletion-requests/{request['id']}/certificate")
-    assert proof == {"request_id": request["id"], "certificates": [], "joint": None, "nothing_held": None}
+    assert proof == {
+        "request_id": request["id"],
+        "certificates": [],
+        "damaged": [],
+        "joint": None,
+        "nothing_held": None,
+    }
 
 
 def test_nothing_held_is_signed(gateway: TestClient, live: dict[str, Any], forget: Make, get: Get) -> None:

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from app.features.desk import repository
 from app.features.desk.tables import RequestAttachment, RequestNote
 from app.installations import Installation
+from tests.app.api.test_damaged_certificates import damage
 from tests.features.desk.attached import PDF
 from tests.features.desk.browsing import Browser
 from tests.stored import flipped, line_of
@@ -70,3 +71,28 @@ def test_pages_show_what_is_damaged(
     file = gateway.get(f"{case.path}/attachments").json()["items"][0]
     answer = officer.get(f"/admin/requests/{case.id}/attachments/{file['id']}")
     assert (answer.status_code, "is damaged" in answer.text) == (409, True)
+
+
+def test_pages_name_a_damaged_certificate(
+    officer: Browser,
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    refused: Refused,
+) -> None:
+    """The page of the request names it. No reply is drafted that would leave it out."""
+    new_model(new_dataset(rows=60)["id"], noise_scale=0.02)
+    work()
+    request = forget("p3")["id"]
+    work()
+    path = f"/v1/deletion-requests/{request}"
+    [certificate] = gateway.get(f"{path}/certificate").json()["certificates"]
+    damage(installation, certificate["id"])
+    page = officer.get(f"/admin/requests/{request}")
+    assert (page.status_code, f"Damaged: {certificate['id']}" in page.text) == (200, True)
+    assert officer.get(f"/admin/requests/{request}/reply").status_code == 409
+    assert officer.get(f"/admin/certificates/{certificate['id']}.jws").status_code == 409
+    refused(gateway.get(f"{path}/reply"), 409, "certificate_damaged")

@@ -176,6 +176,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "audit_failed": damage.refuted,
     "dataset_damaged": partial(damage.failed, damage=damage.damaged_rows),
     "sealed_text_damaged": damage.lost_page,
+    "certificate_damaged": damage.flipped_certificate,
     "dataset_too_large": partial(damage.failed, damage=damage.too_little_memory),
     "second_moment_exceeded": damage.exceeded,
     "dataset_busy": damage.busy_dataset,

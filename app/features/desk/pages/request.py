@@ -287,6 +287,7 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
         "request": request,
         "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
         "certificates": [certificate_in_words(certificate) for certificate in proof.certificates] if proof else [],
+        "damaged_certificates": proof.damaged if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,
         "next_step": next_step(request, zone=context.caller.policy.time_zone, may_reply=proof is not None),

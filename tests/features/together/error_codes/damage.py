@@ -71,6 +71,17 @@ def lost_page(w: World) -> str:
     return w.code("POST", f"/deletion-requests/{request_id}/extend", json={"reason": "Very many people have asked."})
 
 
+def flipped_certificate(w: World) -> str:
+    """What is answered about a certificate of which one letter is another."""
+    w.live()
+    request_id = w.request_id()
+    w.work()
+    [certificate] = w.done("GET", f"/deletion-requests/{request_id}/certificate")["certificates"]
+    jws = flipped(certificate["jws"].encode(), 400).decode()
+    w.behind(f"UPDATE certificates SET jws = '{jws}'", triggers_of="certificates")
+    return w.code("GET", f"/certificates/{certificate['id']}")
+
+
 def too_little_memory(w: World, _model_id: str) -> None:
     w.installation.rows._most_bytes = 1
 

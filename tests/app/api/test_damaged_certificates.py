@@ -1,0 +1,67 @@
+"""A certificate of which one letter in the database is another: named, and never handed out as if it were signed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.db.tables import Certificate
+from app.installations import Installation
+from lethe import verification
+from lethe.contract.problems import CertificateInvalid
+from tests.stored import flipped
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[..., dict[str, Any]]
+CERTIFICATE: Any = Certificate.__table__
+
+
+def damage(installation: Installation, certificate_id: str, place: int = 400) -> None:
+    """Change a letter of the stored certificate, as a disk would, without the triggers that keep it as it is."""
+    with installation.database.engine.begin() as connection:
+        for name in connection.scalars(
+            sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'certificates'")
+        ).all():
+            connection.execute(sa.text(f"DROP TRIGGER {name}"))
+        mine = CERTIFICATE.c.id == certificate_id
+        [jws] = connection.execute(sa.select(CERTIFICATE.c.jws).where(mine)).scalars()
+        other = flipped(jws.encode(), place).decode()
+        connection.execute(sa.update(CERTIFICATE).where(mine).values(jws=other))
+
+
+@pytest.mark.parametrize("place", [5, 400, 10_000_000])
+def test_a_damaged_certificate_is_named(
+    place: int,
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    get: Get,
+    refused: Refused,
+) -> None:
+    """It is refused by its own code, in header, statement and signature alike; the proof names it and has the others,
+    without a joint guarantee, and is no whole proof offline; the request and its account are still answered."""
+    dataset = new_dataset(rows=60)["id"]
+    for name in ("one", "two"):
+        new_model(dataset, name=name, noise_scale=0.02)
+    work()
+    request = forget("p3")["id"]
+    work()
+    proof = get(f"/deletion-requests/{request}/certificate")
+    first, second = proof["certificates"]
+    assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)
+    damage(installation, first["id"], place)
+    answer = gateway.get(f"/v1/certificates/{first['id']}")
+    assert first["id"] in refused(answer, 409, "certificate_damaged")["detail"]
+    refused(gateway.get(f"/v1/accounting/deletion-requests/{request}"), 409, "certificate_damaged")
+    assert get(f"/certificates/{second['id']}") == second
+    left = gateway.get(f"/v1/deletion-requests/{request}/certificate")
+    assert left.json() == proof | {"certificates": [second], "damaged": [first["id"]], "joint": None}
+    with pytest.raises(CertificateInvalid, match="damaged"):
+        verification.verify_file(left.text, gateway.get("/.well-known/jwks.json").json())
+    assert get(f"/deletion-requests/{request}")["status"] == "completed"
