@@ -98,8 +98,13 @@ def ready(installation: Installation) -> JSONResponse:
         state = operations.state(session, installation)
     if not installation.database.read_only and not operations.is_any_room(installation.settings):
         raise problems.storage_full()
-    age = round(state.queue_age_seconds, 3)
-    ready = ReadyOut.of(state, status="ready", queue_age_seconds=age, worker_seen_at=state.seen_at)
+    ready = ReadyOut.of(
+        state,
+        status="ready",
+        queue_age_seconds=round(state.queue_age_seconds, 3),
+        worker_seen_at=state.seen_at,
+        texts_damaged=operations.known_damage.get(installation.settings.data_dir, 0),
+    )
     return JSONResponse(jsonable_encoder(ready))
 
 

@@ -7,26 +7,32 @@ idempotent, and tolerates concurrent hosts and a crash at any point.
 import datetime
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
+import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from app import installations, telemetry
 from app.access import repository as access_repository
+from app.accounting import certificates
 from app.audit import checkpoints
 from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
 from app.config import Settings
-from app.db import now
+from app.db import now, sealed
+from app.db.sealed import Sealed
+from app.db.tables import Certificate, Table
 from app.deletion import completion, retention, service
 from app.deletion import repository as deletion_repository
 from app.installations import Installation
 from app.journal import tombstones, verification
+from app.operations.service import known_damage
 from app.periodic import Periodic
 from app.rows import records
 from app.rows import repository as rows_repository
@@ -43,6 +49,8 @@ MAX_BATCHES = 100
 _PORTIONS = 360
 """Number of portions of the blocks of a dataset. One random portion is opened per run of the job, so that each is
 opened about once an hour."""
+_TEXTS_AT_ONCE = 20
+"""Maximum number of sealed texts in memory, among them attached files."""
 _MIN_INTERVAL_FACTOR = 20.0
 """Minimum interval between two runs of a job as a multiple of its duration, so that long jobs run less often."""
 
@@ -228,6 +236,33 @@ def verify_records(installation: Installation) -> None:
             records.note(session, verified)
 
 
+def verify_texts(installation: Installation) -> None:
+    """Open every sealed text, and verify every certificate, to detect damage before its content is needed. The log
+    names the tables, and the pages of the vault that have the keys."""
+    damaged: Counter[tuple[str, str | None]] = Counter()
+    for table in Table.metadata.sorted_tables:
+        for column in (column for column in table.c if isinstance(column.type, Sealed)):
+            for row in _rows(installation, table, column):
+                if row[1].is_damaged:
+                    damaged[table.name, f"{row[1].key[:16]}.page"] += 1
+    stored = _rows(installation, Certificate.__table__, Certificate.__table__.c.jws)
+    damaged[Certificate.__tablename__, None] = len(certificates.damaged(installation.keys, stored))
+    for (name, page), count in (+damaged).items():
+        telemetry.logger().error("vault.texts_damaged", table=name, page=page, count=count)
+    known_damage[installation.settings.data_dir] = damaged.total()
+
+
+def _rows(installation: Installation, table: sa.FromClause, column: sa.ColumnElement[Any]) -> Iterator[Any]:
+    """Yield the id and the value of a column of each row that has one."""
+    query = sa.select(table.c.id, column).where(column.is_not(None)).order_by(table.c.id).limit(_TEXTS_AT_ONCE)
+    last: str | None = ""
+    while last is not None:
+        with installation.database.reading() as session, sealed.opening(session):
+            rows = session.connection().execute(query.where(table.c.id > last)).all()
+        yield from rows
+        last = rows[-1].id if rows else None
+
+
 def sign_heads(installation: Installation) -> None:
     """Sign the heads of the tenants' audit logs and ledgers, which are recomputed first, without the write lock."""
     tombstones.require_same_database(installation)
@@ -269,6 +304,7 @@ PERIODIC_JOBS = (
 OF_GATEWAYS = (
     PeriodicJob(name="record_tombstones", seconds=1, do=record_tombstones, urgent=True),
     PeriodicJob(name="verify_records", seconds=10, do=verify_records),
+    PeriodicJob(name="verify_texts", seconds=3600, do=verify_texts),
     PeriodicJob(name="verify_tombstones", seconds=60, do=verification.verify_on_schedule),
     PeriodicJob(name="check_database", seconds=3600, do=check_database),
 )

@@ -56,6 +56,8 @@ _MAX_TENANTS = 100
 _MAX_REGULATIONS = 30
 """Maximum number of values of each label; the remaining values are counted under `_THE_OTHERS`."""
 _THE_OTHERS = "(others)"
+known_damage: dict[Path, int] = {}
+"""Number of texts and certificates that this process found damaged when it last verified them, by data folder."""
 _BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
@@ -207,6 +209,7 @@ class Metrics:
             "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified"
         )
         self._damaged = gauge("lethe_datasets_damaged", "Datasets that no run touches until they are put right")
+        self._texts_damaged = gauge("lethe_texts_damaged", "Stored texts and certificates that cannot be read")
         self._degraded = gauge("lethe_models_degraded", "Models whose live version misses its quality gate", "served")
         self._free = gauge("lethe_data_free_bytes", "Free on the data folder's file system")
         self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
@@ -234,6 +237,7 @@ class Metrics:
 
     def _update(self) -> None:
         self._free.set(_free_bytes(self._installation.settings.data_dir))
+        self._texts_damaged.set(known_damage.get(self._installation.settings.data_dir, 0))
         damaged = {BackupState.DAMAGED: 1.0, BackupState.WHOLE: 0.0, BackupState.UNVERIFIED: math.nan}
         self._tombstones_damaged.set(damaged[_tombstones(self._installation)])
         try:

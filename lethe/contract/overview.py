@@ -97,3 +97,8 @@ class ReadyOut(Answer):
         description="Tombstones: whole, damaged (nobody is erased) or unverified (not checked for two hours); null "
         "without metrics:read.",
     )
+    texts_damaged: int | None = Field(
+        default=None,
+        description="Number of stored texts and certificates that the last hourly verification found damaged; null "
+        "without metrics:read.",
+    )

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from app.db.tables import Certificate
 from app.installations import Installation
+from app.operations import periodic_jobs
 from lethe import verification
 from lethe.contract.problems import CertificateInvalid
 from tests.stored import flipped
@@ -56,6 +57,8 @@ def test_a_damaged_certificate_is_named(
     first, second = proof["certificates"]
     assert (proof["damaged"], len(proof["joint"]["models"])) == ([], 2)
     damage(installation, first["id"], place)
+    periodic_jobs.verify_texts(installation)
+    assert gateway.get("/readyz").json()["texts_damaged"] == 1
     answer = gateway.get(f"/v1/certificates/{first['id']}")
     assert first["id"] in refused(answer, 409, "certificate_damaged")["detail"]
     refused(gateway.get(f"/v1/accounting/deletion-requests/{request}"), 409, "certificate_damaged")

@@ -1,5 +1,6 @@
 """A text about a request whose key or ciphertext is not what was stored: a state of that request, and of no other."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from app.db.tables import DeletionRequest
 from app.installations import Installation
 from app.main import create_app
 from app.operations import periodic_jobs
+from tests.faults.processes import wait_until
 from tests.stored import flipped, line_of
 
 Make = Callable[..., dict[str, Any]]
@@ -128,3 +130,31 @@ def test_damaged_details_are_erased_in_time(
     _damage(installation, mine, what)
     periodic_jobs.purge_requests(installation)
     assert get(f"/deletion-requests/{mine}")["kept"] == "request"
+
+
+def test_damage_is_found_before_anybody_asks(
+    installation: Installation,
+    settings: Settings,
+    gateway: TestClient,
+    forget: Make,
+    sample: Callable[..., float],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A gateway verifies every text at its start and on schedule: readiness and a metric have the number of damaged
+    ones, and the log the page, and nothing of the person. The number is 0 again when the page is back."""
+    mine = [forget(f"p{number}", **DETAILS)["id"] for number in range(30)]
+    page, place = page_of(installation, mine[-1])
+    right = page.read_bytes()
+    page.write_bytes(flipped(right, place + 40))
+    periodic_jobs.verify_texts(installation)
+    assert (gateway.get("/readyz").json()["texts_damaged"], sample("lethe_texts_damaged")) == (1, 1)
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "vault.texts_damaged" in line]
+    logged = json.loads(line)
+    assert (logged["table"], logged["page"], logged["count"]) == ("deletion_requests", page.name, 1)
+    assert logged.keys() == {"event", "level", "timestamp", "table", "page", "count"}
+    page.unlink()
+    with TestClient(create_app(settings), headers=gateway.headers) as started:
+        wait_until(lambda: started.get("/readyz").json()["texts_damaged"] == 30)
+    page.write_bytes(right)
+    periodic_jobs.verify_texts(installation)
+    assert gateway.get("/readyz").json()["texts_damaged"] == 0

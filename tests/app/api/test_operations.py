@@ -59,6 +59,7 @@ def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, in
         "workers": "silent",
         "worker_seen_at": None,
         "tombstones": "whole",
+        "texts_damaged": 0,
     }
     migrate.downgrade(installation.database.engine)
     assert gateway.get("/healthz").status_code == 200
