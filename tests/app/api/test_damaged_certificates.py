@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.db.tables import Certificate
@@ -17,20 +16,13 @@ from tests.stored import flipped
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]
-CERTIFICATE: Any = Certificate.__table__
 
 
 def damage(installation: Installation, certificate_id: str, place: int = 400) -> None:
-    """Change a letter of the stored certificate, as a disk would, without the triggers that keep it as it is."""
-    with installation.database.engine.begin() as connection:
-        for name in connection.scalars(
-            sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'certificates'")
-        ).all():
-            connection.execute(sa.text(f"DROP TRIGGER {name}"))
-        mine = CERTIFICATE.c.id == certificate_id
-        [jws] = connection.execute(sa.select(CERTIFICATE.c.jws).where(mine)).scalars()
-        other = flipped(jws.encode(), place).decode()
-        connection.execute(sa.update(CERTIFICATE).where(mine).values(jws=other))
+    """Change a letter of the stored certificate."""
+    with installation.database.writing() as session:
+        stored = session.get_one(Certificate, certificate_id)
+        stored.jws = flipped(stored.jws.encode(), place).decode()
 
 
 @pytest.mark.parametrize("place", [5, 400, 10_000_000])

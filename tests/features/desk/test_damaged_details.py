@@ -94,5 +94,7 @@ def test_pages_name_a_damaged_certificate(
     page = officer.get(f"/admin/requests/{request}")
     assert (page.status_code, f"Damaged: {certificate['id']}" in page.text) == (200, True)
     assert officer.get(f"/admin/requests/{request}/reply").status_code == 409
-    assert officer.get(f"/admin/certificates/{certificate['id']}.jws").status_code == 409
+    place = f"/admin/certificates/{certificate['id']}"
+    assert officer.get(f"{place}.jws").status_code == 409
+    assert "It does not hold." in officer.post(f"{place}/verify").text
     refused(gateway.get(f"{path}/reply"), 409, "certificate_damaged")

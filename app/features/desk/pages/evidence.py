@@ -16,7 +16,7 @@ from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
 from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
 from lethe.contract.certificates import CertificateIn, CertificateOut, GuaranteeOut
-from lethe.contract.problems import CertificateInvalid
+from lethe.contract.problems import CertificateDamaged, CertificateInvalid
 from lethe.contract.runs import AuditOut, RunOut
 from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.guarantees import Notion
@@ -256,13 +256,14 @@ def download_jws(context: TheContext, certificate_id: str) -> Response:
 @router.post("/certificates/{certificate_id}/verify")
 def verify_certificate(context: TheContext, certificate_id: str) -> Response:
     """Verify the signature of a certificate and recompute its numbers."""
-    certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
-    verdict, fault = None, None
+    certificate, verdict, fault = None, None, None
     try:
+        certificate = context.ask(accounting.get_certificate, certificate_id=certificate_id)
         verdict = context.ask(accounting.verify_certificate, body=CertificateIn(jws=certificate.jws))
-    except CertificateInvalid as error:
+    except (CertificateDamaged, CertificateInvalid) as error:
         fault = error
-    return context.page("requests/verdict.html", status=200, certificate=certificate, verdict=verdict, error=fault)
+    about = {"certificate_id": certificate_id, "request_id": certificate and certificate.request_id}
+    return context.page("requests/verdict.html", status=200, **about, verdict=verdict, error=fault)
 
 
 @router.post("/models/{model_id}/audit")

@@ -78,7 +78,7 @@ def flipped_certificate(w: World) -> str:
     w.work()
     [certificate] = w.done("GET", f"/deletion-requests/{request_id}/certificate")["certificates"]
     jws = flipped(certificate["jws"].encode(), 400).decode()
-    w.behind(f"UPDATE certificates SET jws = '{jws}'", triggers_of="certificates")
+    w.behind(f"UPDATE certificates SET jws = '{jws}'")
     return w.code("GET", f"/certificates/{certificate['id']}")
 
 
