@@ -15,21 +15,12 @@ from lethe.contract.fields import PageOut
 from lethe.contract.problems import DeliveryUnknown
 from lethe.contract.sets import DeliveryStatus, Scope
 from lethe.features.webhooks import contract
-from lethe.features.webhooks.contract import (
-    DeliveryOut,
-    RedeliveriesIn,
-    RedeliveriesOut,
-    SecretOut,
-    SecretRotationIn,
-    SentOut,
-    WebhookDeliveriesQuery,
-)
 
 router = APIRouter()
 
 
 @serves(router, contract.LIST)
-def list_webhook_deliveries(call: Call, query: WebhookDeliveriesQuery) -> PageOut[DeliveryOut]:
+def list_webhook_deliveries(call: Call, query: contract.WebhookDeliveriesQuery) -> PageOut[contract.DeliveryOut]:
     with call.reading() as session:
         page = repository.deliveries(
             session,
@@ -44,14 +35,14 @@ def list_webhook_deliveries(call: Call, query: WebhookDeliveriesQuery) -> PageOu
 
 
 @serves(router, contract.GET)
-def get_webhook_delivery(call: Call, delivery_id: str) -> SentOut:
+def get_webhook_delivery(call: Call, delivery_id: str) -> contract.SentOut:
     with call.reading() as session:
         row = _found(session, call.caller, delivery_id)
     return _sent(row, call.caller)
 
 
 @serves(router, contract.REPLAY)
-def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) -> SentOut:
+def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) -> contract.SentOut:
     with call.writing() as session:
         row = service.get(session, delivery_id)
         service.replay(session, row)
@@ -60,21 +51,21 @@ def replay_webhook_delivery(call: Call, delivery_id: str, response: Response) ->
 
 
 @serves(router, contract.REPLAY_ALL)
-def replay_webhook_deliveries(call: Call, body: RedeliveriesIn) -> RedeliveriesOut:
+def replay_webhook_deliveries(call: Call, body: contract.RedeliveriesIn) -> contract.RedeliveriesOut:
     with call.writing() as session:
         replayed, more = service.replay_all(session, **dict(body))
-    return RedeliveriesOut(replayed=replayed, more=more)
+    return contract.RedeliveriesOut(replayed=replayed, more=more)
 
 
 @serves(router, contract.SECRET)
-def get_webhook_secret(call: Call) -> SecretOut:
+def get_webhook_secret(call: Call) -> contract.SecretOut:
     with call.reading() as session:
         tenant = tenants.get(session, call.caller.tenant_id)
     return _secret(call, tenant)
 
 
 @serves(router, contract.ROTATE_SECRET)
-def rotate_webhook_secret(call: Call, body: SecretRotationIn) -> SecretOut:
+def rotate_webhook_secret(call: Call, body: contract.SecretRotationIn) -> contract.SecretOut:
     with call.writing() as session:
         tenant = secret.rotate(session, generation=body.generation)
     return _secret(call, tenant)
@@ -88,21 +79,23 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
     return row
 
 
-def _to_response(row: WebhookDelivery, caller: Caller) -> DeliveryOut:
-    return DeliveryOut.of(
+def _to_response(row: WebhookDelivery, caller: Caller) -> contract.DeliveryOut:
+    return contract.DeliveryOut.of(
         row,
         url=row.letter.url if caller.has(Scope.ADMIN) and not row.letter.is_damaged else None,
         next_attempt_at=row.next_attempt_at if row.status == DeliveryStatus.PENDING else None,
     )
 
 
-def _sent(row: WebhookDelivery, caller: Caller) -> SentOut:
-    return SentOut(**_to_response(row, caller).model_dump(), body=row.letter.body if caller.has(Scope.ADMIN) else None)
+def _sent(row: WebhookDelivery, caller: Caller) -> contract.SentOut:
+    return contract.SentOut(
+        **_to_response(row, caller).model_dump(), body=row.letter.body if caller.has(Scope.ADMIN) else None
+    )
 
 
-def _secret(call: Call, tenant: Tenant) -> SecretOut:
+def _secret(call: Call, tenant: Tenant) -> contract.SecretOut:
     rotated_at = tenant.webhook_rotated_at
-    return SecretOut(
+    return contract.SecretOut(
         secret=secret.present(call.installation.keys, tenant),
         generation=tenant.webhook_generation,
         rotated_at=rotated_at,
