@@ -153,7 +153,7 @@ def new() -> Person:
         letter=f"I, {token()}, ask é 😀 {token()}\n{token()}",
         explanation=f"Her claim {token()} is before the court of {token()}.",
         subject_request_id=str(uuid.uuid4()),
-        other_id=f'"{token()}" \\ {token()}\té 😀 {token()}',
+        other_id=f'"{token()}" \\ {token()}/é 😀 {token()}',
         extension={f"né {token()}": f'{token()} "{token()}" 😀 {token()}'},
         agent_request_id=f"{token()} / {token()} 😀 {token()}",
         claims={"phone_number": f'+420 "{token()}" é {token()}', "name": f"Žofie {token()}\n😀 {token()}"},
