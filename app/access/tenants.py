@@ -94,8 +94,8 @@ def _as_recorded(policy: Mapping[str, Any], names: Iterable[str]) -> dict[str, A
 def _check_business_id(session: Session, policy: Policy, *, besides: str | None) -> None:
     """Raise `InputInvalid` if another tenant has the policy's id in the Data Rights Protocol, or its claim is missing.
 
-    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. By a claim
-    that is not the datasets' subject id nobody is found, and requests would complete with nothing held.
+    Agents address a tenant by this id, so a duplicate would receive requests meant for the other tenant. A claim other
+    than the datasets' subject id matches no rows, and requests would complete with nothing held.
     """
     if policy.drp_business_id is not None and policy.drp_claim is None:
         message = "expected the claim that is the subject id in your datasets"
