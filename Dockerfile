@@ -1,6 +1,6 @@
 # Two images of one code base. `gateway` serves, accounts and migrates, and has no torch; `worker` has.
 #   docker build --target gateway .
-#   docker build --target worker --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
+#   docker build --target worker --build-arg TORCH_INDEX=... .    # the index of the build of torch that is wanted
 # deploy/pin-images says what the base image is by its digest, which is then given as PYTHON_IMAGE.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 FROM ${PYTHON_IMAGE} AS python
@@ -15,13 +15,14 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv /opt/lethe \
     && pip install --require-hashes --no-deps --requirement gateway.lock
 
-# The index says which build of torch it is: CPU unless asked otherwise. It comes without a hash, and brings what only it needs.
+# The index says which build of torch it is: that of PyPI, which has CUDA, unless TORCH_INDEX is another, such as that of
+# PyTorch for CPUs, without its gigabytes. It comes without a hash, and brings what only it needs.
 FROM packages AS worker-packages
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG TORCH_INDEX=
 COPY constraints.txt deploy/worker.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --require-hashes --no-deps --requirement worker.lock \
-    && pip install --constraint constraints.txt --index-url "$TORCH_INDEX" torch
+    && pip install --constraint constraints.txt ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch
 
 FROM python AS wheel
 WORKDIR /src
@@ -36,9 +37,9 @@ RUN --mount=type=cache,target=/root/.cache/pip pip wheel --no-deps --wheel-dir /
 FROM python AS runtime
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /var/lib/lethe lethe \
     && install --directory --owner lethe --group lethe --mode 0700 \
-        /var/lib/lethe /var/lib/lethe/keys /var/lib/lethe/sealing \
+        /var/lib/lethe /var/lib/lethe/keys /var/lib/lethe/public /var/lib/lethe/sealing \
     && install --directory --owner lethe --group lethe --mode 0755 /secrets/database /secrets/redis \
-    && install --directory --owner lethe --group lethe --mode 0700 /secrets/lethe /secrets/accounting /secrets/sweeper /secrets/edge
+    && install --directory --owner lethe --group lethe --mode 0700 /secrets/lethe /secrets/admin /secrets/accounting /secrets/sweeper /secrets/edge
 COPY --chmod=0755 deploy/make-secrets /usr/local/bin/make-secrets
 ENV LETHE_DATA_DIR=/var/lib/lethe \
     LETHE_HOST=0.0.0.0 \

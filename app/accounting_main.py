@@ -7,9 +7,8 @@ from fastapi import FastAPI
 
 from app import installations, telemetry, tracing
 from app.api import accounting, calls, document, middleware, operations
-from app.api.gateway import Mount, limit_threads, of_features
+from app.api.gateway import Mount, lifespans_of_features, limit_threads, of_features
 from app.config import Settings
-from app.operations.service import Metrics
 
 
 def _mounts() -> list[Mount]:
@@ -34,9 +33,8 @@ def create_app(settings: Settings) -> FastAPI:
             installations.opened(settings, read_only=True) as service.state.installation,
             calls.known(service.state.installation, read_only=True) as service.state.known,
         ):
-            service.state.metrics = Metrics(service.state.installation)
             service.state.readiness = operations.Readiness(service.state.installation)
-            with operations.scraped(settings, service.state.metrics):
+            with lifespans_of_features(service):
                 yield
         tracing.close()
 

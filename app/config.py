@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from lethe.contract.spelling import trimmed
+from lethe.contract.fields import trimmed
 
 _SECRETS = Path("/run/secrets")
 """Folder in which containers find secrets such as `lethe_database_url`."""
@@ -130,7 +130,12 @@ class Settings(BaseSettings):
         description="OpenTelemetry collector (OTLP over HTTP, such as http://collector:4318); default: no traces.",
     )
     stall_seconds: float = Field(600.0, gt=0, description="How long a run may take no step before its worker lets go.")
-    poll_seconds: float = Field(1.0, gt=0, description="How often an idle worker looks for work without being woken.")
+    poll_seconds: float = Field(
+        1.0,
+        gt=0,
+        description="How often an idle worker looks for work without being woken; new work wakes it at a multiple of "
+        "this time on the clock.",
+    )
     webhook_allowed_networks: str = Field(
         "",
         description="Networks whose receivers are called back although they are not public, also by http, such as "
@@ -167,8 +172,8 @@ class Settings(BaseSettings):
     dashboard_origin: str | None = Field(
         None,
         pattern=r"^https?://[^/\s]+$",
-        description="Where browsers reach /admin, such as https://lethe.example.com, if a proxy changes the header "
-        "Host; default: what that says.",
+        description="Where browsers reach /admin and letters link to /verify, such as https://lethe.example.com; "
+        "default: what the header Host says, and no link in letters.",
     )
     dashboard_session_hours: float = Field(
         12.0, gt=0, le=720, description="How long somebody stays logged in to the dashboard at most."
@@ -237,14 +242,3 @@ class Settings(BaseSettings):
 def _networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Parse networks separated by commas. Raises `ValueError`."""
     return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
-
-
-class AwsSettings(BaseSettings):
-    """Standard `AWS_...` variables that the S3 client does not read itself."""
-
-    model_config = SettingsConfigDict(env_prefix="AWS_", extra="ignore")
-
-    access_key_id: SecretStr | None = Field(None, description="Id of the access key, if set in the environment.")
-    shared_credentials_file: Path = Field(Path("~/.aws/credentials"), description="File of profiles and their keys.")
-    profile: str = Field("default", description="Name of the profile to use.")
-    allow_http: bool = Field(False, description="Whether the endpoint may be http://.")

@@ -1,23 +1,24 @@
 """Notifications of workers about new work. Lost or duplicate notifications are harmless, because workers read the
 database.
 
-An embedded worker is notified by a byte in a named pipe of the data folder, others by an empty Celery message.
+An embedded worker is notified by a byte in a named pipe of the data folder, a worker behind a broker by a feature.
+Either is notified at a tick of the clock: a run that began with a request would slow down the calls that follow it, and
+so tell its caller that rows are held.
 """
 
 import contextlib
 import os
 import select
-from functools import lru_cache
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeAlias
 
 from app import telemetry
 from app.config import Settings
-
-if TYPE_CHECKING:
-    from celery import Celery
-
-TASK = "lethe.work"
+from lethe import sockets
+from lethe.contract.problems import InputInvalid
 
 
 class Notifier(Protocol):
@@ -54,50 +55,45 @@ def wait(descriptor: int, *, seconds: float) -> None:
             os.read(descriptor, 65536)
 
 
-class CeleryNotifier:
-    """Notifier of workers on a broker, one of which gets the notification."""
+RingBroker: TypeAlias = Callable[[str], Notifier]
+"""Notifier of workers behind the broker at a URL (the socket `NOTIFIERS`)."""
 
-    def __init__(self, broker_url: str) -> None:
-        self._celery = celery_client(broker_url)
+
+class AtTicks:
+    """Notifier that passes notifications on at the next tick, as one. Ticks are multiples of `seconds` on the clock of
+    the host, so no request sets them."""
+
+    def __init__(self, notifier: Notifier, *, seconds: float) -> None:
+        self.notifier = notifier
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._is_waiting = False
 
     def wake(self) -> None:
+        with self._lock:
+            if self._is_waiting:
+                return
+            self._is_waiting = True
+        timer = threading.Timer(self._seconds - time.time() % self._seconds, self._notify)
+        timer.daemon = True
         try:
-            self._celery.send_task(TASK, ignore_result=True)
-        # The request is stored, whatever the broker's client raises.
-        except Exception as error:  # noqa: BLE001
+            timer.start()
+        # No thread can be started, so workers find the work when they look.
+        except RuntimeError as error:
+            self._is_waiting = False
             telemetry.logger().warning("dispatch.notification_failed", error=type(error).__name__)
 
+    def _notify(self) -> None:
+        # Before the notification: work that is stored meanwhile needs another.
+        self._is_waiting = False
+        self.notifier.wake()
 
-def notifier(settings: Settings) -> Notifier:
+
+def notifier(settings: Settings) -> AtTicks:
     """Return the notifier for the settings: by a broker if one is configured, otherwise by the pipe."""
     if settings.broker_url is None:
-        return PipeNotifier(settings.data_dir)
-    return CeleryNotifier(settings.broker_url.get_secret_value())
-
-
-@lru_cache
-def celery_client(broker_url: str) -> "Celery":
-    """Return a Celery client for notifications only, without arguments, results or retries."""
-    # Installations without a broker need not wait for the import.
-    from celery import Celery
-
-    client = Celery("lethe", broker=broker_url)
-    client.conf.update(
-        accept_content=["json"],
-        task_serializer="json",
-        task_ignore_result=True,
-        task_publish_retry=False,
-        task_acks_late=False,
-        worker_prefetch_multiplier=1,
-        worker_send_task_events=False,
-        worker_hijack_root_logger=False,
-        broker_connection_retry_on_startup=True,
-        broker_transport_options={
-            # Applies to publishing; a consuming worker continues to reconnect.
-            "max_retries": 0,
-            "socket_connect_timeout": 2,
-            "socket_timeout": 3,
-            "socket_keepalive": True,
-        },
-    )
-    return client
+        return AtTicks(PipeNotifier(settings.data_dir), seconds=settings.poll_seconds)
+    notifiers: tuple[RingBroker, ...] = sockets.plugs("app.features", "notifiers", "NOTIFIERS")
+    for by_broker in notifiers:
+        return AtTicks(by_broker(settings.broker_url.get_secret_value()), seconds=settings.poll_seconds)
+    raise InputInvalid("LETHE_BROKER_URL names a broker, for which nothing is installed; leave it out.")

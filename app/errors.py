@@ -26,6 +26,9 @@ class AuditFailed(Problem, title="The canary test of a run refuted its certifica
         self.observed = observed
 
 
+class NotConverged(Problem, title="The solver of a run did not reach its tolerance; nothing is published"): ...
+
+
 class DatasetTooLarge(Problem, title="The rows of a dataset do not fit in the memory that a run may use"): ...
 
 
@@ -36,6 +39,9 @@ class AuditCorrupt(Problem, title="The audit log does not verify"): ...
 
 
 class MechanismUnreadable(Problem, title="A stored mechanism is not in this release's format"): ...
+
+
+class MethodUnsupported(Problem, title="The method of a model is not installed"): ...
 
 
 class WeightsUnreadable(Problem, title="The sealed weights cannot be opened"): ...

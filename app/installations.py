@@ -1,10 +1,11 @@
 """Installations: the database, keys, rows and weights of one deployment of Lethe, opened together."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import sqlalchemy as sa
 
@@ -12,7 +13,7 @@ from app import folders, key_checks
 from app.access import service as access
 from app.config import Settings
 from app.db import Database, migrate
-from app.dispatch import Notifier, notifier
+from app.dispatch import AtTicks, notifier
 from app.errors import DatabaseUnreadable, RestoreUnfinished
 from app.key_checks import Guard, StorageLocation
 from app.keys import KeyEncryptionFile, Keys, KeyUnreadable, read_or_create
@@ -20,9 +21,13 @@ from app.rows.row_store import RowStore
 from app.vault import memory
 from app.vault.pieces import Vault
 from app.vault.sealing import SealedStore, WeightStore
-from app.vault.store import FolderStore, ObjectStore, S3Store, locked
-from lethe.contract.problems import DatabaseDamaged, InstallationMismatch
+from app.vault.store import FolderStore, ObjectStore, locked
+from lethe import sockets
+from lethe.contract.problems import DatabaseDamaged, InputInvalid, InstallationMismatch
 from lethe.contract.sets import Scope
+
+OpenBucket: TypeAlias = Callable[[str, str], ObjectStore]
+"""Store of the objects of one folder in a bucket, from the URL of the bucket (the socket `BUCKETS`)."""
 
 _KINDS = ("weights", "blocks")
 """Kinds of sealed content: weights of versions, and rows of datasets."""
@@ -40,7 +45,7 @@ class Installation:
     rows: RowStore
     weights: WeightStore
     vault: Vault
-    notifier: Notifier
+    notifier: AtTicks
 
 
 @contextmanager
@@ -64,7 +69,9 @@ def opened(
         _check_finished(settings)
     if not read_only:
         _close_to_others(settings)
-    keys = Keys(settings.data_dir / "keys")
+    folder = settings.data_dir / "keys"
+    # The accounting service verifies signatures, and computes no reference to a person.
+    keys = Keys(folder, is_public=read_only and not folder.exists())
     url, vault = settings.resolved_database_url(), _vault(settings, keys)
     database = Database(
         url,
@@ -163,6 +170,7 @@ def _migrate_with_keys(settings: Settings, database: Database) -> Keys:
         place.mark(now_known.id)
     if not now_known.is_marked:
         key_checks.confirm_marked(database)
+    keys.publish()
     return keys
 
 
@@ -301,6 +309,9 @@ def _vault(settings: Settings, keys: Keys) -> Vault:
 
 
 def _objects(settings: Settings, name: str) -> ObjectStore:
-    if settings.store_url is not None and settings.in_bucket:
-        return S3Store(settings.store_url, name)
-    return FolderStore(settings.store_folder() / name)
+    if settings.store_url is None or not settings.in_bucket:
+        return FolderStore(settings.store_folder() / name)
+    openers: tuple[OpenBucket, ...] = sockets.plugs("app.features", "stores", "BUCKETS")
+    for open_bucket in openers:
+        return open_bucket(settings.store_url, name)
+    raise InputInvalid("LETHE_STORE_URL names a bucket, for which nothing is installed; name a folder.")

@@ -17,9 +17,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from app import telemetry
-from app.db import Database
+from app.db import Database, migrate
 from app.db.tables import Dataset, InstallationIdentity, Tenant, new_id
-from app.keys import KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
+from app.keys import PUBLIC, KeyEncryptionFile, KeyEncryptionKeyLost, Keys, KeyUnreadable
 from app.vault.store import FolderAway, ObjectStore
 from lethe.contract.problems import InstallationMismatch, Unavailable
 
@@ -244,7 +244,7 @@ class Guard:
     def _wrong_references(self) -> str | None:
         """Return a sentence if a dataset's people were stored under another key, so that requests would not find
         them."""
-        if time.monotonic() < self._references_until:
+        if self._keys.is_public or time.monotonic() < self._references_until:
             return None
         stored = sa.select(_datasets.c.id, sa.type_coerce(_datasets.c.references_check, sa.String).label("check"))
         with self._database.looking() as connection:
@@ -261,7 +261,7 @@ class Guard:
     def _known(self) -> DatabaseIdentity:
         try:
             with self._database.looking() as connection:
-                identity = _read(connection)
+                identity, is_usable = _read(connection), migrate.is_usable_there(connection)
         except (sa.exc.ProgrammingError, sa.exc.OperationalError) as error:
             with self._database.looking() as connection:
                 is_there = sa.inspect(connection).has_table(_table.name)
@@ -275,6 +275,11 @@ class Guard:
             raise
         if identity is None:
             raise Unavailable("The database has not been set up by this release: run `lethe migrate`.")
+        if not is_usable:
+            raise Unavailable(
+                "The schema of the database is another release's, which this one cannot use: end the processes of the "
+                "older release, and run `lethe migrate` of the newer."
+            )
         return identity
 
     def _look(self) -> Sequence[object]:
@@ -319,7 +324,7 @@ def _read(connection: sa.Connection) -> DatabaseIdentity | None:
 
 
 def _values(keys: Keys, installation_id: str) -> dict[str, Any]:
-    return {name: keys.check_value(name, installation_id) for name in keys.paths()}
+    return {name: keys.check_value(name, installation_id) for name in (*keys.paths(), PUBLIC)}
 
 
 def _state(path: Path) -> object:

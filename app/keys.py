@@ -1,9 +1,10 @@
 """Keys of the installation: files of mode 0600 beside the database, never in it.
 
 `subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, `webhook.key`
-derives the secrets of webhooks, `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content. The
-first process that sets up an installation on an empty database creates them. They are never recreated, because new keys
-would find no person and open nothing. The database has a check value of each (`app.key_checks`).
+derives the secrets of webhooks, `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content.
+`public/signing.jwk` is its public part, all that a process needs which only verifies. The first process
+that sets up an installation on an empty database creates them. They are never recreated, because new keys would find no
+person and open nothing. The database has a check value of each (`app.key_checks`).
 """
 
 import contextlib
@@ -24,10 +25,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from joserfc.errors import JoseError
 from joserfc.jwk import OKPKey
 
-from lethe.contract.spelling import trimmed
+from lethe.contract.fields import trimmed
 
 SECRETS = ("subject.key", "digest.key", "webhook.key")
 SIGNING = "signing.jwk"
+PUBLIC = f"public/{SIGNING}"
 _KEY_BYTES = 32
 _SECRET = re.compile(r"[0-9a-f]{64}")
 _ID_BYTES = 16
@@ -39,10 +41,12 @@ class KeyUnreadable(OSError):
 
 
 class Keys:
-    """Folder of keys, each read once. All methods raise `KeyUnreadable` or another `OSError`."""
+    """Folder of keys, each read once. All methods raise `KeyUnreadable` or another `OSError`. With `is_public` there is
+    no such folder, but the public key beside it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_public: bool = False) -> None:
         self._folder = folder
+        self.is_public = is_public
         self._texts: dict[str, str] = {}
 
     def create(self) -> Self:
@@ -54,17 +58,24 @@ class Keys:
 
     def paths(self) -> dict[str, Path]:
         """Return the file of each key by name."""
-        return {name: self._folder / name for name in (*SECRETS, SIGNING)}
+        return {name: self._path(name) for name in ((PUBLIC,) if self.is_public else (*SECRETS, SIGNING))}
+
+    def publish(self) -> None:
+        """Write the public part of the signing key to its file."""
+        path, text = self._path(PUBLIC), json.dumps(self.public_key.as_dict(private=False))
+        if not path.exists() or trimmed(path.read_text(errors="replace")) != text:
+            path.unlink(missing_ok=True)
+            read_or_create(path, lambda: text)
 
     def fresh(self) -> "Keys":
         """Return an instance for the same folder that has not read any key yet."""
-        return Keys(self._folder)
+        return Keys(self._folder, is_public=self.is_public)
 
     def check_value(self, name: str, installation_id: str) -> str:
         """Return a value that identifies the key and discloses nothing about it, even beside values of other
         installations."""
-        if name == SIGNING:
-            members = self._signing_members()
+        if name in (SIGNING, PUBLIC):
+            members = self._members(name) if name == SIGNING else self.public_key.as_dict(private=False)
             canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
             return _mac(canonical, b"check", name.encode(), installation_id.encode()).hex()
         return _mac(self._secret(name), b"check", name.encode(), installation_id.encode()).hex()
@@ -76,12 +87,14 @@ class Keys:
     @cached_property
     def signing_key(self) -> OKPKey:
         """Ed25519 key that signs certificates; its id is its RFC 7638 thumbprint."""
-        try:
-            key = OKPKey.import_key(self._signing_members())
-        except (JoseError, ValueError, TypeError, KeyError) as error:
-            raise KeyUnreadable(f"{self._folder / SIGNING} holds no Ed25519 key; put the right one back.") from error
-        key.ensure_kid()
-        return key
+        return self._ed25519(SIGNING)
+
+    @cached_property
+    def public_key(self) -> OKPKey:
+        """Public part of the signing key."""
+        if self.is_public:
+            return self._ed25519(PUBLIC)
+        return OKPKey.import_key(self.signing_key.as_dict(private=False))
 
     @cached_property
     def _subject_key(self) -> bytes:
@@ -130,24 +143,35 @@ class Keys:
     def _secret(self, name: str) -> bytes:
         text = self._text(name)
         if not _SECRET.fullmatch(text):
-            raise KeyUnreadable(f"Expected 64 hex digits in {self._folder / name}; put the right key back.")
+            raise KeyUnreadable(f"Expected 64 hex digits in {self._path(name)}; put the right key back.")
         return bytes.fromhex(text)
 
-    def _signing_members(self) -> dict[str, Any]:
+    def _ed25519(self, name: str) -> OKPKey:
         try:
-            members = json.loads(self._text(SIGNING))
+            key = OKPKey.import_key(self._members(name))
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            raise KeyUnreadable(f"{self._path(name)} holds no Ed25519 key; put the right one back.") from error
+        key.ensure_kid()
+        return key
+
+    def _members(self, name: str) -> dict[str, Any]:
+        try:
+            members = json.loads(self._text(name))
         except ValueError:
             members = None
         if not isinstance(members, dict):
-            raise KeyUnreadable(f"Expected a JWK in {self._folder / SIGNING}; put the right key back.")
+            raise KeyUnreadable(f"Expected a JWK in {self._path(name)}; put the right key back.")
         return members
+
+    def _path(self, name: str) -> Path:
+        return self._folder.parent / PUBLIC if name == PUBLIC else self._folder / name
 
     def _text(self, name: str) -> str:
         if name not in self._texts:
             try:
-                self._texts[name] = trimmed((self._folder / name).read_text(errors="replace"))
+                self._texts[name] = trimmed(self._path(name).read_text(errors="replace"))
             except FileNotFoundError:
-                raise KeyUnreadable(f"The key {self._folder / name} is missing; put it back.") from None
+                raise KeyUnreadable(f"The key {self._path(name)} is missing; put it back.") from None
         return self._texts[name]
 
 

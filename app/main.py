@@ -12,9 +12,7 @@ from starlette.routing import BaseRoute
 from app import installations, telemetry, tracing
 from app.api import (
     accounting,
-    additions,
     audit_log,
-    batches,
     calls,
     datasets,
     deletion_requests,
@@ -23,17 +21,15 @@ from app.api import (
     middleware,
     models,
     operations,
-    predictions,
     problems,
     runs,
     tenants,
 )
-from app.api.gateway import Mount, limit_threads, of_features
+from app.api.gateway import Mount, lifespans_of_features, limit_threads, of_features
 from app.api.intake import Intake
 from app.config import Settings
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
-from app.operations.service import Metrics
 from lethe import sockets
 from lethe.contract.problems import Problem
 
@@ -55,7 +51,6 @@ def create_app(settings: Settings) -> FastAPI:
             installations.opened(settings) as gateway.state.installation,
             calls.known(gateway.state.installation) as gateway.state.known,
         ):
-            gateway.state.metrics = Metrics(gateway.state.installation)
             gateway.state.readiness = operations.Readiness(gateway.state.installation)
             gateway.state.intake = Intake(gateway.state.installation)
             installation = gateway.state.installation
@@ -65,7 +60,7 @@ def create_app(settings: Settings) -> FastAPI:
             services = [start(installation) for start in sockets.plugs("app.features", "jobs", "GATEWAY_SERVICES")]
             remembering = periodic_jobs.PeriodicJobs(settings, periodic_jobs.of_gateways()).start()
             try:
-                with operations.scraped(settings, gateway.state.metrics):
+                with lifespans_of_features(gateway):
                     yield
             finally:
                 await run_in_threadpool(remembering.stop)
@@ -110,15 +105,11 @@ def _refused(request: Request, error: Problem) -> Response:
 
 _ROUTERS = (
     # The most frequent calls are matched first.
-    batches.router,
     deletion_requests.router,
     datasets.router,
-    additions.router,
     models.router,
-    predictions.router,
     accounting.router,
     runs.router,
     tenants.router,
     audit_log.router,
-    operations.router,
 )

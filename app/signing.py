@@ -1,14 +1,16 @@
 """Signatures with the installation's Ed25519 key. Every signature is verified with the published key before use."""
 
-from typing import Any
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from joserfc import jws
 from joserfc.errors import JoseError
-from joserfc.jwk import KeySet, OKPKey
+from joserfc.jwk import KeySet
 
 from app.errors import SignatureUnverifiable
 from app.keys import Keys
-from lethe.verification.signatures import ALGORITHM
+from lethe.verification.certificates import ALGORITHM
 
 
 def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
@@ -27,14 +29,49 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
     return signed
 
 
+Wanted: TypeAlias = tuple[Any, Callable[[], Any]]
+"""Facts that are to be stated, and the function that makes the row with their signature."""
+
+
+class NotSigned(Exception):
+    """Signatures that a transaction needs and that were not made before it."""
+
+
+class SignedAhead:
+    """Signatures made outside the write transaction that stores them, where no other writer waits for them.
+
+    While the transaction, which asks for them by `of`, fails with `NotSigned`, make them by `sign` and repeat it. With
+    `at_once`, `of` makes them itself. `at` is the time that is stated, set by the first transaction.
+    """
+
+    def __init__(self, *, at_once: bool = False) -> None:
+        self.at_once = at_once
+        self.at: datetime.datetime | None = None
+        self._wanted: dict[str, Wanted] = {}
+        self._signed: dict[str, tuple[Any, Any]] = {}
+
+    def of(self, wanted: Mapping[str, Wanted]) -> dict[str, Any]:
+        """Return the signed rows by name. Raises `NotSigned` unless the facts of all were signed."""
+        lacking = {name for name, (facts, _) in wanted.items() if self._signed.get(name, (None,))[0] != facts}
+        self._wanted = {name: wanted[name] for name in lacking}
+        if lacking and not self.at_once:
+            raise NotSigned
+        self.sign()
+        return {name: self._signed[name][1] for name in wanted}
+
+    def sign(self) -> None:
+        """Make the signatures that the last transaction lacked."""
+        self._signed |= {name: (facts, make()) for name, (facts, make) in self._wanted.items()}
+
+
 def public_keys(keys: Keys) -> dict[str, Any]:
     """Return the JWK set published at `/.well-known/jwks.json`."""
-    return {"keys": [keys.signing_key.as_dict(private=False) | {"use": "sig", "alg": ALGORITHM}]}
+    return {"keys": [keys.public_key.as_dict(private=False) | {"use": "sig", "alg": ALGORITHM}]}
 
 
 def published(keys: Keys) -> KeySet:
     """Return the public key as a key set for verification."""
-    return KeySet([OKPKey.import_key(keys.signing_key.as_dict(private=False))])
+    return KeySet([keys.public_key])
 
 
 def _unverifiable() -> SignatureUnverifiable:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app import folders, hardening, installations, main, telemetry
 from app.config import Settings
@@ -32,6 +33,7 @@ from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
 
 _MAX_PAUSE_SECONDS = 15.0
+_MAX_PIPELINED = 16
 _MAX_POSTPONEMENTS = 10
 _DESCRIPTORS = 4096
 
@@ -74,7 +76,7 @@ def serve(
         access_log=False,
         # uvloop retains the last 256 kB that it received.
         loop="asyncio",
-        http="httptools",
+        http=_Protocol,
         ws="none",
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=[str(network) for network in settings.proxy_networks()],
@@ -98,6 +100,16 @@ def serve(
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gc.freeze()
         server.run(sockets=[listening])
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1. A connection is closed if more than `_MAX_PIPELINED` of its calls wait for an earlier one's answer."""
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if len(self.pipeline) > _MAX_PIPELINED:
+            self.pipeline.clear()
+            self.transport.close()
 
 
 def _raise_descriptor_limit() -> None:

@@ -22,16 +22,10 @@ from app import tracing
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAX_STACK_FRAMES = 5
 
-_registry = CollectorRegistry()
-_calls = Histogram(
-    "lethe_http_call_seconds", "Time to answer a call", ["method", "route", "status"], registry=_registry
-)
-_deliveries = Counter(
-    "lethe_webhook_deliveries", "Attempts to call back, by what came of them", ["outcome"], registry=_registry
-)
-_complaints = Counter(
-    "lethe_log_events", "Warnings and errors that were logged", ["level", "event"], registry=_registry
-)
+registry = CollectorRegistry()
+"""Registry of the counters of this process; features add theirs."""
+_calls = Histogram("lethe_http_call_seconds", "Time to answer a call", ["method", "route", "status"], registry=registry)
+_complaints = Counter("lethe_log_events", "Warnings and errors that were logged", ["level", "event"], registry=registry)
 
 
 def configure(level: str) -> None:
@@ -80,11 +74,6 @@ def call_answered(*, method: str, route: str, status: int, seconds: float) -> No
     logger().debug("gateway.call_answered", method=method, route=route, status=status, seconds=round(seconds, 4))
 
 
-def delivery_attempted(outcome: str) -> None:
-    """Count one attempt to call a receiver: delivered, failed, gone or dead."""
-    _deliveries.labels(outcome).inc()
-
-
 def known_method(method: str) -> str:
     """Return a method known to HTTP as it is and any other as "other", because callers may send any word."""
     return method if method in _METHODS else "other"
@@ -92,7 +81,7 @@ def known_method(method: str) -> str:
 
 def exposition() -> bytes:
     """Return all metrics of this process in Prometheus's text format."""
-    return generate_latest(_registry)
+    return generate_latest(registry)
 
 
 def places(trace: TracebackType | None) -> list[str]:

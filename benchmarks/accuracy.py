@@ -33,8 +33,7 @@ from xgboost import XGBClassifier
 from benchmarks import data, page
 from lethe.encoding.rows import unit_rows
 from lethe.encoding.schema import parse_schema
-from lethe.features.tables.inferring import infer
-from lethe.features.tables.reading import columns_of
+from lethe.features.tables.inferring import columns_of, infer
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 from lethe.proof.mechanism import Mechanism

@@ -188,16 +188,17 @@ def fill(
                 '[]', 0, 0, {moment}
             FROM {series(str(models))}""",
         f"""INSERT INTO runs (id, tenant_id, kind, status, dataset_id, model_id, revision, version_id, steps_total,
-                steps_done, records, reason, worker, lease_expires_at, started_at, finished_at)
+                steps_done, records, reason, reason_facts, worker, lease_expires_at, started_at, finished_at)
             SELECT 'run_' || (n - 1), {tenant}, 'learn', 'published', 'ds_bench_' || (n - 1), 'mdl_bench_' || (n - 1),
-                1000, 'ver_' || (n - 1), 1, 1, 0, '', 'w', {moment}, {moment}, {moment}
+                1000, 'ver_' || (n - 1), 1, 1, 0, '', '{{}}', 'w', {moment}, {moment}, {moment}
             FROM {series(str(models))}""",
         f"""INSERT INTO versions (id, model_id, number, status, run_id, revision, weights_sha256, metrics, published_at)
             SELECT 'ver_' || (n - 1), 'mdl_bench_' || (n - 1), 1, 'live', 'run_' || (n - 1), 1000, '', '{{}}', {moment}
             FROM {series(str(models))}""",
-        f"""INSERT INTO deletion_requests (id, tenant_id, subject_ref, regulation, status, outcome, external_ref,
-                kept, discreet, submitted_at, due_at, deadline, created_at, completed_at, ended_at, reported_at)
-            SELECT 'dr_' || {name}, {tenant}, 'sub_' || {name}, 'gdpr',
+        f"""INSERT INTO deletion_requests (id, tenant_id, subject_ref, regulation, time_zone, status, outcome,
+                external_ref, kept, discreet, submitted_at, due_at, deadline, created_at, completed_at, ended_at,
+                reported_at)
+            SELECT 'dr_' || {name}, {tenant}, 'sub_' || {name}, 'gdpr', 'UTC',
                 CASE WHEN {waits} THEN 'accepted' WHEN {cancelled} THEN 'cancelled' ELSE 'completed' END,
                 CASE WHEN {stranger} THEN 'nothing_held' WHEN {ended} THEN 'forgotten' END,
                 CASE WHEN n % 10 = 0 THEN 'case-' || n END, 'request', false, {moment}, {due}, {due}, {moment},

@@ -5,44 +5,22 @@ refused again if repeated, while `Unavailable` and `Unreachable` may be retried 
 has a class below them (`lethe.contract.problems`).
 """
 
-from lethe.contract.problems import (
-    CertificateBeyondLimits,
-    CertificateInvalid,
-    Conflict,
-    FieldError,
-    Gone,
-    InputInvalid,
-    Malformed,
-    NotAllowed,
-    NotFound,
-    Problem,
-    Refused,
-    Unauthenticated,
-    Unavailable,
-)
-
-__all__ = [
-    "AnswerInvalid",
-    "CertificateBeyondLimits",
-    "CertificateInvalid",
-    "Conflict",
-    "FieldError",
-    "Gone",
-    "InputInvalid",
-    "Malformed",
-    "NotAllowed",
-    "NotExpressible",
-    "NotFound",
-    "Problem",
-    "Refused",
-    "Unauthenticated",
-    "Unavailable",
-    "Unreachable",
-    "WaitTimedOut",
-]
+from lethe.contract.problems import CertificateBeyondLimits as CertificateBeyondLimits
+from lethe.contract.problems import CertificateInvalid as CertificateInvalid
+from lethe.contract.problems import Conflict as Conflict
+from lethe.contract.problems import FieldError as FieldError
+from lethe.contract.problems import Gone as Gone
+from lethe.contract.problems import InputInvalid as InputInvalid
+from lethe.contract.problems import Malformed as Malformed
+from lethe.contract.problems import NotAllowed as NotAllowed
+from lethe.contract.problems import NotFound as NotFound
+from lethe.contract.problems import Problem as Problem
+from lethe.contract.problems import Refused as Refused
+from lethe.contract.problems import Unauthenticated as Unauthenticated
+from lethe.contract.problems import Unavailable as Unavailable
 
 
-class Unreachable(Problem, title="Nothing answers there"):
+class Unreachable(Problem, title="The server is unreachable"):
     """The gateway did not answer. A call that changes something may have taken effect nevertheless."""
 
     status = None
@@ -54,7 +32,7 @@ class AnswerInvalid(Problem, title="The answer cannot be read"):
     status = None
 
 
-class WaitTimedOut(Problem, TimeoutError, title="Still not done"):
+class WaitTimedOut(Problem, TimeoutError, title="Timed out waiting"):
     """An operation did not finish within the time limit; it continues."""
 
     status = None

@@ -7,6 +7,7 @@ import gc
 import importlib.metadata
 import io
 import json
+import logging
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
+import structlog
 from _pytest.doctest import DoctestModule
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
@@ -30,6 +32,7 @@ from tests.databases import OnBothDatabases
 from tests.durations import Durations
 from tests.postgres import server
 from tests.postgres.server import Server
+from tests.shares import shared_out
 from worker import runner
 
 hypothesis.settings.register_profile(
@@ -37,6 +40,7 @@ hypothesis.settings.register_profile(
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],  # the machine may be slow
 )
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("lethe"), max_examples=25)
 hypothesis.settings.load_profile("lethe")
 
 ADULT = Path(__file__).parent.parent / "examples" / "adult"
@@ -60,9 +64,9 @@ ON_BOTH_DATABASES = OnBothDatabases(
         "app/test_accounting_main.py",
         "app/unlearning/test_queue.py",
         "faults/test_races.py",
-        "features/insight/test_summary.py",
         "worker/test_lease.py",
         "worker/test_runner.py",
+        "worker/test_write_lock.py",
     ),
     with_soak=(
         "app/access",
@@ -102,12 +106,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ON_BOTH_DATABASES.parametrize(metafunc)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that take minutes, which have a timeout of their own, first: one process would end with them alone."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Mark what needs an installation, before tests are chosen by their markers. Let each process begin with its part
+    of the long tests among those chosen: one would end with them alone."""
     for item in items:
         if isinstance(item, pytest.Function) and not INSTALLATIONS.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.service)
-    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+    yield
+    items[:] = shared_out(items, processes=getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 def pytest_collection_finish() -> None:
@@ -120,6 +127,15 @@ def pytest_collection_finish() -> None:
 def kind(request: pytest.FixtureRequest) -> str:
     """Of the test's database: `sqlite` or `postgresql`."""
     return getattr(request, "param", "sqlite")
+
+
+@pytest.fixture(autouse=True)
+def logging_of_its_own() -> Iterator[None]:
+    """Restore the level and configuration of logging, which the next test must not inherit."""
+    level, configuration = logging.getLogger().level, structlog.get_config()
+    yield
+    logging.getLogger().setLevel(level)
+    structlog.configure(**configuration)
 
 
 @pytest.fixture(scope="session")

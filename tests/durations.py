@@ -1,14 +1,17 @@
 """Where the time of a run of tests goes, file by file: `./dev test --durations-report`.
 
 Beside the time on the clock, the processor time of the process that ran the tests and of processes that it started and
-that have ended. Services forked by `tests.faults.processes` are children of another process, and not counted.
+that have ended, with those that `tests.faults.processes` forked. What a killed process had started itself is not
+counted.
 """
 
 import resource
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
+from multiprocessing import forkserver
 
+import psutil
 import pytest
 
 _FILES = 30
@@ -60,4 +63,13 @@ def table(files: dict[str, Counter[str]]) -> Iterable[str]:
 def _now() -> tuple[float, float, float]:
     """Seconds on the clock, of this process's processor time, and of that of children that have ended."""
     own, started = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return time.monotonic(), own.ru_utime + own.ru_stime, started.ru_utime + started.ru_stime
+    return time.monotonic(), own.ru_utime + own.ru_stime, started.ru_utime + started.ru_stime + _forked()
+
+
+def _forked() -> float:
+    """Return the processor seconds of the process that services of tests are forked from, and of those that ended."""
+    pid = forkserver._forkserver._forkserver_pid
+    if pid is None:
+        return 0.0
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system + times.children_user + times.children_system)

@@ -15,8 +15,8 @@ from lethe.contract.sets import RunKind
 from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
 
-_MODULES = ("worker.learning", "worker.canaries")
-"""Modules of the core that register a handler when they are imported."""
+_MODULE = "worker.learning"
+"""Module of the core, which registers its handlers when it is imported."""
 
 
 class Holder(Protocol):
@@ -59,8 +59,7 @@ def handler_of(kind: str) -> RunHandler:
 
 @functools.cache
 def _register_all() -> None:
-    for module in _MODULES:
-        importlib.import_module(module)
+    importlib.import_module(_MODULE)
     for kind, handler in sockets.plugs("worker.features", "runs", "HANDLERS"):
         register(handler, kind)
 

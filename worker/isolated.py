@@ -8,6 +8,7 @@ where its key is made and ends.
 """
 
 import contextlib
+import functools
 import json
 import mmap
 import time
@@ -23,7 +24,9 @@ from numpy.typing import NDArray
 from app.errors import RunDiffersFromPlan
 from app.rows.blocks import BLOCK_ROWS, mapped
 from app.rows.row_store import OpenedRows
+from lethe import sockets
 from lethe.contract.problems import Problem
+from lethe.proof import methods
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker import windows
@@ -40,8 +43,18 @@ DIED = "run_process_died"
 """Error code of a run whose process was killed, or could not be started."""
 
 _SECONDS_BETWEEN_NEWS = 0.05
+
+
+@functools.cache
+def _runners() -> dict[str, Callable[..., chain.Ran]]:
+    """Return by method what takes the steps of its runs, with the keywords and result of `chain.run`. Features list
+    pairs of a method's name and its function as `METHODS` of their module `methods`."""
+    return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
+
+
 # Imported here, before the fork, so that no run has to import them.
 engines.installed()
+_runners()
 _FORKER = Forker(__name__)
 
 
@@ -146,7 +159,7 @@ def run(
         parameters=np.frombuffer(content).reshape(initial.shape),
         first_step=answer["first_step"],
         steps=answer["steps"],
-        mechanism=Mechanism.from_json(answer["mechanism"]),
+        mechanism=methods.read(answer["mechanism"]),
         records=answer["records"],
         observed=answer["observed"] and Observed.from_json(answer["observed"]),
     )
@@ -158,7 +171,7 @@ def main(connection: Connection, rows: int) -> None:
         request = json.loads(connection.recv_bytes())
         initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(request["shape"])
         network = connection.recv_bytes()
-        mechanism = Mechanism.from_json(request["mechanism"])
+        mechanism = methods.read(request["mechanism"])
         result = _run(request, mechanism, initial, rows, network, connection)
         answer = {
             "first_step": result.first_step,
@@ -189,7 +202,7 @@ def _run(
     if request["threads"]:
         torch.set_num_threads(request["threads"])
     features, labels = mapped(memoryview(mmap.mmap(rows, 0, prot=mmap.PROT_READ)), *request["rows"])
-    return chain.run(
+    return _runners()[mechanism.method](
         mechanism=mechanism,
         features=features,
         labels=labels,

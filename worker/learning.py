@@ -13,6 +13,7 @@ from app.journal import tombstones
 from app.journal.journal import Release
 from app.rows import records as damage
 from app.rows import repository as rows_repository
+from app.signing import NotSigned, SignedAhead
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing
@@ -26,6 +27,9 @@ from worker.handlers import Holder, network_of
 from worker.isolated import IsolatedResult
 from worker.langevin import engines, evaluate, init
 from worker.langevin.evaluate import LabelledRows
+
+_SIGNED_AHEAD = 10
+"""Number of attempts to publish a version with signatures made outside the write transaction."""
 
 
 def make_version(installation: Installation, run: ClaimedRun, root: str, holder: Holder) -> None:
@@ -117,15 +121,25 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
         )
         # Recorded outside of the database, so that an earlier backup, once restored, counts this release too.
         tombstones.record(installation, release)
-    with installation.database.writing() as session:
-        unlearning.publish(
-            session,
-            installation.keys,
-            run_id=run.run_id,
-            first_step_ran=result.first_step,
-            steps_ran=result.steps,
-            mechanism_ran=result.mechanism,
-            weights_sha256=sha256(sealed),
-            metrics=metrics,
-            observed=result.observed,
-        )
+    ahead = SignedAhead()
+    for attempt in range(_SIGNED_AHEAD + 1):
+        # Requests that join the run meanwhile change what is to be signed; they cannot put it off for ever.
+        ahead.at_once = attempt == _SIGNED_AHEAD
+        try:
+            with installation.database.writing() as session:
+                unlearning.publish(
+                    session,
+                    installation.keys,
+                    run_id=run.run_id,
+                    first_step_ran=result.first_step,
+                    steps_ran=result.steps,
+                    mechanism_ran=result.mechanism,
+                    weights_sha256=sha256(sealed),
+                    metrics=metrics,
+                    observed=result.observed,
+                    ahead=ahead,
+                )
+        except NotSigned:
+            ahead.sign()
+        else:
+            return

@@ -86,7 +86,5 @@ def _replayed(once: Once, row: Any) -> StoredResponse | IdempotencyConflict | No
     if row is None:
         return None
     if row.fingerprint != once.fingerprint:
-        return IdempotencyConflict(
-            "This Idempotency-Key came before with another body; use a new key for a new request."
-        )
+        return IdempotencyConflict()
     return StoredResponse(status=row.status, location=row.location, body=row.answer)

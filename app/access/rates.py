@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from app import telemetry
 from app.access.service import Caller
 from app.periodic import Periodic
-from lethe.contract.problems import RateLimited
+from lethe.contract.problems import RateLimited, Sentence
 
 if TYPE_CHECKING:
     import redis
@@ -24,6 +24,8 @@ _MAX_WRONG_PASSWORDS = 10
 """Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
 """Wrong passwords for an account per minute from all addresses together."""
+_OWN_SHARE = 10
+"""A gateway admits one in this many calls of a quota whatever Redis says, so that no count written there locks out."""
 _MAX_ADDRESSES = 10_000
 """Number of addresses and accounts counted separately per minute. The rest share one count, which bounds memory."""
 
@@ -76,9 +78,11 @@ class Rates:
             return None
         minute = self._this_minute()
         calls = minute.own[caller.id] = minute.own.get(caller.id, 0) + 1
-        remaining = quota - calls - minute.elsewhere.get(caller.id, 0)
+        # Whatever Redis says of other gateways, a tenth of the quota is left to this one.
+        elsewhere = min(minute.elsewhere.get(caller.id, 0), quota - -(-quota // _OWN_SHARE))
+        remaining = quota - calls - elsewhere
         if remaining < 0:
-            raise _limited(f"This key may make {quota} calls in a minute.")
+            raise _limited(Sentence("This key may make {quota} calls in a minute.", quota=quota))
         return RateWindow(quota=quota, remaining=remaining, seconds=_seconds_left())
 
     def admit(self, address: str, account: str | None = None) -> None:
@@ -87,20 +91,20 @@ class Rates:
         if not self._most_failed:
             return
         if failed.get(_place(failed, network), 0) >= self._most_failed:
-            raise _limited("Too many calls with wrong keys came from this address.")
+            raise _limited(Sentence("Too many calls with wrong keys came from this address."))
         if account is None:
             return
         most = min(self._most_failed, _MAX_WRONG_PASSWORDS)
         is_over = failed.get(_place(failed, f"{account} {network}"), 0) >= most
         if is_over or failed.get(_place(failed, account), 0) >= _MAX_WRONG_PASSWORDS_OF_ACCOUNT:
-            raise _limited("Too many wrong passwords came for this account.")
+            raise _limited(Sentence("Too many wrong passwords came for this account."))
 
     def count_login(self, address: str) -> None:
         """Count the start of a login at an identity provider, which may cost a request to it. Raises `RateLimited`."""
         failed = self._this_minute().failed
         place = _place(failed, f"begun {_network(address)}")
         if self._most_failed and failed.get(place, 0) >= self._most_failed:
-            raise _limited("Too many logins were begun from this address.")
+            raise _limited(Sentence("Too many logins were begun from this address."))
         failed[place] = failed.get(place, 0) + 1
 
     def failed(self, address: str, account: str | None = None) -> None:
@@ -165,9 +169,9 @@ def _place(failed: dict[str, int], name: str) -> str:
     return name if name in failed or len(failed) < _MAX_ADDRESSES else "others"
 
 
-def _limited(detail: str) -> RateLimited:
+def _limited(reason: Sentence) -> RateLimited:
     seconds = _seconds_left()
-    return RateLimited(f"{detail} Repeat the call in {seconds} s.", retry_after=seconds)
+    return RateLimited(retry_after=seconds, reason=reason, seconds=seconds)
 
 
 def _present() -> int:

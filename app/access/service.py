@@ -84,9 +84,8 @@ class Caller:
             # The key was made before requests:review required accounting:read as well.
             if scope in self.scopes:
                 scope = Scope.ACCOUNTING_READ
-            raise problems.ScopeMissing(
-                f"This {'role' if self.is_person else 'key'} does not have the scope {scope.value!r}."
-            )
+            missing = problems.ScopeMissing.by_role if self.is_person else problems.ScopeMissing.by_key
+            raise missing(scope=scope.value)
 
 
 def new_key() -> str:
@@ -134,7 +133,10 @@ def add_key(
     if own_requests_only is None:
         own_requests_only = granted <= _REQUESTS and Scope.REQUESTS_WRITE in granted
     if own_requests_only and granted & _OF_ALL:
-        raise _invalid("own_requests_only", f"Expected false for a key with {', '.join(sorted(granted & _OF_ALL))}")
+        scopes_of_all = ", ".join(sorted(granted & _OF_ALL))
+        raise _invalid(
+            "own_requests_only", problems.Sentence("Expected false for a key with {scopes}", scopes=scopes_of_all)
+        )
     if expires_at is not None and expires_at <= at:
         raise _invalid("expires_at", "Expected a time that is still to come")
     row = ApiKey(
@@ -239,7 +241,7 @@ def caller_with(session: Session, key: ApiKey) -> Caller:
         tenant_name=tenant.name,
         tenant_id=key.tenant_id,
         scopes=frozenset(key.scopes),
-        policy=Policy.model_validate(tenant.policy),
+        policy=Policy.stored(tenant.policy),
         calls_per_minute=key.calls_per_minute,
         line_id=key.line_id,
         own_requests_only=key.own_requests_only,
@@ -256,7 +258,7 @@ def names_of(session: Session, ids: Iterable[str]) -> dict[str, str]:
 
 
 def policy_of(session: Session, tenant_id: str) -> Policy:
-    return Policy.model_validate(session.get_one(Tenant, tenant_id).policy)
+    return Policy.stored(session.get_one(Tenant, tenant_id).policy)
 
 
 def subject_rule_of(session: Session, tenant_id: str) -> str:
@@ -270,7 +272,7 @@ def rule_changed() -> problems.SubjectRuleFixed:
 
 def policies(session: Session) -> dict[str, Policy]:
     """Return the policy of every tenant, by tenant id."""
-    return {tenant.id: Policy.model_validate(tenant.policy) for tenant in repository.every_tenant(session)}
+    return {tenant.id: Policy.stored(tenant.policy) for tenant in repository.every_tenant(session)}
 
 
 def changes() -> int:
@@ -295,7 +297,7 @@ def _invalid(field: str, message: str) -> problems.InputInvalid:
 def _in_force(session: Session, key_id: str) -> ApiKey:
     row = repository.key(session, key_id)
     if row is None or not is_in_force(row, at=now(session)):
-        raise problems.KeyUnknown(f"There is no API key {key_id!r} in force.")
+        raise problems.KeyUnknown.not_in_force(key_id=key_id)
     return row
 
 
@@ -313,6 +315,4 @@ def _require_other_holder(session: Session, row: ApiKey) -> None:
             continue
         holders = sockets.plugs("app.features", "hooks", "HOLDS_SCOPE")
         if not any(holds(session, row.tenant_id, scope) for holds in holders):
-            raise problems.LastAdminKey(
-                f"{row.id} is the last key with the scope {scope.value!r} that does not expire; make another one first."
-            )
+            raise problems.LastAdminKey(row_id=row.id, scope=scope.value)

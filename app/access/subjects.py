@@ -47,6 +47,16 @@ def fault_of(normal_form: str) -> str | None:
     return NO_REWRITTEN_ID if is_rewritten(normal_form) else None
 
 
+def in_other_cases(subject_id: str, rule: SubjectRule) -> set[str]:
+    """Return the usual spellings of an id in another case that the rule holds apart from it, in their normal form:
+    lower and upper case, with one capital, a capital at each word; also with the part after an @ in lower case."""
+    name, at, domain = subject_id.rpartition("@")
+    cases = (str.lower, str.upper, str.capitalize, str.title)
+    spellings = {case(text) + rest for case in cases for text, rest in ((subject_id, ""), (name, at + domain.lower()))}
+    same = _folded(subject_id)
+    return {normal(text, rule) for text in spellings if _folded(text) == same} - {normal(subject_id, rule)}
+
+
 def _folded(text: str) -> str:
     """Return `text` in NFC after Unicode's canonical caseless matching."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())

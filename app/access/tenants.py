@@ -54,16 +54,13 @@ def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Te
 
 def get(session: Session, tenant_id: str) -> Tenant:
     """Return a tenant. Raises `TenantUnknown`."""
-    tenant = session.get(Tenant, tenant_id)
-    if tenant is None:
-        raise TenantUnknown(f"There is no tenant {tenant_id!r}.")
-    return tenant
+    return TenantUnknown.if_none(session.get(Tenant, tenant_id), tenant_id=tenant_id)
 
 
 def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
     """Set the fields `changed` of the policy of the session's tenant. Raises `InputInvalid`, `SubjectRuleFixed`."""
     tenant = session.get_one(Tenant, actor(session).tenant_id)
-    before = Policy.model_validate(tenant.policy)
+    before = Policy.stored(tenant.policy)
     try:
         policy = Policy.model_validate(tenant.policy | changed)
     except ValidationError as error:
@@ -74,10 +71,7 @@ def change_policy(session: Session, changed: dict[str, Any]) -> Tenant:
         raise InputInvalid("No policy has these fields together.", faults) from error
     _check_business_id(session, policy, besides=tenant.id)
     if policy.subject_rule != before.subject_rule and repository.knows_anybody(session):
-        raise SubjectRuleFixed(
-            f"This tenant has datasets or requests, whose people are known by the rule {before.subject_rule}: under "
-            "another one they would not be found. Make a tenant with the rule you want, and upload the data there."
-        )
+        raise SubjectRuleFixed(rule=before.subject_rule)
     tenant.policy = policy.model_dump(mode="json")
     audit.record(session, "tenant.policy_changed", tenant.id, policy=_as_recorded(tenant.policy, changed))
     access.will_change(session)

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from app.accounting import repository
 from app.db.tables import Dataset, stored_mechanism
 from lethe.contract.problems import AdaptiveBudgetSpent
-from lethe.proof import accountant
+from lethe.proof import accountant, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budget
 from lethe.proof.mechanism import Mechanism
@@ -54,9 +54,5 @@ def _require(session: Session, dataset: Dataset, more: dict[str, Exposure]) -> N
         if exposure.releases
     }
     if not budget.covers(published | more):
-        spent = accountant.adaptive_mu(list(published.values()))
-        raise AdaptiveBudgetSpent(
-            f"Dataset {dataset.id} has an adaptive budget of mu = {budget.mu:.4g}, of which {spent:.4g} is spent: "
-            "there is no room for another version. Requests wait for the models that carried their rows: retire those "
-            "(DELETE /v1/models/{model_id}), and learn from a new dataset."
-        )
+        spent = methods.adaptive_mu(published.values())
+        raise AdaptiveBudgetSpent(dataset_id=dataset.id, mu=budget.mu, spent=spent)

@@ -1,5 +1,6 @@
 """Certificates: statements signed with the installation's Ed25519 key, to be verified by `lethe.verification`."""
 
+import datetime
 import hashlib
 import json
 from collections import Counter
@@ -13,7 +14,6 @@ from sqlalchemy.orm import Session
 from app import signing
 from app.accounting import budgets, repository
 from app.accounting.ledger import History
-from app.db import now
 from app.db.tables import (
     Certificate,
     Dataset,
@@ -27,6 +27,7 @@ from app.db.tables import (
     stored_mechanism,
 )
 from app.keys import Keys
+from app.signing import Wanted
 from lethe.contract.problems import CertificateDamaged, CertificateUnknown
 from lethe.contract.sets import Outcome
 from lethe.proof import absence, accountant
@@ -36,14 +37,13 @@ from lethe.proof.budget import Budgeted
 from lethe.proof.canary_test import Observed
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
-from lethe.verification.certificates import TYPE
+from lethe.verification.certificates import TYPE, signed_payload
 from lethe.verification.chains import canonical
-from lethe.verification.signatures import signed_payload
 
 
-def issue(
-    session: Session,
+def to_sign(
     keys: Keys,
+    at: datetime.datetime,
     *,
     request: DeletionRequest,
     erasure: Erasure,
@@ -54,45 +54,49 @@ def issue(
     entry: LedgerEntry,
     evidence: Evidence,
     observed: Observed | None,
-) -> Certificate:
-    """Issue the signed certificate of one request and one model version, in the transaction that publishes it."""
-    certificate_id, issued_at = new_id("crt"), now(session)
-    statement = statements.statement(
-        certificate_id=certificate_id,
-        issued_at=issued_at.isoformat(),
-        request={
-            "id": request.id,
-            "submitted_at": request.submitted_at.isoformat(),
-            "records": erasure.num_records,
-        },
-        model={"id": model.id, "version": version.number, "weights_sha256": version.weights_sha256},
-        dataset={"id": dataset.id, "revision": run.revision, "digest": dataset.digest},
-        run={"id": run.id, "kind": run.kind, "steps": run.steps_total},
-        epsilon=model.epsilon,
-        ledger={"sequence": entry.sequence, "hash": entry.hash},
-        evidence=evidence,
-        observed=observed,
-    )
-    certificate = Certificate(
-        id=certificate_id,
-        tenant_id=request.tenant_id,
-        request_id=request.id,
-        model_id=model.id,
-        version=version.number,
-        jws=sign(keys, statement),
-        issued_at=issued_at,
-    )
-    session.add(certificate)
-    return certificate
+) -> Wanted:
+    """Return the facts that the certificate of one request and one model version states, and the function that makes
+    the certificate (`SignedAhead`)."""
+    facts: dict[str, Any] = {
+        "request": {"id": request.id, "submitted_at": request.submitted_at.isoformat(), "records": erasure.num_records},
+        "model": {"id": model.id, "version": version.number, "weights_sha256": version.weights_sha256},
+        "dataset": {"id": dataset.id, "revision": run.revision, "digest": dataset.digest},
+        "run": {"id": run.id, "kind": run.kind, "steps": run.steps_total},
+        "epsilon": model.epsilon,
+        "ledger": {"sequence": entry.sequence, "hash": entry.hash},
+        "evidence": evidence,
+        "observed": observed,
+    }
+    # The transaction is rolled back before its facts are signed, which expires its objects.
+    columns: dict[str, Any] = {
+        "tenant_id": request.tenant_id,
+        "request_id": request.id,
+        "model_id": model.id,
+        "version": version.number,
+    }
+
+    def certificate() -> Certificate:
+        certificate_id = new_id("crt")
+        statement = statements.statement(certificate_id=certificate_id, issued_at=at.isoformat(), **facts)
+        return Certificate(id=certificate_id, jws=sign(keys, statement), issued_at=at, **columns)
+
+    return facts, certificate
 
 
 class Evidences:
-    """Evidence for many requests about one model at the present state of its chain; shared data are read once."""
+    """Evidence for many requests about one model at the present state of its chain, read together."""
 
-    def __init__(self, session: Session, model: Model, history: History) -> None:
+    def __init__(self, session: Session, model: Model, history: History, *, request_ids: Sequence[str]) -> None:
         self._session = session
         self._model = model
         self._history = history
+        self._datasets: dict[str, Dataset] = {}
+        self._erasures: dict[str, list[tuple[Erasure, int, int]]] = {}
+        for erasure, dataset, records in repository.erasures_with_rows(session, request_ids=request_ids):
+            # An unclaimed erasure counts as if claimed now.
+            revision = dataset.revision + 1 if erasure.revision is None else erasure.revision
+            self._erasures.setdefault(erasure.request_id, []).append((erasure, revision, records))
+            self._datasets[dataset.id] = dataset
         self._steps_present: dict[int, int] = {}
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
@@ -101,7 +105,9 @@ class Evidences:
 
         Raises `PrivacyError` if the parts contradict each other.
         """
-        revision, records = _claimed(self._session, erasure)
+        revision, records = next(
+            numbers for other, *numbers in self._erasures[erasure.request_id] if other.id == erasure.id
+        )
         exposures, dataset_budgets = self._exposures(erasure.request_id)
         return Evidence(
             mechanism=self._history.mechanism,
@@ -126,12 +132,11 @@ class Evidences:
         An exposure counts the versions published while the records were present; all versions so far if they still are.
         """
         exposures, dataset_budgets = {}, {}
-        for erasure in repository.erasures_of(self._session, request_id=request_id):
-            revision, records = _claimed(self._session, erasure)
+        for erasure, revision, records in self._erasures[request_id]:
             released = self._released(erasure.dataset_id, revision) if records else []
             for model_id, mechanism, steps, lost in released:
                 exposures[model_id] = accountant.exposed(mechanism, steps, records=records, lost=lost)
-            budget = budgets.of(self._session.get_one(Dataset, erasure.dataset_id))
+            budget = budgets.of(self._datasets[erasure.dataset_id])
             if budget and released:
                 models = tuple(model_id for model_id, *_ in released)
                 dataset_budgets[erasure.dataset_id] = Budgeted(budget=budget, models=models)
@@ -157,19 +162,10 @@ class Evidences:
         return self._releases[dataset_id, revision]
 
 
-def _claimed(session: Session, erasure: Erasure) -> tuple[int, int]:
-    """Return the revision at which an erasure's rows became null, and their number; if unclaimed, as if claimed now."""
-    if erasure.revision is not None and erasure.num_records is not None:
-        return erasure.revision, erasure.num_records
-    revision = session.get_one(Dataset, erasure.dataset_id).revision + 1
-    return revision, repository.count_records_of(session, erasure=erasure)
-
-
 def get(session: Session, keys: Keys, certificate_id: str) -> Certificate:
     """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it is not what was signed."""
-    certificate = repository.certificate(session, certificate_id)
-    if certificate is None:
-        raise CertificateUnknown(f"There is no certificate {certificate_id!r}.")
+    row = repository.certificate(session, certificate_id)
+    certificate = CertificateUnknown.if_none(row, certificate_id=certificate_id)
     require_whole(damaged(keys, [certificate]))
     return certificate
 
@@ -183,10 +179,7 @@ def damaged(keys: Keys, certificates: Iterable[Certificate]) -> list[str]:
 def require_whole(damaged_ids: Sequence[str]) -> None:
     """Raise `CertificateDamaged` if there are damaged certificates."""
     if damaged_ids:
-        raise CertificateDamaged(
-            f"Certificate {damaged_ids[0]} is not what was signed: use the copy that was handed out, and put back its "
-            "row from a replica or a backup of the database."
-        )
+        raise CertificateDamaged(certificate_id=damaged_ids[0])
 
 
 def sign(keys: Keys, statement: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ alone. The entries of a model form a hash chain. A second chain per tenant, with
 models in order, so that neither the last entry nor a whole model can be removed unnoticed.
 """
 
+import datetime
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -20,7 +21,7 @@ from app.audit.checkpoints import LEDGER
 from app.db import now
 from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Model, Run, Version
 from lethe.contract.problems import LedgerCorrupt
-from lethe.proof import accountant, guarantees
+from lethe.proof import accountant, guarantees, methods
 from lethe.proof.accountant import Chain
 from lethe.proof.mechanism import Mechanism
 from lethe.verification import ledgers
@@ -31,9 +32,16 @@ from lethe.verification.ledgers import FORMAT, LINK_FORMAT, OfTenant, chain_numb
 
 
 def post(
-    session: Session, *, model: Model, run: Run, version: Version, chain: Chain, requests: list[dict[str, Any]]
+    session: Session,
+    *,
+    model: Model,
+    run: Run,
+    version: Version,
+    chain: Chain,
+    requests: list[dict[str, Any]],
+    at: datetime.datetime,
 ) -> LedgerEntry:
-    """Append the entry of a version, in the transaction that publishes it.
+    """Append the entry of a version, in the transaction that publishes it at `at`.
 
     `chain` is the accountant's state after `run`; `requests` lists the deletion requests that the run served.
     """
@@ -57,8 +65,8 @@ def post(
             "weights_sha256": version.weights_sha256,
             "chain": chain_numbers(chain),
             "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=last_run, delta=model.delta)],
-            "theorem": accountant.THEOREM,
-            "recorded_at": now(session).isoformat(),
+            "theorem": methods.of(chain.mechanism).theorem,
+            "recorded_at": at.isoformat(),
         }
     )
     previous = last.hash if last else GENESIS
@@ -108,7 +116,7 @@ class History:
     @property
     def chain(self) -> Chain:
         """Chain of the model at its live version."""
-        return accountant.replay(self.mechanism, self.runs, steps_before=self.steps_before)
+        return methods.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
 
 def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> History:
@@ -120,7 +128,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
             read.append(run)
             yield run.number, accountant.Run(steps=run.steps, records=run.records)
 
-    runs = tuple(accountant.recent(mechanism, newest_first()))
+    runs = tuple(methods.of(mechanism).recent(mechanism, newest_first()))
     steps_before = read[len(runs) - 1].first_step if runs else 0
     return History(mechanism=mechanism, steps_before=steps_before, runs=runs)
 
@@ -158,11 +166,12 @@ def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> Checkpoint
         return None
     if not signed or last is None or (signed[0].sequence, signed[0].hash) != (last.sequence, last.hash):
         raise LedgerCorrupt(
-            f"Tenant {tenant_id}: the last link of the ledger is not what was signed, or not signed yet. A worker "
-            "signs it within a minute; if it does not, run `lethe ledger verify`."
+            "Tenant {tenant_id}: the last link of the ledger is not what was signed, or not signed yet. A worker "
+            "signs it within a minute; if it does not, run `lethe ledger verify`.",
+            tenant_id=tenant_id,
         )
     if not LEDGER.is_signed(signed[0], public_keys):
-        raise LedgerCorrupt(f"Tenant {tenant_id}: what was signed about the ledger was changed.")
+        raise LedgerCorrupt("Tenant {tenant_id}: what was signed about the ledger was changed.", tenant_id=tenant_id)
     return signed[0]
 
 

@@ -2,12 +2,13 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
+from app.db.bulk import in_parts
 from app.db.tables import (
     OWED,
     Addition,
@@ -25,7 +26,7 @@ from app.db.tables import (
     Version,
     stored_mechanism,
 )
-from lethe.contract.sets import RequestModelStatus, RequestStatus, RunKind
+from lethe.contract.sets import RequestStatus, RunKind
 from lethe.proof.mechanism import Mechanism
 
 _AT_ONCE = 64
@@ -100,49 +101,11 @@ def lost_models(session: Session, *, dataset_id: str) -> list[tuple[str, Mechani
     ]
 
 
-def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
-    """Return every version of a model in order: its number, dataset revision and the steps of its run. Lost versions
-    come first, with number 0 and revision -1."""
-    query = sa.select(Version.number, Version.revision, Run.steps_total).join(Run, Run.id == Version.run_id)
-    query = query.where(Version.model_id == model_id).order_by(Version.number)
-    lost = [(0, -1, steps) for steps in session.get_one(Model, model_id).lost_releases]
-    return [*lost, *((number, revision, steps) for number, revision, steps in session.execute(query))]
-
-
-def steps_until(session: Session, *, model_id: str, number: int) -> int:
-    """Return the total steps of the runs of all versions of a model before version `number`."""
-    query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
-    return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
-
-
 def times(session: Session, *, model_id: str, last: int) -> list[tuple[int, datetime.datetime, datetime.datetime]]:
     """Return (steps, start, end) of the latest `last` published runs of a model."""
     query = sa.select(Run.steps_total, Run.started_at, Run.finished_at).join(Version, Version.run_id == Run.id)
     query = query.where(Version.model_id == model_id).order_by(Version.number.desc()).limit(last)
     return [(steps, began, ended) for steps, began, ended in session.execute(query) if ended is not None]
-
-
-def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
-    """Return up to `limit` pending requests with more than `records` rows in a model's data: their ids and numbers of
-    rows, largest first."""
-    mine = sa.select(RequestModel.request_id).where(
-        RequestModel.model_id == model.id, RequestModel.status == RequestModelStatus.PENDING
-    )
-    in_dataset = Record.dataset_id == model.dataset_id
-    by_subject = mine.join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-    by_alias = mine.join(RequestAlias, RequestAlias.request_id == RequestModel.request_id)
-    matches = sa.union_all(
-        by_subject.join(Record, sa.and_(in_dataset, Record.subject_ref == DeletionRequest.subject_ref)),
-        by_alias.join(Record, sa.and_(in_dataset, Record.subject_ref == RequestAlias.subject_ref)),
-    ).subquery()
-    rows = sa.func.count()
-    query = sa.select(matches.c.request_id, rows).group_by(matches.c.request_id).having(rows > records)
-    query = query.order_by(rows.desc(), matches.c.request_id).limit(limit)
-    return [(request_id, count) for request_id, count in session.execute(query)]
-
-
-def count_versions(session: Session, *, model_id: str) -> int:
-    return session.scalars(sa.select(sa.func.count()).where(Version.model_id == model_id)).one()
 
 
 def models_of(session: Session, *, dataset_id: str) -> list[Model]:
@@ -153,14 +116,19 @@ def erasures_of(session: Session, *, request_id: str) -> list[Erasure]:
     return list(session.scalars(sa.select(Erasure).where(Erasure.request_id == request_id)))
 
 
-def count_records_of(session: Session, *, erasure: Erasure) -> int:
-    """Return the number of rows in the dataset of an unclaimed erasure that belong to its person."""
+def erasures_with_rows(session: Session, *, request_ids: Iterable[str]) -> Iterator[tuple[Erasure, Dataset, int]]:
+    """Yield the erasures of requests with their datasets and the number of the person's rows; those of an unclaimed
+    erasure are counted."""
     person = sa.union_all(
-        sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == erasure.request_id),
-        sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == erasure.request_id),
+        sa.select(DeletionRequest.subject_ref).where(DeletionRequest.id == Erasure.request_id).correlate(Erasure),
+        sa.select(RequestAlias.subject_ref).where(RequestAlias.request_id == Erasure.request_id).correlate(Erasure),
     )
-    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref.in_(person))
-    return session.scalars(sa.select(sa.func.count()).where(mine)).one()
+    mine = sa.and_(Record.dataset_id == Erasure.dataset_id, Record.subject_ref.in_(person))
+    held = sa.select(sa.func.count()).select_from(Record).where(mine).correlate(Erasure).scalar_subquery()
+    query = sa.select(Erasure, Dataset, sa.func.coalesce(Erasure.num_records, held))
+    query = query.join(Dataset, Dataset.id == Erasure.dataset_id)
+    for batch in in_parts(request_ids):
+        yield from session.execute(query.where(Erasure.request_id.in_(batch)))
 
 
 def records_erased_since(session: Session, *, dataset_id: str, revision: int) -> int:
@@ -208,14 +176,6 @@ def last_entries(session: Session) -> dict[str, LedgerEntry]:
 def entries(session: Session, *, model_id: str, after: int = 0, limit: int | None = None) -> list[LedgerEntry]:
     query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id, LedgerEntry.sequence > after)
     return list(session.scalars(query.order_by(LedgerEntry.sequence).limit(limit)))
-
-
-def entries_backwards(session: Session, *, model_id: str, before: int | None, limit: int) -> list[LedgerEntry]:
-    """Return the last `limit` entries of a model before entry `before`, newest first."""
-    query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id)
-    if before is not None:
-        query = query.where(LedgerEntry.sequence < before)
-    return list(session.scalars(query.order_by(LedgerEntry.sequence.desc()).limit(limit)))
 
 
 def all_entries(session: Session, *, model_id: str | None = None) -> Iterator[LedgerEntry]:
@@ -272,10 +232,6 @@ def certificate(session: Session, certificate_id: str) -> Certificate | None:
 def certificates_of(session: Session, *, request_id: str) -> list[Certificate]:
     query = sa.select(Certificate).where(Certificate.request_id == request_id)
     return list(session.scalars(query.order_by(Certificate.issued_at, Certificate.id)))
-
-
-def request(session: Session, request_id: str) -> DeletionRequest | None:
-    return session.get(DeletionRequest, request_id)
 
 
 def accepted_at(session: Session, *, request_id: str) -> datetime.datetime | None:

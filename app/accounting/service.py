@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.accounting import budgets, certificates, ledger, repository
-from app.db.tables import Certificate, Erasure, Model, stored_mechanism
+from app.accounting import certificates, ledger, repository
+from app.db.tables import Erasure, Model, stored_mechanism
 from lethe.contract.problems import ModelNotLive
-from lethe.proof import accountant, calibration, guarantees, joint
+from lethe.proof import accountant, guarantees, joint
 from lethe.proof.accountant import Chain
-from lethe.proof.errors import InfeasibleError
-from lethe.proof.guarantees import Evidence, Guarantee, Notion
+from lethe.proof.guarantees import Evidence, Guarantee
 from lethe.proof.joint import Joint
 
 
@@ -26,9 +25,8 @@ class LiveAccount:
 def standing(session: Session, model: Model) -> LiveAccount:
     """Return the account of a model's live version, or raise `ModelNotLive`."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
-    began = repository.chain_began_at(session, model_id=model.id)
-    if began is None:
-        raise ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
+    chain_began = repository.chain_began_at(session, model_id=model.id)
+    began = ModelNotLive.if_none(chain_began, model_id=model.id, status=model.status)
     edited = repository.records_added_since(session, dataset_id=model.dataset_id, revision=began)
     edited += repository.records_waiting_for(session, model)
     chain = accountant.erased(history.chain, records=edited)
@@ -38,73 +36,6 @@ def standing(session: Session, model: Model) -> LiveAccount:
 def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
     """Return the guarantees of a model's live version against the present data. Raises `ModelNotLive`."""
     return standing(session, model).guarantees
-
-
-def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
-    """Return the minimum number of steps on the present data after which a model's initial parameters no longer matter
-    up to its target, and the guarantee after them; None above `at_most`. Used for imported models and for repair."""
-    imported = accountant.imported(stored_mechanism(model.mechanism))
-    try:
-        steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
-    except InfeasibleError:
-        return None
-    mu = accountant.reset_mu(imported.mechanism, steps=steps)
-    return steps, guarantees.guarantee(Notion.RESET, mu=mu, delta=model.delta)
-
-
-def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
-    """Return the `unlearning` epsilon if `records` more records became null and no step were run."""
-    return calibration.least_epsilon(chain, records=records, steps=0, delta=delta)
-
-
-def releases_left(
-    session: Session, model: Model, *, records: int, steps: int, epsilon: float, delta: float
-) -> int | None:
-    """Return the number of versions, by runs of `steps`, that still fit the `adaptive` budget of a remaining person.
-
-    The person's `records` have fed every version of every model of the dataset. None if the budget is exceeded already.
-    """
-    exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
-    mechanism = stored_mechanism(model.mechanism)
-    try:
-        return calibration.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
-    except InfeasibleError:
-        return None
-
-
-def room(chain: Chain, *, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records whose joint unlearning is still cheaper than relearning; 0 if none."""
-    fewer = chain.mechanism.learn_steps - 1
-    if fewer == 0:
-        return 0
-    try:
-        return calibration.most_records(chain, steps=fewer, epsilon=epsilon, delta=delta)
-    except InfeasibleError:
-        return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateStatement:
-    """Signed guarantees of one request and one model, and the guarantees of the model's live version today."""
-
-    certificate: Certificate
-    signed: list[Guarantee]
-    today: list[Guarantee]
-
-
-def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:
-    """Return a statement per certified model of a request. Runs since change today's numbers: `deletion` only falls,
-    while `unlearning` also counts people deleted later."""
-    erasures = {erasure.dataset_id: erasure for erasure in repository.erasures_of(session, request_id=request_id)}
-    certified = []
-    for certificate in repository.certificates_of(session, request_id=request_id):
-        model = session.get_one(Model, certificate.model_id)
-        evidence = _evidence(session, model, erasures[model.dataset_id])
-        now = standing(session, model).guarantees
-        today = [next((g for g in now if g.notion == mine.notion), mine) for mine in evidence.guarantees()]
-        signed = certificates.evidence_in(certificate.jws)
-        certified.append(CertificateStatement(certificate=certificate, signed=signed.guarantees(), today=today))
-    return certified
 
 
 def joint_of(session: Session, *, request_id: str) -> Joint | None:
@@ -129,10 +60,11 @@ def joint_of(session: Session, *, request_id: str) -> Joint | None:
                 continue
             if not repository.is_live_since(session, model, revision=erasure.revision):
                 return None
-            evidences[model.id] = _evidence(session, model, erasure)
+            evidences[model.id] = evidence_of(session, model, erasure)
     return joint.of(evidences) if evidences else None
 
 
-def _evidence(session: Session, model: Model, erasure: Erasure) -> Evidence:
+def evidence_of(session: Session, model: Model, erasure: Erasure) -> Evidence:
+    """Return what the guarantee of a model about the rows of an erasure follows from."""
     history = ledger.history_of(session, model_id=model.id, mechanism=stored_mechanism(model.mechanism))
-    return certificates.Evidences(session, model, history).of(erasure)
+    return certificates.Evidences(session, model, history, request_ids=[erasure.request_id]).of(erasure)

@@ -55,7 +55,7 @@ def verify_audit_log(call: Call) -> AuditVerdictOut:
         entries = repository.all_entries(session, tenant_id=tenant_id)
         signed = repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id)
         try:
-            chain = AUDIT.verify(tenant_id, entries, signed, KeySet([call.installation.keys.signing_key]))
+            chain = AUDIT.verify(tenant_id, entries, signed, KeySet([call.installation.keys.public_key]))
         except AuditCorrupt as error:
             return AuditVerdictOut(
                 valid=False, entries=None, checkpoints=None, signed=None, head=None, fault=error.detail

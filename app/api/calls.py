@@ -29,6 +29,7 @@ from app.access.service import Caller
 from app.db.bulk import Page
 from app.db.tables import DeletionRequest
 from app.installations import Installation
+from lethe import sockets
 from lethe.contract.problems import FieldError, InputInvalid, Problem, RequestUnknown, Unauthenticated
 from lethe.contract.sets import Scope
 
@@ -189,7 +190,7 @@ class Call:
     def own(self, request: DeletionRequest) -> DeletionRequest:
         """Return the request if the caller may change it. Raises `RequestUnknown`."""
         if self.caller.own_requests_only and request.maker != self.caller.maker:
-            raise RequestUnknown(f"There is no deletion request {request.id!r}.")
+            raise RequestUnknown(request_id=request.id)
         return request
 
     def subject_ref(self, subject_id: str, *, path: str = "subject_id") -> str:
@@ -201,6 +202,21 @@ class Call:
         rule = self.caller.policy.subject_rule
         normal = subject_ids if rule == "exact" else map(self.normal, subject_ids)
         return self.installation.keys.subject_refs(self.caller.tenant_id, normal)
+
+    def references(self, kind: str | None) -> Callable[[Iterable[str]], list[str]]:
+        """Return the function from ids of a kind (None: subject ids) to pseudonyms, which raises `InputInvalid`."""
+        if kind is None:
+            return self.subject_refs
+        for references in sockets.plugs("app.features", "hooks", "REFERENCES"):
+            return references(self, kind)  # type: ignore[no-any-return]
+        fault = FieldError("kind", "expected none: this installation has no kinds of identifiers")
+        raise InputInvalid("This installation has no kinds of identifiers.", [fault])
+
+    def in_other_cases(self, *subject_ids: str) -> list[str]:
+        """Return the pseudonyms of ids in the cases that the tenant's rule holds apart from theirs."""
+        rule = self.caller.policy.subject_rule
+        others = {other for subject_id in subject_ids for other in subjects.in_other_cases(subject_id, rule)}
+        return self.installation.keys.subject_refs(self.caller.tenant_id, others)
 
     def normal(self, subject_id: str, *, path: str = "subject_id") -> str:
         """Return the normal form of a subject id by the tenant's rule. Raises `InputInvalid` at `path`."""

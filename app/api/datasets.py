@@ -57,6 +57,7 @@ def create_dataset(
             uploads.upload(
                 call,
                 file=file,
+                subject_refs=call.references(form.subject_kind),
                 kind=kind,
                 schema=schema,
                 classes=schema.classes if schema else classes or (),
@@ -71,8 +72,9 @@ def create_dataset(
         if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
             raise access.rule_changed()
         if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
-            raise SubjectSuppressed("Somebody in the upload asked to be forgotten meanwhile; send it again.")
+            raise SubjectSuppressed.meanwhile()
         dataset = datasets.register(session, name=form.name, encoded=encoded, adaptive_budget=budget)
+        dataset.subject_kind = form.subject_kind
         out = contract.NewDatasetOut(
             **dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed, warnings=encoded.warnings
         )
@@ -81,8 +83,10 @@ def create_dataset(
     try:
         answer = call.perform(once, register)
     # After another error the call may have been committed; rows without a dataset are swept later.
-    except Problem:
+    except Problem as error:
         call.installation.rows.delete(encoded.dataset_id)
+        if isinstance(error, SubjectSuppressed):
+            uploads.record_match(call, search_repository.ANYWHERE)
         raise
     if answer.body["id"] != encoded.dataset_id:
         call.installation.rows.delete(encoded.dataset_id)
@@ -129,10 +133,13 @@ def retire_dataset(call: Call, dataset_id: str) -> contract.DatasetOut:
 @serves(router, contract.SUBJECT)
 def get_subject(call: Call, dataset_id: str, subject_id: str) -> contract.SubjectOut:
     with call.writing() as session:
-        audit.record(session, "subject.looked_up", datasets.get(session, dataset_id).id)
+        dataset = datasets.get(session, dataset_id)
+        audit.record(session, "subject.looked_up", dataset.id)
+    kind = dataset.subject_kind
+    reference = call.references(kind)([subject_id])[0] if kind else call.subject_ref(subject_id)
     with call.reading() as session:
-        reference = call.subject_ref(subject_id)
-        count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference)
+        others = [] if kind else call.in_other_cases(subject_id)
+        count = datasets.count_records_of(session, dataset_id=dataset_id, subject_ref=reference, others=others)
     return contract.SubjectOut(num_records=count)
 
 
@@ -179,7 +186,5 @@ def _schema(
         )
         raise SchemaInvalid("An npz file needs classes, a target or a schema.", [FieldError("classes", expectation)])
     if classes is not None and target is not None:
-        raise SchemaInvalid(
-            "An npz file has classes or a target.", [FieldError("target", "expected none with classes")]
-        )
+        raise SchemaInvalid.two_targets([FieldError("target", "expected none with classes")])
     return None

@@ -87,7 +87,8 @@ async def create_deletion_request(
     statement = None
     if body.identity_statement is not None:
         statement = await run_in_threadpool(checked_statement, call, body, body.identity_statement)
-    return respond(await intake.submit(once, asked(call, body, statement=statement, strict=query.strict)))
+    draft = functools.partial(asked, call, body, statement=statement, strict=query.strict)
+    return respond(await intake.submit(once, await run_in_threadpool(draft) if body.kind else draft()))
 
 
 def asked(
@@ -109,6 +110,7 @@ def asked(
         own_only=call.caller.own_requests_only,
         discreet=call.caller.discreet,
         subject_ref=subject,
+        kind=body.kind,
         alias_refs=[alias for alias in aliases if alias != subject],
         dataset_ids=body.dataset_ids,
         regulation=body.regulation,
@@ -122,6 +124,7 @@ def asked(
         statement=statement,
         source=source,
         strict=strict,
+        other_cases=call.in_other_cases(*filter(None, [body.subject_id, *body.aliases])) if strict else (),
     )
 
 
@@ -133,7 +136,7 @@ def list_deletion_requests(call: Call, query: contract.DeletionRequestsQuery) ->
         page = search_repository.requests(
             session, search, view=view, order=query.order, limit=query.limit, cursor=query.cursor
         )
-        models = {} if view.discreet else repository.models_of_requests(session, request_ids=[r.id for r in page.items])
+        models = {} if view.discreet else repository.by_request(session, RequestModel, [r.id for r in page.items])
         names, horizon = names_of_assignees(session, call, page.items), horizon_of(call)
     items = [
         to_response(request, models.get(request.id, ()), view=view, horizon=horizon, names=names)
@@ -223,7 +226,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         request = deletion.get(session, request_id)
         stored = accounting_repository.certificates_of(session, request_id=request_id)
         rule = subjects.IN_WORDS[call.caller.policy.subject_rule]
-        in_doubt = completion.is_in_doubt(request, rows_repository.doubtful(session))
+        in_doubt = request.resolution is not None or completion.is_in_doubt(request, rows_repository.doubtful(session))
         absence = None if in_doubt else certificates.of(session, call.installation.keys, request, identity_rule=rule)
         damaged = certificates.damaged(call.installation.keys, stored)
         joint = None if damaged else accounting.joint_of(session, request_id=request_id)
@@ -270,6 +273,8 @@ def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
 
 def subject_ref(call: Call, body: SubjectIn) -> str:
     """Return the pseudonym of the subject in a body. Raises `InputInvalid`."""
+    if body.kind:
+        return call.references(body.kind)([body.subject_id or f"sha256:{body.subject_sha256}"])[0]
     return subject_ref_of(call, body.subject_id, body.subject_sha256)
 
 
@@ -341,7 +346,9 @@ def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[c
         with call.writing() as session:
             audit.record(session, "suppressions.looked_up", call.caller.tenant_id)
     with call.reading() as session:
-        page = search_repository.suppressions(session, subject_ref=subject, limit=query.limit, cursor=query.cursor)
+        page = search_repository.suppressions(
+            session, subject_ref=subject, discreet=call.caller.discreet, limit=query.limit, cursor=query.cursor
+        )
     items = [contract.SuppressionOut.of(row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 

@@ -4,11 +4,12 @@ import base64
 import functools
 import hashlib
 import importlib.resources
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
@@ -24,6 +25,8 @@ TAGS = {
     "Models": "Models, their versions and their predictions.",
     "Networks": "Public networks that compute the features of rows, or whose weights a model moves.",
     "Runs": "Past and current runs of the workers, and the queue of due datasets.",
+    "Identities": "Which identifiers belong to one person, so that a request by any of them reaches all rows.",
+    "Systems": "Systems outside of Lethe that learned from people, their tasks, and the bundle of a request.",
     "Lineage": "Models, versions and copies that a person's rows fed.",
     "Suppressions": "People who asked to be forgotten, and whose rows are refused.",
     "Leaving reasons": "Reasons for leaving, estimated from answers that people randomised themselves.",
@@ -79,6 +82,7 @@ def new_app(*, title: str, description: str, lifespan: Callable[[FastAPI], Any])
         version="0.1.0",
         description=description,
         lifespan=lifespan,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=operation_id,
@@ -101,6 +105,7 @@ def new_app(*, title: str, description: str, lifespan: Callable[[FastAPI], Any])
         return document
 
     app.openapi = described  # type: ignore[method-assign]
+    _serve_document(app)
     _serve_page(app)
     return app
 
@@ -202,6 +207,23 @@ def _is_item(path: str, collection: str) -> bool:
 
 def _in_path(parameter: dict[str, Any]) -> bool:
     return bool(parameter["in"] == "path")
+
+
+def _serve_document(app: FastAPI) -> None:
+    """Serve the OpenAPI document, which is encoded once: it has a megabyte, and callers need no key."""
+
+    @functools.cache
+    def encoded() -> tuple[bytes, str]:
+        body = json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+        return body, f'"{hashlib.sha256(body).hexdigest()}"'
+
+    def openapi(request: Request) -> Response:
+        body, tag = encoded()
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return Response(body, media_type="application/json", headers={"ETag": tag})
+
+    app.add_route("/openapi.json", openapi, include_in_schema=False)
 
 
 def _serve_page(app: FastAPI) -> None:

@@ -1,10 +1,12 @@
 """Forms whose files are spooled while they come in, sealed under a key of this process (`app.vault.store`). The
 framework would spool them unencrypted."""
 
+import asyncio
 import codecs
 import re
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,18 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 
+from app.access.service import Caller
+from app.api import calls
 from app.config import Settings
 from app.installations import Installation
+from app.turns import Turns
 from app.vault import store
 
-_MAX_PARTS = 8
+_MAX_PARTS = 10
 """Maximum number of files in a form, and of its other fields; each file takes a descriptor."""
 _MAX_FIELD_BYTES = 1 << 20
+_TURNS = Turns(8, of_one=4)
+"""Turns of this process to work on files that have come in, fewer than its threads, which other calls need too."""
 
 
 def folder(settings: Settings) -> Path:
@@ -47,9 +54,13 @@ class SpooledRoute(APIRoute):
 
 
 class _Request(Request):
-    """Request whose multipart form is read by `_FormReader`. The framework reads other forms, which have no files."""
+    """Request whose multipart form is read by `_FormReader`. The framework reads other forms, which have no files.
+
+    A form waits in turn by tenant once it has come in, so a slow sender keeps nobody waiting.
+    """
 
     spooled: FormData | None = None
+    turn: tuple[str, Future[None]] | None = None
 
     # Unlike the overridden method, it is not a context manager.
     async def form(self, **limits: Any) -> FormData:  # type: ignore[override]
@@ -60,9 +71,17 @@ class _Request(Request):
             installation: Installation = self.app.state.installation
             reader = _FormReader(options, folder=folder(installation.settings))
             self.spooled = await reader.read(self.stream())
+            # Pages look up the tenant later.
+            caller: Caller | None = self.scope.get(calls.CALLER)
+            share = caller.tenant_id if caller else calls.address_of(self.scope)
+            self.turn = share, _TURNS.ask(share)
+            await asyncio.wrap_future(self.turn[1])
         return self.spooled
 
     async def close(self) -> None:
+        turn, self.turn = self.turn, None
+        if turn is not None:
+            _TURNS.end(*turn)
         if self.spooled is not None:
             await self.spooled.close()
         await super().close()
@@ -93,19 +112,8 @@ class _FormReader:
         self._header_name, self._header_value = b"", b""
         self._unwritten: list[tuple[UploadFile, bytes]] = []
         self._has_ended = False
-        self._parser = MultipartParser(
-            boundary,
-            {
-                "on_part_begin": self._on_part_begin,
-                "on_header_field": self._on_header_field,
-                "on_header_value": self._on_header_value,
-                "on_header_end": self._on_header_end,
-                "on_headers_finished": self._on_headers_finished,
-                "on_part_data": self._on_part_data,
-                "on_part_end": self._on_part_end,
-                "on_end": self._on_end,
-            },
-        )
+        callbacks: Any = {name[1:]: getattr(self, name) for name in dir(self) if name.startswith("_on_")}
+        self._parser = MultipartParser(boundary, callbacks)
 
     async def read(self, stream: AsyncIterator[bytes]) -> FormData:
         """Return the form, with each file at its beginning. Raises `HTTPException` and the errors of the stream, after

@@ -2,12 +2,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi import Path as InPath
 from fastapi import Query as InQuery
 from fastapi.params import Form
@@ -17,9 +18,9 @@ from app.access.idempotency import Once
 from app.api.calls import Call, call_with, once_with
 from app.api.problems import responses
 from lethe import sockets
+from lethe.contract.fields import expected
 from lethe.contract.operation import Operation
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.spelling import expected
 from lethe.encoding.columns import is_name
 
 
@@ -40,6 +41,20 @@ class Mount:
 def of_features() -> tuple[Mount, ...]:
     """Return the `MOUNTS` of the modules `endpoints` of all features."""
     return sockets.plugs("app.features", "endpoints", "MOUNTS")
+
+
+Lifespan: TypeAlias = Callable[[FastAPI], AbstractContextManager[None]]
+"""Context of a feature around the life of an application, a gateway or the accounting service (the socket
+`LIFESPANS`)."""
+
+
+@contextmanager
+def lifespans_of_features(app: FastAPI) -> Iterator[None]:
+    """Keep the `LIFESPANS` of the modules `endpoints` of all features open around the block."""
+    with ExitStack() as opened:
+        for lifespan in sockets.plugs("app.features", "endpoints", "LIFESPANS"):
+            opened.enter_context(lifespan(app))
+        yield
 
 
 def limit_threads() -> None:

@@ -7,9 +7,11 @@ is answered after the commit of its request.
 import asyncio
 import dataclasses
 import datetime
+import itertools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.exc import OperationalError
@@ -24,7 +26,7 @@ from app.db.tables import OWED, DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
-from app.errors import MechanismUnreadable
+from app.errors import MechanismUnreadable, MethodUnsupported
 from app.installations import Installation
 from app.periodic import Periodic
 from app.unlearning import queue
@@ -116,7 +118,7 @@ def _estimated(
             if records >= min_records:
                 estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
     # The worker reports this error; a request is not refused for it.
-    except (MechanismUnreadable, PrivacyError):
+    except (MechanismUnreadable, MethodUnsupported, PrivacyError):
         pass
     ended = time.monotonic()
     fresh = max(_FRESH_SECONDS, _MIN_INTERVAL_FACTOR * (ended - began))
@@ -145,6 +147,8 @@ def to_response(
         request,
         status=view.status(request),
         outcome=None if view.discreet or request.outcome is None else Outcome(request.outcome),
+        erased_by=None if view.discreet else request.erased_by,
+        identity_unknown=request.unknown_at is not None and not view.discreet,
         alias_refs=request.alias_refs or [],
         external_id=particulars.external_id,
         metadata=particulars.metadata,
@@ -199,8 +203,8 @@ class Intake:
             self._changed.notify()
         self._storing.join()
         self._ringing.stop()
-        # Workers may not know yet of the requests that were stored last.
-        self._installation.notifier.wake()
+        # Workers may not know yet of the requests that were stored last, and this process may end before the tick.
+        self._installation.notifier.notifier.wake()
 
     def _store(self) -> None:
         while calls := self._next():
@@ -218,13 +222,16 @@ class Intake:
             del calls, answers
 
     def _next(self) -> list[_Call]:
-        """Wait for calls and return them, at most one per Idempotency-Key; an empty list after the last."""
+        """Wait for calls and return them, tenant by tenant in turn and at most one per Idempotency-Key; an empty list
+        after the last."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             names: set[str | None] = set()
             calls: list[_Call] = []
             later: list[_Call] = []
-            for call in self._waiting:
+            places: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+            # The sort is stable, so the calls of a tenant keep their order.
+            for call in sorted(self._waiting, key=lambda call: next(places[call.draft.by.tenant_id])):
                 if len(calls) == _MAX_BATCHES_AT_ONCE or (call.once.name and call.once.name in names):
                     later.append(call)
                 else:
@@ -243,7 +250,8 @@ class Intake:
     def _answers(self, calls: Sequence[_Call]) -> list[StoredResponse | Exception]:
         """Store the requests of calls, their events and answers in one transaction. Return an answer or error each."""
         self._installation.database.require_served()
-        with self._installation.database.writing() as session:
+        # The thread takes turns as a tenant of its own: it stores the requests of all of them.
+        with self._installation.database.writing(tenant_id="intake") as session:
             answers: dict[int, StoredResponse | Exception] = {
                 place: _written_by(calls[place].draft, answer) if isinstance(answer, StoredResponse) else answer
                 for place, answer in enumerate(idempotency.replay_all(session, [call.once for call in calls]))

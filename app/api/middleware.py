@@ -1,5 +1,7 @@
 """Middleware of every call: authentication before the body, the size limit, the log by route, and security headers."""
 
+import asyncio
+import random
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -14,29 +16,38 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import telemetry, tracing
 from app.access.rates import RateWindow
+from app.access.service import Caller
 from app.api import calls, problems
 from app.api.calls import WINDOW
 from app.api.places import Places
 from app.config import Settings
 from lethe.contract import sets
+from lethe.contract.fields import MAX_BODY_BYTES, Body
 from lethe.contract.problems import ContentEncodingUnsupported, Problem, UploadTooLarge
 
-_MAX_BODY_BYTES = 32 * 2**20
-"""Limit for bodies other than files, which are read into memory."""
+_BODY = "lethe.body"
+"""ASGI scope key of the `Body` that bounds the body of a call's route; absent outside routes with a key."""
 
+_WRITES = "lethe.writes"
+"""ASGI scope key, True if a call may take the write lock of the database on behalf of an app."""
+_WRITING = frozenset({sets.Scope.REQUESTS_WRITE, sets.Scope.MODELS_WRITE, sets.Scope.AGENT})
 
 _ROUTE = "lethe.route"
 """ASGI scope key of a call's route, also set for calls that are refused before routing."""
 
+_INTERVAL_SECONDS = 0.1
+"""Interval of the answers to discreet callers. What takes longer shows in the time of an answer."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Guard:
-    """Route and the scopes that it requires of a key."""
+    """Route, the scopes that it requires of a key, and the type whose limits its body has."""
 
     route: str
     pattern: re.Pattern[str]
     methods: frozenset[str]
     scopes: frozenset[sets.Scope]
+    body: type[Body]
 
 
 class _CallMiddleware:
@@ -66,6 +77,7 @@ class KeyFirst(_CallMiddleware):
                 pattern=compile_path(prefix + route.path)[0],
                 methods=frozenset(route.methods or ()),
                 scopes=scopes,
+                body=_body_of(route),
             )
             for prefix, router in guarded
             for route in router.routes
@@ -76,6 +88,8 @@ class KeyFirst(_CallMiddleware):
         guard = self._guard(scope)
         if guard is not None:
             scope[_ROUTE] = guard.route
+            scope[_BODY] = guard.body
+            scope[_WRITES] = guard.methods != {"GET"} and not _WRITING.isdisjoint(guard.scopes)
             try:
                 scope[calls.CALLER] = await calls.let_in(scope["app"].state.known, scope, guard.scopes)
             except Problem as refusal:
@@ -93,6 +107,17 @@ class KeyFirst(_CallMiddleware):
         return next((guard for guard in self._guards if method in guard.methods and guard.pattern.match(path)), None)
 
 
+def _body_of(route: APIRoute) -> type[Body]:
+    body = route.body_field.field_info.annotation if route.body_field else None
+    return body if isinstance(body, type) and issubclass(body, Body) else _AnyBody
+
+
+class _AnyBody(Body):
+    """Body of a route that declares none, such as a file."""
+
+    MAX_BYTES = MAX_MEMBERS = MAX_BODY_BYTES
+
+
 Refused = Callable[[Request, Problem], Response]
 
 
@@ -100,7 +125,8 @@ class BodyLimit(_CallMiddleware):
     """Middleware that refuses encoded bodies, and large ones: by their declared length, or as soon as they exceed the
     limit.
 
-    `max_bytes` bounds multipart bodies; all others are also bounded by 32 MiB. `answered` renders the refusal.
+    `max_bytes` bounds multipart bodies; JSON is also bounded by the `MAX_BYTES` and `MAX_MEMBERS` of its type, and
+    anything else by 32 MiB. `answered` renders the refusal.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, answered: Refused) -> None:
@@ -111,9 +137,10 @@ class BodyLimit(_CallMiddleware):
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         is_file = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
-        max_bytes = self._max_bytes if is_file else min(self._max_bytes, _MAX_BODY_BYTES)
-        named = " (LETHE_MAX_UPLOAD_BYTES)" if max_bytes == self._max_bytes else " of a body that is no file"
-        refusal = UploadTooLarge(f"This server accepts at most {max_bytes} bytes{named}. Nothing was stored.")
+        body: type[Body] = scope.get(_BODY, _AnyBody)
+        max_bytes = self._max_bytes if is_file else min(self._max_bytes, body.MAX_BYTES)
+        too_large = UploadTooLarge.file if max_bytes == self._max_bytes else UploadTooLarge.body
+        refusal = too_large(max_bytes=max_bytes)
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > max_bytes:
             await self._answered(Request(scope), refusal)(scope, receive, send)
@@ -123,24 +150,66 @@ class BodyLimit(_CallMiddleware):
             expected = "Send the body without Content-Encoding, uncompressed. Nothing was stored."
             await self._answered(Request(scope), ContentEncodingUnsupported(expected))(scope, receive, send)
             return
-        received = 0
+        received = members = 0
+        refused: Problem | None = None
 
         async def counted() -> Message:
-            nonlocal received
+            nonlocal received, members, refused
             message = await receive()
-            received += len(message.get("body", b""))
+            content = message.get("body", b"")
+            received += len(content)
             if received > max_bytes:
-                raise refusal
+                refused = refusal
+            elif not is_file and body is not _AnyBody:
+                members += sum(map(content.count, (b",", b"[", b"{")))
+                if members > body.MAX_MEMBERS:
+                    refused = UploadTooLarge.members(max_members=body.MAX_MEMBERS)
+            if refused is not None:
+                raise refused
             return message
 
         async def watched(message: Message) -> None:
-            if received <= max_bytes:
+            if refused is None:
                 await send(message)
 
         await self._app(scope, counted, watched)
         # `watched` dropped the framework's answer, so send the refusal now.
-        if received > max_bytes:
-            await self._answered(Request(scope), refusal)(scope, receive, send)
+        if refused is not None:
+            await self._answered(Request(scope), refused)(scope, receive, send)
+
+
+class Unhurried(_CallMiddleware):
+    """Middleware that answers changes by discreet callers at a random time after their bodies were received, so that
+    the time tells nothing about the work that a call, or a run for an earlier call, causes on the way.
+
+    The time is between one and two intervals; an answer that is not ready then leaves after further whole intervals.
+    """
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller: Caller | None = scope.get(calls.CALLER)
+        if caller is None or not caller.discreet or not scope[_WRITES]:
+            await self._app(scope, receive, send)
+            return
+        received_at = time.monotonic()
+        answer: list[Message] = []
+
+        async def timed() -> Message:
+            nonlocal received_at
+            message = await receive()
+            if message["type"] == "http.request":
+                received_at = time.monotonic()
+            return message
+
+        async def kept(message: Message) -> None:
+            answer.append(message)
+
+        try:
+            await self._app(scope, timed, kept)
+        finally:
+            until = random.SystemRandom().uniform(1.0, 2.0) - (time.monotonic() - received_at) / _INTERVAL_SECONDS
+            await asyncio.sleep(_INTERVAL_SECONDS * (until if until > 0 else until % 1.0))
+        for message in answer:
+            await send(message)
 
 
 class CallLog(_CallMiddleware):
@@ -186,6 +255,7 @@ def install(
     """Add the middleware of every service to `app`, innermost first. `answered` renders refusals of large bodies."""
     app.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=answered or _problem)
     app.add_middleware(Places)
+    app.add_middleware(Unhurried)
     app.add_middleware(KeyFirst, guarded=guarded)
     _allow_origins(app, settings.cors_origins)
     app.add_middleware(CallLog)

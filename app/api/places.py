@@ -41,7 +41,7 @@ class Places:
         try:
             # Pages read a large body only after they have checked the session.
             if is_large and caller is None and not scope["path"].startswith("/admin/"):
-                raise UploadTooLarge(f"Without a key a body has {_MAX_SMALL_BYTES} bytes at most, and says how many.")
+                raise UploadTooLarge.keyless(max_bytes=_MAX_SMALL_BYTES)
             received = await _read(receive) if size and not is_large else receive
             if self._taken[share] >= LIMITS[kind][0] or self._taken[kind] >= LIMITS[kind][1]:
                 raise Busy("Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.")
@@ -64,9 +64,7 @@ async def _read(receive: Receive) -> Receive:
             while not messages or messages[-1].get("more_body", False):
                 messages.append(await receive())
     except TimeoutError as error:
-        raise RequestTimedOut(
-            f"A body of at most {_MAX_SMALL_BYTES} bytes must come in {_READ_SECONDS:g} s."
-        ) from error
+        raise RequestTimedOut(max_bytes=_MAX_SMALL_BYTES, seconds=_READ_SECONDS) from error
 
     async def received() -> Message:
         return messages.pop(0) if messages else await receive()

@@ -17,28 +17,14 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
 from app import db, telemetry
-from lethe.contract.fields import ProblemBody
-from lethe.contract.problems import (
-    Busy,
-    DatabaseDamaged,
-    FieldError,
-    InputInvalid,
-    InstallationMismatch,
-    MethodNotAllowed,
-    NotFound,
-    Problem,
-    RateLimited,
-    RequestTimedOut,
-    ScopeMissing,
-    StorageFull,
-    Unauthenticated,
-    Unavailable,
-)
-from lethe.contract.spelling import expected
+from lethe.contract import problems as conditions
+from lethe.contract.fields import ProblemBody, expected
+from lethe.contract.problems import FieldError, InputInvalid, Problem, RateLimited, ScopeMissing, Unauthenticated
 
 MEDIA_TYPE = "application/problem+json"
+_SCHEMA = ProblemBody.model_json_schema()
 _MAX_FAULTS = 10
-"""Limit of listed faults of a query, so that an answer does not grow with the call."""
+"""Limit of listed faults, so that neither an answer nor the work for it grows with the call."""
 _KINDS = {"bool_type": "expected true or false", "bool_parsing": "expected true or false"}
 """Expectations that replace the messages of pydantic, by the type of the fault."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -71,23 +57,21 @@ def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
     """Return conditions as answers of an OpenAPI document, by status."""
     documented: dict[int | str, dict[str, Any]] = {}
     for condition in conditions:
-        entry = documented.setdefault(
-            status_of(condition),
-            {"description": "", "content": {MEDIA_TYPE: {"schema": ProblemBody.model_json_schema()}}},
-        )
+        empty = {"description": "", "content": {MEDIA_TYPE: {"schema": _SCHEMA}}}
+        entry = documented.setdefault(status_of(condition), empty)
         entry["description"] = ", ".join(filter(None, [entry["description"], f"`{condition.code}`"]))
     return documented
 
 
 def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
-    """Return where a call is wrong and what was expected there, without repeating what was sent. The types `body` and
-    `query`, if known, give the names of fields to suggest."""
+    """Return where a call is wrong and what was expected there, without repeating what was sent: the faults of the
+    query if it has any, otherwise those of the body, the first ten of either. The types `body` and `query`, if known,
+    give the names of fields to suggest."""
+    listed = error.errors()
+    of_query = [fault for fault in listed if fault["loc"][:1] == ("query",)]
     return [
-        FieldError(
-            ".".join(map(str, fault["loc"])) or "body",
-            _expectation(fault, query if fault["loc"][:1] == ("query",) else body),
-        )
-        for fault in error.errors()
+        FieldError(".".join(map(str, fault["loc"])) or "body", _expectation(fault, query if of_query else body))
+        for fault in (of_query or listed)[:_MAX_FAULTS]
     ]
 
 
@@ -136,11 +120,9 @@ def install(app: FastAPI) -> None:
         field = getattr(route, "body_field", None)
         body = None if field is None else field.field_info.annotation
         query = next((parameter.field_info.annotation for parameter in route.dependant.query_params), None)
-        listed = faults(error, body, query=query)
-        of_query = [fault for fault in listed if fault.path.startswith("query.")]
         listed = [
             FieldError(fault.path.partition(".")[2] or fault.path, fault.message)
-            for fault in of_query[:_MAX_FAULTS] or listed
+            for fault in faults(error, body, query=query)
         ]
         return problem(InputInvalid("The call does not have the form that the documentation asks for.", listed))
 
@@ -154,10 +136,10 @@ def install(app: FastAPI) -> None:
             return problem(InputInvalid("The body is not what its content type says."))
         if error.status_code == 405:
             methods = ", ".join(_methods_at(request))
-            answer = problem(MethodNotAllowed(f"This path knows {methods}."))
+            answer = problem(conditions.MethodNotAllowed("This path supports {methods}.", methods=methods))
             answer.headers["Allow"] = methods
             return answer
-        return problem(NotFound("There is nothing at this path."))
+        return problem(conditions.NotFound("There is nothing at this path."))
 
     @app.exception_handler(sqlalchemy.exc.OperationalError)
     def _database(_request: Request, error: sqlalchemy.exc.OperationalError) -> JSONResponse:
@@ -173,12 +155,10 @@ def is_full(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def storage_full() -> StorageFull:
+def storage_full() -> conditions.StorageFull:
     """Log that the disk is full, and return the condition."""
     telemetry.logger().error("gateway.storage_full")
-    return StorageFull(
-        "There is no room to store this. Repeat the call, with its Idempotency-Key if it has one, when there is."
-    )
+    return conditions.StorageFull()
 
 
 def _methods_at(request: Request) -> list[str]:
@@ -192,14 +172,12 @@ def _methods_at(request: Request) -> list[str]:
     return methods or ["GET", "HEAD"]
 
 
-def unavailable(error: sqlalchemy.exc.OperationalError) -> Unavailable:
+def unavailable(error: sqlalchemy.exc.OperationalError) -> Problem:
     """Log that the database is unavailable or full, and return the condition."""
     if db.is_full(error):
         return storage_full()
     telemetry.logger().error("gateway.database_unavailable", error=type(error.orig).__name__)
-    return Unavailable(
-        "The database cannot be reached or is busy. Repeat the call, with its Idempotency-Key if it has one."
-    )
+    return conditions.Unavailable.database()
 
 
 def unexpected(error: Exception) -> JSONResponse:
@@ -216,14 +194,14 @@ def _headers(error: Problem) -> dict[str, str] | None:
             return {"WWW-Authenticate": "Bearer"}
         case RateLimited():
             return {"Retry-After": str(error.retry_after)}
-        case RequestTimedOut():
+        case conditions.RequestTimedOut():
             return {"Connection": "close"}
-        case Busy():
+        case conditions.Busy():
             return {"Retry-After": "1"}
-        case StorageFull() | InstallationMismatch() | DatabaseDamaged():
+        case conditions.StorageFull() | conditions.InstallationMismatch() | conditions.DatabaseDamaged():
             # Retrying is useless until an operator has acted.
             return {"Retry-After": "30"}
-        case Unavailable():
+        case conditions.Unavailable():
             return {"Retry-After": "2"}
         case _:
             return None

@@ -12,7 +12,7 @@ from app.api.gateway import serves
 from app.api.sentences import of_plan
 from app.db import now
 from app.db.tables import Run
-from app.unlearning import backlog, repository
+from app.unlearning import repository, waiting
 from app.unlearning import service as unlearning
 from lethe.contract import runs
 from lethe.contract.fields import PageOut
@@ -52,7 +52,7 @@ def cancel_run(call: Call, run_id: str) -> RunOut:
 @serves(router, runs.QUEUE)
 def get_queue(call: Call) -> QueueOut:
     with call.installation.database.reading() as session:
-        waiting = backlog.backlog(session, tenant_id=call.caller.tenant_id, at=now(session))
+        queued = waiting.backlog(session, tenant_id=call.caller.tenant_id, at=now(session))
     with call.reading() as session:
         at = now(session)
         begins = [at - hours * _HOUR for hours in range(24, 0, -1)]
@@ -62,7 +62,7 @@ def get_queue(call: Call) -> QueueOut:
         counts = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
         return QueueOut(
             at=at,
-            next=[QueuedOut.of(queued) for queued in waiting],
+            next=[QueuedOut.of(dataset) for dataset in queued],
             running=[_to_response(session, run) for run in running.items],
             hours=[
                 HourOut(begins_at=begin, published=published, failed=failed)

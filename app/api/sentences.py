@@ -68,5 +68,7 @@ def of_plan(reason: str, facts: Mapping[str, int]) -> str:
             return f"one run for {facts['requests']} requests, once all are in"
         case PlanReason.ONE_BY_ONE:
             return f"{facts['steps']} steps for {facts['requests']} requests one by one"
+        case PlanReason.FRESH_NOISE:
+            return "each version is learned from scratch, with fresh noise"
         case PlanReason.NO_INFLUENCE:
             return "nothing deleted has any influence on it"

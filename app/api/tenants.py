@@ -68,10 +68,7 @@ def _new(row: ApiKey, key: str, response: Response) -> NewApiKeyOut:
 @serves(router, key_operations.GET)
 def get_api_key(call: Call, key_id: str) -> ApiKeyOut:
     with call.reading() as session:
-        row = repository.key(session, key_id)
-        if row is None:
-            raise KeyUnknown(f"There is no API key {key_id!r}.")
-        return ApiKeyOut.of(row)
+        return ApiKeyOut.of(KeyUnknown.if_none(repository.key(session, key_id), key_id=key_id))
 
 
 @serves(router, contract.CREATE)

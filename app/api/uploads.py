@@ -15,20 +15,20 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from fastapi import Form, UploadFile
 from pydantic.fields import FieldInfo
 
+from app import telemetry
 from app.access.idempotency import Once
 from app.api.calls import Call
 from app.api.forms import folder
+from app.audit import service as audit
 from app.catalogue import datasets
 from app.deletion import search_repository
 from app.installations import Installation
-from app.rows import formats
 from app.rows.formats import FeaturesOf
 from app.rows.uploads import RowUpload, Suppressed
 from app.vault.store import Spool
 from lethe.contract import fields
 from lethe.contract.problems import FieldError, SchemaInvalid
 from lethe.encoding.rows import Schema, check_fit
-from lethe.encoding.targets import TargetColumn
 
 _MAX_EXPANSION = 4
 """Maximum ratio of the unpacked size of an upload to the size limit of its file."""
@@ -103,7 +103,7 @@ def _content(name: str, value: UploadFile | str | float | None) -> str | float |
         return value
     text = value.file.read(_MAX_TEXT_BYTES + 1)
     if len(text) > _MAX_TEXT_BYTES:
-        raise SchemaInvalid(f"The {name} is too long.", [FieldError(name, f"expected at most {_MAX_TEXT_BYTES} bytes")])
+        raise SchemaInvalid.too_long([FieldError(name, f"expected at most {_MAX_TEXT_BYTES} bytes")], name=name)
     return text.decode(errors="replace")
 
 
@@ -113,9 +113,9 @@ def _json(name: str, text: Any) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaInvalid(f"The field {name} is not JSON.", [FieldError(name, "expected JSON")]) from error
+        raise SchemaInvalid.not_json([FieldError(name, "expected JSON")], name=name) from error
     if value is None:
-        raise SchemaInvalid(f"The field {name} is null.", [FieldError(name, "expected a value, or no such field")])
+        raise SchemaInvalid.null([FieldError(name, "expected a value, or no such field")], name=name)
     return value
 
 
@@ -130,29 +130,15 @@ def _with_form(installation: Installation, once: Once, file: UploadFile, values:
     return Once(name=once.name, fingerprint=fingerprint)
 
 
-def upload(
-    call: Call,
-    *,
-    file: UploadFile,
-    kind: formats.Kind,
-    schema: Schema | None,
-    classes: tuple[str, ...],
-    target: TargetColumn | None = None,
-    few_rows: int = 0,
-    features_of: FeaturesOf | None = None,
-) -> RowUpload:
-    """Return the upload of a file of rows, whose people belong to the caller's tenant."""
+def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
+    """Return the upload of a file of rows, whose people belong to the caller's tenant; `of_file` are fields of
+    `RowUpload`."""
     return RowUpload(
         file=_spooled(file),
-        kind=kind,
-        schema=schema,
-        classes=classes,
-        target=target,
         folder=folder(call.installation.settings),
-        subject_refs=call.subject_refs,
+        tenant_id=call.caller.tenant_id,
         max_bytes=_MAX_EXPANSION * call.installation.settings.max_upload_bytes,
-        few_rows=few_rows,
-        features_of=features_of,
+        **of_file,
     )
 
 
@@ -185,7 +171,17 @@ def suppressed(call: Call, dataset_id: str, *, skip: bool) -> Suppressed:
         with call.reading() as session:
             return search_repository.suppressed_people(session, dataset_id, subject_refs)
 
-    return Suppressed(among=among, skip=skip)
+    matched = functools.partial(record_match, call, dataset_id)
+    return Suppressed(among=among, skip=skip, may_know=not call.caller.discreet, matched=matched)
+
+
+def record_match(call: Call, dataset_id: str, num_rows: int | None = None) -> None:
+    """Record that an upload has rows of suppressed people, because an upload can ask about a single person. Without
+    `num_rows` they were suppressed during the upload."""
+    object_id = call.caller.tenant_id if dataset_id == search_repository.ANYWHERE else dataset_id
+    with call.writing() as session:
+        audit.record(session, "suppressions.matched", object_id, rows=num_rows)
+    telemetry.logger().warning("suppressions.matched")
 
 
 def _spooled(file: UploadFile) -> Spool:

@@ -92,8 +92,13 @@ def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
 
 def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_id: str) -> None:
     """Sign the head of a chain as this transaction leaves it."""
+    checkpoint(session, keys, heads_now(session, chain, tenant_id=tenant_id))
+
+
+def heads_now(session: Session, chain: StoredChain, *, tenant_id: str) -> list[Head]:
+    """Return the head of a chain as this transaction leaves it, to be signed; empty if the chain is damaged."""
     session.flush()
-    checkpoint(session, keys, _recomputed(session, chain, tenant_id))
+    return _recomputed(session, chain, tenant_id)
 
 
 def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:

@@ -116,10 +116,6 @@ def page_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int,
     return list(session.scalars(query.order_by(table.sequence).limit(limit)))
 
 
-def row(session: Session, chain: StoredChain, *, tenant_id: str, sequence: int) -> Any | None:
-    return session.get(chain.table, (tenant_id, sequence))
-
-
 def last_row(session: Session, chain: StoredChain, *, tenant_id: str) -> Any | None:
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence.desc())

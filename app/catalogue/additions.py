@@ -6,31 +6,17 @@ to be null, and added again at the registration of a batch, so that a deletion r
 
 from dataclasses import dataclass
 
-import numpy as np
 from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.audit import service as audit
-from app.catalogue import datasets, repository
-from app.db import actor, now
-from app.db.tables import Addition, Dataset, Record, new_id
-from app.rows import records, uploads
+from app.catalogue import repository
+from app.db import now
+from app.db.tables import Addition, Dataset, Record
+from app.rows import records
 from app.rows import repository as rows_repository
-from app.rows.formats import Batch
-from app.rows.row_store import RowStore
-from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe.contract import problems
 from lethe.contract.sets import AdditionStatus
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """Encoded batch on disk that is not registered yet; `num_suppressed` rows of the upload were left out."""
-
-    addition_id: str
-    root: str
-    subject_refs: References
-    num_suppressed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,89 +27,6 @@ class AdditionTask:
     addition_id: str
     root: str
     slots: tuple[int, ...] | None
-
-
-def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int, suppressed: Suppressed) -> Staged:
-    """Encode an upload as its dataset is encoded, and write it to the row store as a batch in random order.
-
-    Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid`
-    or `SubjectSuppressed`, and then leaves nothing on disk.
-    """
-    addition_id = new_id("add")
-
-    def check(batch: Batch, num_taken: int) -> None:
-        if batch.features.shape[1] != dataset.num_features + 1:
-            expected = f"expected {dataset.num_features} features, as in the dataset"
-            raise problems.InputInvalid(
-                "The rows are not of the dataset's shape.", [problems.FieldError("x", expected)]
-            )
-        _check_room(num_taken, num_free)
-
-    with rows.writing(addition_id, dataset.num_features + 1) as writer:
-        result = take_in(writer, upload, suppressed=suppressed, check=check)
-        _check_room(writer.num_slots, num_free)
-    return Staged(
-        addition_id=addition_id,
-        root=writer.root,
-        subject_refs=result.subject_refs,
-        num_suppressed=result.num_suppressed,
-    )
-
-
-def require_open(session: Session, dataset: Dataset) -> None:
-    """Check that rows may be added to a dataset. Raises `DatasetRetired`, and `PreconditionFailed` if a model's batches
-    bound a second moment, which new rows could exceed; the model could then never be learned again."""
-    datasets.require_kept(dataset)
-    if bounded := repository.bounded_models(session, dataset_id=dataset.id):
-        raise problems.PreconditionFailed(
-            f"Model {bounded[0].id} states a second_moment, which more rows could exceed: retire it first."
-        )
-
-
-def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
-    """Reserve random free slots for the rows of a batch, and record the batch as an addition to the dataset. Raises
-    `DatasetFull`, and the errors of `require_open`."""
-    require_open(session, dataset)
-    num_records = len(staged.subject_refs)
-    is_free = np.ones(dataset.num_slots, dtype=np.bool_)
-    is_free[np.fromiter(rows_repository.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
-    free = np.flatnonzero(is_free)
-    _check_room(num_records, len(free))
-    slots = uploads.generator().choice(free, num_records, replace=False, shuffle=False)
-    addition = Addition(
-        id=staged.addition_id,
-        tenant_id=actor(session).tenant_id,
-        dataset_id=dataset.id,
-        num_records=num_records,
-        digest=staged.root,
-        status=AdditionStatus.PENDING,
-        staged=True,
-        created_at=now(session),
-    )
-    session.add(addition)
-    records.add(
-        session,
-        dataset_id=dataset.id,
-        subject_refs=staged.subject_refs,
-        # Sorting discloses nothing because the rows of the batch are in random order.
-        slots=np.sort(slots).tolist(),
-        addition_id=addition.id,
-    )
-    audit.record(session, "dataset.records_added", dataset.id, addition_id=addition.id, num_records=num_records)
-    return addition
-
-
-def count_free_slots(session: Session, dataset: Dataset) -> int:
-    """Return the number of slots that are known to be null and not reserved."""
-    return dataset.num_slots - rows_repository.count_taken_slots(session, dataset_id=dataset.id)
-
-
-def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:
-    """Return an addition to a dataset. Raises `AdditionUnknown`."""
-    addition = session.get(Addition, addition_id)
-    if addition is None or addition.dataset_id != dataset_id:
-        raise problems.AdditionUnknown(f"There is no addition {addition_id!r} to this dataset.")
-    return addition
 
 
 def take(session: Session, *, dataset: Dataset) -> None:
@@ -197,11 +100,3 @@ def drop_damaged(session: Session, error: problems.DatasetDamaged) -> bool:
 
 def _is_applying(addition: Addition) -> bool:
     return addition.revision is not None and addition.status == AdditionStatus.PENDING
-
-
-def _check_room(num_records: int, num_free: int) -> None:
-    if num_records > num_free:
-        raise problems.DatasetFull(
-            f"{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or "
-            "make another dataset."
-        )

@@ -4,7 +4,8 @@ A feature keeps the public networks on which datasets and models may be based. W
 network id is refused.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -119,18 +120,13 @@ def register(session: Session, *, name: str, encoded: Encoded, adaptive_budget: 
 
 def get(session: Session, dataset_id: str) -> Dataset:
     """Return a dataset. Raises `DatasetUnknown`."""
-    dataset = session.get(Dataset, dataset_id)
-    if dataset is None:
-        raise problems.DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
-    return dataset
+    return problems.DatasetUnknown.if_none(session.get(Dataset, dataset_id), dataset_id=dataset_id)
 
 
 def require_kept(dataset: Dataset) -> None:
     """Raise `DatasetRetired` if the dataset is retired."""
     if dataset.retired_at is not None:
-        raise problems.DatasetRetired(
-            f"Dataset {dataset.id} was retired, and its rows are destroyed; upload another one."
-        )
+        raise problems.DatasetRetired(dataset_id=dataset.id)
 
 
 def target_of(dataset: Dataset) -> TargetColumn | None:
@@ -165,15 +161,17 @@ def roots(session: Session, dataset_id: str) -> list[tuple[str, str]]:
     return [(dataset.id, dataset.digest), *((addition.id, addition.digest) for addition in waiting)]
 
 
-def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> int:
-    """Return the number of rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`, and
-    `DatasetDamaged` if damaged records may hide rows."""
+def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, others: Iterable[str] = ()) -> int:
+    """Return the number of rows held about a person, at least 1. Raises `DatasetUnknown`, `SubjectUnknown`, which
+    counts the people of `others`, and `DatasetDamaged` if damaged records may hide rows."""
     dataset = get(session, dataset_id)
-    count = rows_repository.count_records_of(session, dataset_id=dataset_id, subject_ref=subject_ref)
+    of_person = functools.partial(rows_repository.count_records_of, session, dataset_id=dataset_id)
+    count = of_person(subject_ref=subject_ref)
     if count == 0 and records.is_in_records(dataset):
         raise problems.DatasetDamaged.found(dataset_id, DamageKind.RECORD)
     if count == 0:
-        raise problems.SubjectUnknown("This dataset holds nothing about this subject.")
+        alike = sum(of_person(subject_ref=other) > 0 for other in others)
+        raise problems.SubjectUnknown.but("This dataset holds nothing about this subject.", alike)
     return count
 
 

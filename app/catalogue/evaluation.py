@@ -20,7 +20,7 @@ from app.catalogue import repository
 from app.db.tables import Dataset
 from app.rows import repository as rows_repository
 from app.rows.row_store import RowStore
-from lethe.contract.problems import EvaluationOverlaps
+from lethe.contract.problems import EvaluationOverlaps, Sentence
 
 _BY_CHANCE = 5.0
 """Tolerance in standard deviations, exceeded by chance in less than one of a million comparisons."""
@@ -50,7 +50,7 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
     states counts only if `may_know`: the caller may learn who is in the data."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
-        raise _overlaps(shared, "people are", may_know=may_know)
+        raise EvaluationOverlaps.people(count=_count(shared, may_know=may_know))
     learned_on = _parts(session, dataset)
     return [Comparison(newcomers=_parts(session, evaluated_on), others=learned_on, learned_on=learned_on)]
 
@@ -65,7 +65,7 @@ def of_addition(
     for other in repository.datasets_apart_from(session, dataset_id=dataset.id):
         shared = rows_repository.count_subjects_among(session, newcomers, dataset_id=other.id)
         if shared:
-            raise _overlaps(shared, "people are", may_know=may_know)
+            raise EvaluationOverlaps.people(count=_count(shared, may_know=may_know))
         is_learned_on = repository.is_measured_on(session, dataset_id=dataset.id, evaluated_on=other.id)
         learned_on = _parts(session, dataset if is_learned_on else other)
         comparisons.append(Comparison(newcomers=(rows,), others=_parts(session, other), learned_on=learned_on))
@@ -87,7 +87,7 @@ def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
     by_chance = int(counts[counts > 1].sum()) / max(len(learned_on), 1) * len(newcomers)
     shared = int(np.isin(newcomers, others).sum())
     if shared > 2 * by_chance + _BY_CHANCE * math.sqrt(by_chance):
-        raise _overlaps(shared, "rows are", may_know=may_know)
+        raise EvaluationOverlaps.rows(count=_count(shared, may_know=may_know))
 
 
 def _parts(session: Session, dataset: Dataset) -> tuple[Part, ...]:
@@ -97,12 +97,8 @@ def _parts(session: Session, dataset: Dataset) -> tuple[Part, ...]:
     return (own, *(Part(rows_id=addition.id, root=addition.digest) for addition in waiting))
 
 
-def _overlaps(shared: int, subject: str, *, may_know: bool) -> EvaluationOverlaps:
-    count = f"{shared} {subject}" if may_know and shared else f"Some {subject}"
-    return EvaluationOverlaps(
-        f"{count} both in a dataset that is learned from and in one that its models are measured on. Leave them out of "
-        "one of the two."
-    )
+def _count(shared: int, *, may_know: bool) -> int | Sentence:
+    return shared if may_know and shared else Sentence("Some")
 
 
 def _hashes(store: RowStore, parts: Sequence[Part], key: bytes) -> npt.NDArray[Any]:

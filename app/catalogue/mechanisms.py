@@ -7,13 +7,12 @@ from typing import Any
 
 from app.catalogue import datasets
 from app.db.tables import Dataset
+from lethe.contract.fields import expected
 from lethe.contract.models import ModelIn, TargetIn
-from lethe.contract.problems import FieldError, PreconditionFailed, TargetUnreachable
-from lethe.contract.spelling import expected
-from lethe.proof import accountant, calibration, costs
+from lethe.contract.problems import FieldError, PreconditionFailed, Sentence, TargetUnreachable
+from lethe.proof import accountant, calibration, methods
 from lethe.proof.accountant import Run
 from lethe.proof.calibration import ModelSettings
-from lethe.proof.costs import Cost
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
@@ -41,33 +40,52 @@ def _settings(dataset: Dataset, model: ModelIn) -> ModelSettings:
 
 
 def of(
-    dataset: Dataset, model: ModelIn, *, max_steps: int, tangent: tuple[PublicNetwork, int] | None = None
+    dataset: Dataset,
+    model: ModelIn,
+    *,
+    max_steps: int,
+    tangent: tuple[PublicNetwork, int] | None = None,
+    encoder: PublicNetwork | None = None,
 ) -> Mechanism:
     """Return the mechanism of the model requested in `model`.
 
-    `tangent` is the network whose weights the model moves, with its number of parameters. Raises `PreconditionFailed`
-    if the mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no
-    number of steps up to `max_steps` brings a single deletion to (epsilon, delta).
+    `tangent` is the network whose weights the model moves, with its number of parameters, and `encoder` that of the
+    dataset's features. Raises `PreconditionFailed` if the method is not installed or does not do what is asked, if the
+    mechanism has no guarantee or the dataset does not support the objective, and `TargetUnreachable` if no number of
+    steps up to `max_steps` brings a single deletion to (epsilon, delta).
     """
-    settings = _settings(dataset, model)
-    with _refusals():
+    settings, installed = _settings(dataset, model), methods.all_methods()
+    if model.method not in installed or model.mechanism not in (None, model.method):
+        raise _refused("There is no such method here.", method=expected(installed, found=model.method))
+    with refusals():
         try:
-            mechanism = calibration.mechanism_for(
+            mechanism: Mechanism = installed[model.method].calibrate(
                 settings,
-                **_problem(dataset, model.objective, model.loss_width) | _of_tangent(tangent),
+                **problem_of(dataset, model.objective, model.loss_width) | _of_tangent(tangent, encoder),
                 class_weights=_weights(dataset, model.class_weights),
             )
             if mechanism.learn_steps > max_steps:
                 raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
-            learned, delta = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)]), settings.delta
-            calibration.least_steps(learned, records=1, epsilon=settings.epsilon, delta=delta, at_most=max_steps)
+            if installed[model.method].continues:
+                learned, delta = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)]), settings.delta
+                calibration.least_steps(learned, records=1, epsilon=settings.epsilon, delta=delta, at_most=max_steps)
         except InfeasibleError as error:
-            raise TargetUnreachable(f"{error}. Raise l2, noise_scale or the target.") from error
+            raise TargetUnreachable("{error}. Raise l2, noise_scale or the target.", error=str(error)) from error
     return mechanism
 
 
+def lanes_of(model: ModelIn) -> int:
+    """Return the lanes of the model's canary tests: none by default for a method whose runs have no canaries. Raises
+    `PreconditionFailed` if it asks for canaries nevertheless."""
+    if methods.named(model.method).has_canaries:
+        return model.audit.lanes
+    if "audit" in model.model_fields_set and model.audit.lanes:
+        raise _refused("Runs of this method have no canary test.", **{"audit.lanes": "expected 0"})
+    return 0
+
+
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """Raise errors of the accountant as problems of a request."""
     try:
         yield
@@ -75,28 +93,6 @@ def _refusals() -> Iterator[None]:
         raise PreconditionFailed(str(error)) from error
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error
-
-
-def costs_of(
-    dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
-) -> tuple[Objective, list[Cost]]:
-    """Return the objective and costs of a default model with the given settings, ordered by epsilon and then by l2.
-    Raises `PreconditionFailed`."""
-    problem, delta = _problem(dataset, objective, loss_width), default_delta(dataset)
-    chosen = problem["objective"]
-    with _refusals():
-        all_costs = [
-            costs.of(
-                calibration.mechanism_for(
-                    ModelSettings(epsilon=epsilon, delta=delta, l2=strength, loss_width=loss_width), **problem
-                ),
-                epsilon=epsilon,
-                delta=delta,
-            )
-            for epsilon in costs.EPSILONS
-            for strength in ([l2] if l2 else costs.around(dataset.num_slots, epsilon, chosen))
-        ]
-    return chosen, all_costs
 
 
 def _weights(dataset: Dataset, by_class: dict[str, float] | None) -> tuple[float, ...] | None:
@@ -113,11 +109,11 @@ def _weights(dataset: Dataset, by_class: dict[str, float] | None) -> tuple[float
     return tuple(weight / max(weights) for weight in weights)
 
 
-def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) -> dict[str, Any]:
+def problem_of(dataset: Dataset, objective: str | None, loss_width: float | None) -> dict[str, Any]:
     """Return the settings of a mechanism that follow from its dataset and objective. Raises `PreconditionFailed`."""
     chosen = _objective(dataset, objective)
     if loss_width is not None and not chosen.has_width:
-        raise _refused(f"The loss of {chosen} has no width.", loss_width="expected none")
+        raise _refused(Sentence("The loss of {objective} has no width.", objective=chosen), loss_width="expected none")
     num_classes = 1 if dataset.target else len(dataset.classes)
     return {
         "num_slots": dataset.num_slots,
@@ -129,8 +125,10 @@ def _problem(dataset: Dataset, objective: str | None, loss_width: float | None) 
     }
 
 
-def _of_tangent(tangent: tuple[PublicNetwork, int] | None) -> dict[str, Any]:
-    return {"network": tangent[0], "num_parameters": tangent[1]} if tangent else {}
+def _of_tangent(tangent: tuple[PublicNetwork, int] | None, encoder: PublicNetwork | None) -> dict[str, Any]:
+    if encoder or not tangent:
+        return {"network": encoder} if encoder else {}
+    return {"network": tangent[0], "num_parameters": tangent[1]}
 
 
 def _objective(dataset: Dataset, name: str | None) -> Objective:

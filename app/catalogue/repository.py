@@ -27,11 +27,6 @@ def _is_in(column: InstrumentedAttribute[str], text: str) -> sa.ColumnElement[bo
     return column.icontains(text, autoescape=True)
 
 
-def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> Page[Addition]:
-    query = sa.select(Addition).where(Addition.dataset_id == dataset_id)
-    return page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
-
-
 def staged_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     """Return the additions whose batches still lie beside the dataset, oldest first."""
     query = sa.select(Addition).where(Addition.dataset_id == dataset_id, Addition.staged)
@@ -42,12 +37,6 @@ def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     """Return the additions whose rows are not in their slots yet, oldest first."""
     staged = staged_additions(session, dataset_id=dataset_id)
     return [addition for addition in staged if addition.status == AdditionStatus.PENDING]
-
-
-def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
-    """Return the models of a dataset that are not retired and whose mechanism bounds a second moment."""
-    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.retired_at.is_(None))
-    return [model for model in session.scalars(query) if model.mechanism.get("second_moment") is not None]
 
 
 def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
@@ -117,27 +106,9 @@ def version(session: Session, *, model_id: str, number: int) -> Version | None:
     ).one_or_none()
 
 
-def version_named(session: Session, *, model_id: str, number: int | None, weights_sha256: str | None) -> Version | None:
-    """Return the version of a model with this number, this digest, or both; None if there is no such version."""
-    query = sa.select(Version).where(Version.model_id == model_id)
-    if number is not None:
-        query = query.where(Version.number == number)
-    if weights_sha256 is not None:
-        query = query.where(Version.weights_sha256 == weights_sha256)
-    return session.scalars(query.order_by(Version.number.desc()).limit(1)).first()
-
-
 def versions(session: Session, *, model_id: str, limit: int, cursor: str | None) -> Page[Version]:
     query = sa.select(Version).where(Version.model_id == model_id)
     return page(session, query, Version.published_at, Version.id, limit=limit, cursor=cursor)
-
-
-def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Model, Version, Run]]:
-    """Return the last `limit` versions of all models that learn from a dataset, newest first, with their runs."""
-    query = sa.select(Model, Version, Run).join(Version, Version.model_id == Model.id)
-    query = query.join(Run, Run.id == Version.run_id).where(Model.dataset_id == dataset_id)
-    query = query.order_by(Version.published_at.desc(), Version.id.desc()).limit(limit)
-    return [(model, version, run) for model, version, run in session.execute(query)]
 
 
 def forget_metrics(session: Session, *, evaluation_dataset_id: str) -> None:

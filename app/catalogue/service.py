@@ -5,7 +5,7 @@ created, and a version of a model whose stored gate cannot be judged is held bac
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -21,6 +21,7 @@ from lethe.contract import problems
 from lethe.contract.models import ModelIn, QualityIn, QualityOut
 from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
 from lethe.encoding import schema
+from lethe.proof import methods
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
 
@@ -56,10 +57,7 @@ def stored_gate(gate: QualityIn | None, mechanism: Mechanism, *, is_evaluated: b
         return None
     for judge in _judges():
         return judge.to_stored(gate, mechanism, is_evaluated)
-    raise problems.PreconditionFailed(
-        "This installation has no quality gates: create the model without one.",
-        [problems.FieldError("quality", "expected no quality gate")],
-    )
+    raise problems.PreconditionFailed.no_gates([problems.FieldError("quality", "expected no quality gate")])
 
 
 def judge_version(session: Session, model: Model, version: Version) -> None:
@@ -79,11 +77,7 @@ def described_gate(model: Model, version: Version | None) -> QualityOut | None:
 def require_served(version: Version) -> None:
     """Raise `ModelHeld` if a version is held back by the gate of its model."""
     if version.held:
-        raise problems.ModelHeld(
-            f"Version {version.number} misses the quality gate of its model, and is held back from serving. Release it "
-            f"(POST /v1/models/{version.model_id}/versions/{version.number}/release), or let the model learn again; "
-            f"GET /v1/models/{version.model_id}/remedies says what else would help."
-        )
+        raise problems.ModelHeld(number=version.number, model_id=version.model_id)
 
 
 def create_model(
@@ -106,18 +100,15 @@ def create_model(
     if evaluation_dataset:
         datasets.require_kept(evaluation_dataset)
     if evaluation_dataset and not _same_shape(dataset, evaluation_dataset):
-        raise problems.PreconditionFailed(
-            "The evaluation dataset must have the same features, and classes or target, as the dataset."
-        )
+        raise problems.PreconditionFailed.features()
     if body.second_moment is not None and repository.waiting_additions(session, dataset_id=dataset.id):
-        raise problems.PreconditionFailed(
-            "Rows wait to be added to this dataset: make a model with second_moment once they are in it.",
-            [problems.FieldError("second_moment", "expected none while rows wait")],
+        raise problems.PreconditionFailed.rows_wait(
+            [problems.FieldError("second_moment", "expected none while rows wait")]
         )
     _check_target(body.target.epsilon, mechanisms.delta_of(dataset, body.target), weakest)
-    mechanism = mechanisms.of(dataset, body, max_steps=max_steps, tangent=tangent)
-    if encoder := datasets.network_of(session, dataset):
-        mechanism = replace(mechanism, network=encoder)
+    encoder = datasets.network_of(session, dataset)
+    mechanism = mechanisms.of(dataset, body, max_steps=max_steps, tangent=tangent, encoder=encoder)
+    lanes = mechanisms.lanes_of(body)
     model = Model(
         id=new_id("mdl"),
         tenant_id=actor(session).tenant_id,
@@ -125,11 +116,12 @@ def create_model(
         dataset_id=dataset.id,
         evaluation_dataset_id=evaluation_dataset and evaluation_dataset.id,
         mechanism=mechanism.to_json(),
+        method=mechanism.method,
         epsilon=body.target.epsilon,
         delta=mechanisms.delta_of(dataset, body.target),
         max_requests=body.batching.max_requests,
         max_wait_seconds=body.batching.max_wait_seconds,
-        audit_lanes=body.audit.lanes,
+        audit_lanes=lanes,
         audit_chains=body.audit.chains,
         quality=stored_gate(body.quality, mechanism, is_evaluated=evaluation_dataset is not None),
         status=ModelStatus.LEARNING,
@@ -151,43 +143,32 @@ def _check_target(epsilon: float, delta: float, weakest: tuple[float, float]) ->
     ]
     if faults:
         most_epsilon, most_delta = weakest
-        raise problems.TargetTooWeak(
-            f"Expected epsilon <= {most_epsilon:.10g} and delta <= {most_delta:.10g}: what meets a weaker target is "
-            "not forgotten. Only an admin can widen this, by max_epsilon and max_delta of the tenant's policy.",
-            faults,
-        )
+        raise problems.TargetTooWeak(errors=faults, most_epsilon=most_epsilon, most_delta=most_delta)
 
 
 def get_model(session: Session, model_id: str) -> Model:
     """Return a model. Raises `ModelUnknown`."""
-    model = session.get(Model, model_id)
-    if model is None:
-        raise problems.ModelUnknown(f"There is no model {model_id!r}; GET /v1/models lists them.")
-    return model
+    return problems.ModelUnknown.if_none(session.get(Model, model_id), model_id=model_id)
 
 
 def get_version(session: Session, *, model_id: str, number: int) -> Version:
     """Return a version of a model. Raises `ModelUnknown`, `VersionUnknown`."""
     get_model(session, model_id)
     version = repository.version(session, model_id=model_id, number=number)
-    if version is None:
-        raise problems.VersionUnknown(f"Model {model_id} has no version {number}.")
-    return version
+    return problems.VersionUnknown.if_none(version, model_id=model_id, number=number)
 
 
 def get_live_version(session: Session, model: Model) -> Version:
     """Return the live version of a model. Raises `ModelNotLive`, `ModelRetired`."""
     require_kept(model)
     version = repository.live_version(session, model)
-    if version is None:
-        raise problems.ModelNotLive(f"Model {model.id} is {model.status}; wait until its first version is published.")
-    return version
+    return problems.ModelNotLive.if_none(version, model_id=model.id, status=model.status)
 
 
 def require_kept(model: Model) -> None:
     """Raise `ModelRetired` if the model is retired."""
     if model.retired_at is not None:
-        raise problems.ModelRetired(f"Model {model.id} was retired, and its weights are destroyed; make another one.")
+        raise problems.ModelRetired(model_id=model.id)
 
 
 def relearn(session: Session, model: Model) -> None:
@@ -200,21 +181,18 @@ def relearn(session: Session, model: Model) -> None:
     audit.record(session, "model.relearn_asked", model.id)
 
 
-def ask_canary_test(session: Session, model: Model) -> None:
-    """Request a test on canaries only, which reads no rows of people and makes no version. Raises `ModelNotLive`,
-    `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
-    get_live_version(session, model)
-    if not model.audit_lanes:
-        raise problems.PreconditionFailed(
-            "This model was created without canaries, and so its runs have no canary test."
-        )
-    model.audit_asked_at = model.audit_asked_at or now(session)
-    audit.record(session, "model.audit_asked", model.id)
-
-
 def mechanism_of(model: Model) -> Mechanism:
     """Return the mechanism of a model. Raises `MechanismUnreadable`."""
     return stored_mechanism(model.mechanism)
+
+
+def langevin_of(model: Model) -> Mechanism:
+    """Return the mechanism of a model whose runs continue its live version. Raises `PreconditionFailed` for another
+    method, and `MechanismUnreadable`."""
+    mechanism = mechanism_of(model)
+    if not methods.of(mechanism).continues:
+        raise problems.PreconditionFailed.other_method(model_id=model.id, method=mechanism.method)
+    return mechanism
 
 
 def publish_version(
@@ -258,9 +236,7 @@ def hand_out(session: Session, *, model_id: str, number: int) -> None:
     `VersionUnknown`, `WeightsDestroyed` if the version is not live, and `ModelHeld`."""
     version = get_version(session, model_id=model_id, number=number)
     if version.status != VersionStatus.LIVE:
-        raise problems.WeightsDestroyed(
-            f"Version {number} was superseded while it was read; its weights are not handed out."
-        )
+        raise problems.WeightsDestroyed.superseded_meanwhile(number=number)
     require_served(version)
     details: dict[str, str] = {}
     for record in sockets.plugs("app.features", "hooks", "HANDED_OUT"):
@@ -271,9 +247,7 @@ def hand_out(session: Session, *, model_id: str, number: int) -> None:
 def require_live(version: Version) -> None:
     """Raise `WeightsDestroyed` if the version is not live."""
     if version.status != VersionStatus.LIVE:
-        raise problems.WeightsDestroyed(
-            f"Version {version.number} was superseded; its weights are gone, and with them whoever was forgotten since."
-        )
+        raise problems.WeightsDestroyed.superseded(number=version.number)
 
 
 def destroy(store: WeightStore, version_ids: Iterable[str]) -> list[str]:

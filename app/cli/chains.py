@@ -10,8 +10,8 @@ import typer
 
 from app.config import Settings
 from app.errors import AuditCorrupt
+from lethe.cli.commands import key_set_in, print_reports, verify_export
 from lethe.cli.gateway import console, new_group
-from lethe.cli.proofs import key_set_in, print_reports, verify_export
 from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _public_keys(jwks: Path | None) -> "KeySet":
     from joserfc.jwk import KeySet
 
     from app.keys import Keys
-    from lethe.verification.signatures import key_set
+    from lethe.verification.certificates import key_set
 
     signing_key = Settings().data_dir / "keys" / "signing.jwk"
     if jwks is not None:
@@ -144,7 +144,7 @@ def _tenants(session: "Session", tenant: str | None) -> list[str]:
 
     tenant_ids = repository.tenant_ids(session)
     if tenant is not None and tenant not in tenant_ids:
-        raise TenantUnknown(f"There is no tenant {tenant!r}.")
+        raise TenantUnknown(tenant_id=tenant)
     return [tenant] if tenant else tenant_ids
 
 

@@ -88,18 +88,6 @@ def together(session: Session) -> Iterator[None]:
         _run(session, pending)
 
 
-def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows. SQLite does this by itself."""
-    if session.get_bind().dialect.name != "postgresql":
-        return
-    for table in Table.metadata.sorted_tables:
-        column = table.autoincrement_column
-        if column is not None:
-            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
-            last = sa.func.max(column)
-            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Insertion:
     """INSERT statement for the driver. `of` returns the values of a row in the order of `columns`, `nothing` maps every
@@ -234,6 +222,13 @@ def _roomy(connection: sa.Connection) -> Iterator[None]:
         connection.exec_driver_sql(f"PRAGMA cache_size = {previous}")
 
 
+def in_parts(values: Iterable[str]) -> Iterator[list[str]]:
+    """Yield batches of values that fit one statement of either database, even if it binds each three times."""
+    remaining = iter(values)
+    while batch := list(itertools.islice(remaining, 5000)):
+        yield batch
+
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -315,3 +310,15 @@ def _decode(cursor: str) -> tuple[datetime.datetime, str]:
         message = "Expected the next_cursor of an earlier page"
         raise InputInvalid(message, [FieldError("cursor", message)]) from error
     return moment, key
+
+
+def count_on(session: Session) -> None:
+    """Set the database's row numbers to continue after explicitly numbered rows. SQLite does this by itself."""
+    if session.get_bind().dialect.name != "postgresql":
+        return
+    for table in Table.metadata.sorted_tables:
+        column = table.autoincrement_column
+        if column is not None:
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            last = sa.func.max(column)
+            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))

@@ -1,5 +1,6 @@
 """Schema migrations: `lethe migrate` and every start of `lethe up` run `upgrade`."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -95,6 +96,13 @@ def is_current_there(connection: sa.Connection) -> bool:
     return set(MigrationContext.configure(connection).get_current_heads()) == set(heads())
 
 
+def is_usable_there(connection: sa.Connection) -> bool:
+    """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
+    migrations state that this code can go on with it."""
+    return migrations.are_usable(MigrationContext.configure(connection).get_current_heads(), expected=heads())
+
+
+@functools.cache
 def heads() -> list[str]:
     """Return the revisions of the schema that this code expects: one of the core, and one of each feature."""
     return sorted(ScriptDirectory.from_config(_config()).get_heads())

@@ -7,9 +7,10 @@ import datetime
 import functools
 import re
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,14 @@ from app.db import postgresql, sealed, sqlite
 from app.db.functions import usually
 from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table
 from app.errors import DatabaseUnreadable
+from app.turns import NoTurn, Turns
 from lethe import sockets
 from lethe.contract.problems import DatabaseDamaged, Problem
 
 UTC = datetime.UTC
 
 _CLOCK = sa.select(sa.func.clock_timestamp())
+_ASKED = "clock_asked"  # in `Session.info`: time of the clock, and monotonic time at which it was asked
 _UNABLE_NOW = ("25006", "25P03", "25P04")
 """PostgreSQL codes for a read-only server, such as a standby, and for a transaction ended by a timeout."""
 _DAMAGED_IN_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -65,6 +68,7 @@ class Database:
         self._url = url
         if vault is not None:
             sealed.give(self.engine, vault)
+        self.turns = _turns.setdefault(url, Turns())
         self._guard: Callable[[], None] = _let_pass
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
         sa.event.listen(self._sessions, "do_orm_execute", _of_its_tenant)
@@ -88,14 +92,20 @@ class Database:
             yield session
 
     @contextmanager
-    def writing(self, *, by: Actor | None = None, exclusive: bool = True) -> Iterator[Session]:
+    def writing(self, *, by: Actor | None = None, exclusive: bool = True, tenant_id: str = "") -> Iterator[Session]:
         """Open a session that is committed at the end of the block, or rolled back if it raises; `by` as in `reading`.
 
         All hosts share one write lock. From its first statement on, a block sees every commit and is the only writer.
         Without `exclusive` it does not take the lock (SQLite always does): for a block that changes one row, which it
         locks first.
+
+        The writers of a process wait in turn by tenant: that of `by`, or `tenant_id` for a session that sees everything
+        and works for one tenant. The service's own sessions take turns as one tenant more.
         """
-        with self._named(), self._guarded(by) as session, session.begin():
+        turn: AbstractContextManager[None] = nullcontext()
+        if exclusive or self.engine.dialect.name == "sqlite":
+            turn = self.turns.taken(by.tenant_id if by else tenant_id, seconds=sqlite.PATIENCE_SECONDS)
+        with self._named(), turn, self._guarded(by) as session, session.begin():
             if not exclusive:
                 session.connection(execution_options={"lethe_exclusive": False})
             yield session
@@ -160,6 +170,8 @@ class Database:
 
 _refused: dict[str, Problem | None] = {}
 """Reason for which callers are refused, by URL of the database."""
+_turns: dict[str, Turns] = {}
+"""Turns of this process to write, by URL of the database."""
 _damaged: set[str] = set()
 """URLs of the databases in which this process met a damaged page. Their other contents are not trusted any more."""
 
@@ -267,13 +279,14 @@ def _mentions() -> re.Pattern[str]:
 
 
 def now(session: Session) -> datetime.datetime:
-    """Return the time of the database's clock (aware UTC), by which all hosts compare leases. SQLite uses the host's
-    clock."""
+    """Return the time of the database's clock (aware UTC), by which all hosts compare leases. It is asked once a
+    session, and goes on by this host's monotonic clock. SQLite uses the host's clock."""
     if session.get_bind().dialect.name == "sqlite":
         return datetime.datetime.now(UTC)
-    stamp = session.scalar(_CLOCK)
-    assert isinstance(stamp, datetime.datetime)
-    return stamp.astimezone(UTC)
+    if _ASKED not in session.info:
+        session.info[_ASKED] = session.scalars(_CLOCK).one().astimezone(UTC), time.monotonic()
+    asked: tuple[datetime.datetime, float] = session.info[_ASKED]
+    return asked[0] + datetime.timedelta(seconds=time.monotonic() - asked[1])
 
 
 def _engine(url: str, *, read_only: bool, patience_seconds: float) -> sa.Engine:
@@ -305,6 +318,6 @@ def _named() -> Iterator[None]:
         if not isinstance(error, sa.exc.DBAPIError) and isinstance(error.orig, Problem | OSError):
             raise error.orig from None
         raise
-    # All connections of this process are in use.
-    except sa.exc.TimeoutError as error:
+    # All connections of this process are in use, or others of its writers come first.
+    except (sa.exc.TimeoutError, NoTurn) as error:
         raise sa.exc.OperationalError(None, None, error) from error

@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-_PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 30.0
 """Maximum time for which a writer waits for the write lock."""
 _SCRUB_SECONDS = 0.5
 """Maximum time for which a scrub keeps writers waiting while a reader needs the log."""
@@ -33,7 +33,7 @@ of requests would do so about ten times."""
 def engine(url: sa.URL, *, read_only: bool) -> sa.Engine:
     """Create an engine with WAL, synced commits, overwritten deletions, enforced foreign keys and no temporary
     files."""
-    arguments = {"timeout": _PATIENCE_SECONDS, "check_same_thread": False}
+    arguments = {"timeout": PATIENCE_SECONDS, "check_same_thread": False}
     engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True)
 
     @sa.event.listens_for(engine, "do_connect")
@@ -75,7 +75,7 @@ def _make_private(name: str) -> None:
 def _log_ahead(connection: sqlite3.Connection) -> None:
     """Switch a new database to WAL; an existing one keeps its mode. SQLite ignores its timeout if another process
     switches at the same time, so retry here."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -93,7 +93,7 @@ def scrub(engine: sa.Engine) -> bool:
         try:
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         finally:
-            connection.execute(f"PRAGMA busy_timeout={int(1000 * _PATIENCE_SECONDS)}")
+            connection.execute(f"PRAGMA busy_timeout={int(1000 * PATIENCE_SECONDS)}")
     return not busy
 
 

@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from app.db.sealed import Particulars, Reference, Sealed
-from app.errors import MechanismUnreadable
+from app.errors import MechanismUnreadable, MethodUnsupported
 from lethe import sockets
 from lethe.contract.problems import InputInvalid
 from lethe.contract.sets import RequestModelStatus
-from lethe.proof.errors import PrivacyError
+from lethe.proof import methods
+from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.proof.mechanism import Mechanism
 
 
@@ -97,10 +98,13 @@ class InstallationIdentity(Table):
 
 
 def stored_mechanism(document: dict[str, Any]) -> Mechanism:
-    """Parse a mechanism stored in the database. Raises `MechanismUnreadable`."""
+    """Parse a mechanism stored in the database. Raises `MechanismUnreadable`, and `MethodUnsupported` if the feature
+    with its method is not installed."""
     try:
-        return Mechanism.from_json(document)
+        return methods.read(document)
     except (PrivacyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, PreconditionError) and error.name == "method_installed":
+            raise MethodUnsupported(f"{error.detail}.") from error
         cause = error if isinstance(error, PrivacyError) else type(error).__name__
         raise MechanismUnreadable(
             f"A mechanism in the database is not one of this release ({cause}). Run `lethe migrate`; if that does not "
@@ -225,13 +229,14 @@ class Certificate(Owned, Table):
 
 
 class Model(Owned, Table):
-    """Model of a dataset. `wanted`: kind of the run from scratch that is due, `learn` or `relearn`; null if not due.
-    `lost_releases`: steps of published versions that a restored backup lacks. `attempts`: runs since the last version
-    that failed by themselves. `deaths`: runs since then whose worker died. `max_requests`, `max_wait_seconds`: maximum
-    number of requests that wait to share a run, and maximum wait. `audit_lanes`: lanes of each canary test; 0 for none.
-    `audit_chains`: factor on the lanes of a requested test. `audit_asked_at`: time at which a waiting test was
-    requested. `quality`: gate with `metric`, `threshold` and `on_breach`; null for none. `retired_at`: time from which
-    the model neither learns nor forgets. `destroyed_at`: time at which its last weights were destroyed."""
+    """Model of a dataset. `method`: name of its method, as in its mechanism. `wanted`: kind of the run from scratch
+    that is due, `learn` or `relearn`; null if not due. `lost_releases`: steps of published versions that a restored
+    backup lacks. `attempts`: runs since the last version that failed by themselves. `deaths`: runs since then whose
+    worker died. `max_requests`, `max_wait_seconds`: maximum number of requests that wait to share a run, and maximum
+    wait. `audit_lanes`: lanes of each canary test; 0 for none. `audit_chains`: factor on the lanes of a requested test.
+    `audit_asked_at`: time at which a waiting test was requested. `quality`: gate with `metric`, `threshold` and
+    `on_breach`; null for none. `retired_at`: time from which the model neither learns nor forgets. `destroyed_at`: time
+    at which its last weights were destroyed."""
 
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -239,6 +244,7 @@ class Model(Owned, Table):
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), index=True)
     evaluation_dataset_id: Mapped[str | None] = mapped_column(sa.ForeignKey("datasets.id"))
     mechanism: Mapped[dict[str, Any]]
+    method: Mapped[str] = mapped_column(default="langevin", server_default="langevin")
     epsilon: Mapped[float]
     delta: Mapped[float]
     max_requests: Mapped[int | None]
@@ -283,6 +289,7 @@ class Version(Table):
 
 class Dataset(Owned, Table):
     """Encoded rows of people. `network_id`: public network whose features the rows hold; null if not encoded.
+    `subject_kind`: kind of identifier that names the people; null for subject ids.
     `classes`: meanings of the labels; empty if labels are numbers in the range of `target` (`lethe.encoding.targets`).
     `revision`: number of batches of edits; the rows at revision r lack everybody erased, and hold everybody added, at
     or before r. `references_check`: keyed hash of the id under the key of the references to people, which tells a wrong
@@ -299,6 +306,7 @@ class Dataset(Owned, Table):
     name: Mapped[str]
     schema: Mapped[dict[str, Any] | None]
     network_id: Mapped[str | None]
+    subject_kind: Mapped[str | None]
     classes: Mapped[list[str]]
     target: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     lost_models: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -379,7 +387,10 @@ class DeletionRequest(Owned, Table):
     its maker may not learn if anything is held. `refers_to`: ended request that it follows. `alerted`: last alert sent
     to receivers, `at_risk` or `overdue`. `reported_at`: time at which discreet callers see it completed, fixed at
     acceptance. `ended_at`: end, from which `kept` shrinks by the tenant's policy (`app.deletion.retention`).
-    `external_ref`: reference of its external id. `assignee`: id of the person in charge.
+    `external_ref`: reference of its external id. `assignee`: id of the person in charge. `erased_by`: request of the
+    same person that erased the rows while this one was open. `time_zone`: zone in which its days are counted and shown,
+    that of the policy when it was made. `resolution`: `kind` of the identifier, and kinds of the references
+    `linked` to it by an identity map. `unknown_at`: time since which it is unknown whom the identifier means.
     """
 
     __tablename__ = "deletion_requests"
@@ -412,6 +423,10 @@ class DeletionRequest(Owned, Table):
     reported_at: Mapped[datetime.datetime | None]
     ended_at: Mapped[datetime.datetime | None]
     assignee: Mapped[str | None]
+    erased_by: Mapped[str | None]
+    time_zone: Mapped[str]
+    resolution: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    unknown_at: Mapped[datetime.datetime | None]
     __table_args__ = (
         sa.Index(None, "tenant_id", "created_at", "id"),
         sa.Index(None, "tenant_id", "status", "created_at", "id"),
@@ -442,6 +457,7 @@ class DeletionRequest(Owned, Table):
         partial_index("kept", "tenant_id", "ended_at", where="ended_at IS NOT NULL"),
         partial_index("status", "held_until", where="held_until IS NOT NULL", name="ix_deletion_requests_held"),
         partial_index("status", "created_at", where="doubted_at IS NOT NULL", name="ix_deletion_requests_doubted"),
+        partial_index("status", "created_at", where="unknown_at IS NOT NULL", name="ix_deletion_requests_unknown"),
         partial_index(
             "status",
             "tenant_id",
@@ -457,12 +473,12 @@ class DeletionRequest(Owned, Table):
 
     @property
     def subject_refs(self) -> tuple[str, ...]:
-        """References of all identifiers of the person."""
-        return (self.subject_ref, *(self.alias_refs or ()))
+        """References of all identifiers of the person, those to which an identity map led among them."""
+        return (self.subject_ref, *(self.alias_refs or ()), *(self.resolution or {}).get("linked", ()))
 
 
 class RequestAlias(Table):
-    """Alias of a request: an element of its `alias_refs` as a row of its own, for the index."""
+    """Further identifier of a request: an element of its `subject_refs` as a row of its own, for the index."""
 
     __tablename__ = "request_aliases"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)

@@ -1,13 +1,14 @@
 """Work of the workers on requests: claim rows, confirm that they are null, complete requests or hand them back."""
 
+import datetime
 from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel, Run
-from app.deletion import completion, history, repository
-from app.deletion import service as deletion
+from app.deletion import completion, history, repository, status
+from app.deletion.history import Change
 from app.deletion.status import MAX_HAND_BACKS, OPEN
 from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
 
@@ -19,32 +20,28 @@ def claim_erasures(session: Session, *, dataset: Dataset, limit: int) -> None:
     if not waiting:
         return
     dataset.revision += 1
-    hand_backs = repository.count_hand_backs(session, request_ids=[request.id for _, request in waiting])
-    models = repository.models_of(session, dataset_id=dataset.id)
-    for erasure, request in waiting:
+    for erasure, _ in waiting:
         erasure.revision = dataset.revision
-        repository.claim_records(session, erasure=erasure, subject_refs=request.subject_refs)
-        if erasure.num_records == 0:
-            # Another request of this person claimed the rows first.
-            _join(session, erasure, request)
-            continue
-        _demand(session, request, [model.id for model in models])
-        if request.status != RequestStatus.RUNNING:
-            history.move(session, request, RequestStatus.RUNNING, recorded=hand_backs[request.id] < MAX_HAND_BACKS)
+    repository.claim_records(session, dataset_id=dataset.id, claiming=waiting)
+    models = [model.id for model in repository.models_of(session, dataset_id=dataset.id)]
+    claimed = [request for erasure, request in waiting if erasure.num_records]
+    _demand(session, [(request, models) for request in claimed])
+    starting = [request for request in claimed if request.status != RequestStatus.RUNNING]
+    _move(session, starting, RequestStatus.RUNNING, at=now(session))
+    # Another request of these people claimed the rows first.
+    _join(session, dataset, [(erasure, request) for erasure, request in waiting if erasure.num_records == 0])
 
 
 def start_models(session: Session, *, model_id: str, revision: int, run_id: str) -> None:
     """Mark everything that a model owes at `revision` as served by a run, and the requests as running."""
     at = now(session)
-    awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
-    hand_backs = repository.count_hand_backs(session, request_ids=[request.id for _, _, request in awaiting])
-    for demand, _, request in awaiting:
+    starting = []
+    for demand, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
         demand.status, demand.run_id = RequestModelStatus.RUNNING, run_id
         # A request in its grace period can still be cancelled.
         if request.status != RequestStatus.RUNNING and not completion.is_held(request, at=at):
-            history.move(
-                session, request, RequestStatus.RUNNING, at=at, recorded=hand_backs[request.id] < MAX_HAND_BACKS
-            )
+            starting.append(request)
+    _move(session, starting, RequestStatus.RUNNING, at=at)
 
 
 def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
@@ -52,24 +49,28 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
     Return True if any erasure was pending."""
     at = now(session)
     erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
+    requests = repository.requests_by_id(session, {erasure.request_id for erasure in erasures})
+    changes: list[Change] = []
     for erasure in erasures:
-        erasure.nulled_at = at
-        request = deletion.get(session, erasure.request_id)
+        erasure.nulled_at, request = at, requests[erasure.request_id]
         # A request that joined another request's erasure may have been withdrawn in its grace period.
         if request.status in OPEN:
             facts = {"num_rows": erasure.num_records, "dataset_id": dataset.id}
-            history.note(session, request, EventKind.ROWS_ERASED, at=at, facts=facts)
+            changes.append(history.changed(session, request, EventKind.ROWS_ERASED, at=at, facts=facts))
+    history.record(session, changes)
     dataset.num_rows -= repository.drop_records(session, erasure_ids=[erasure.id for erasure in erasures])
-    for erasure in erasures:
-        completion.complete_if_done(session, deletion.get(session, erasure.request_id))
+    completion.complete_done(session, requests.values())
     return bool(erasures)
 
 
-def complete_model(session: Session, demand: RequestModel, *, version: int, certificate_id: str) -> None:
-    """Record that a model has forgotten in this version, and complete the request if nothing else is owed."""
-    demand.status, demand.version = RequestModelStatus.COMPLETED, version
-    demand.certificate_id = certificate_id
-    completion.complete_if_done(session, deletion.get(session, demand.request_id))
+def complete_model(
+    session: Session, served: Sequence[tuple[RequestModel, DeletionRequest, str]], *, version: int
+) -> None:
+    """Record that a model has forgotten in this version, and complete the requests that owe nothing else. `served`
+    lists the model's demands with their requests and the ids of their certificates."""
+    for demand, _, certificate_id in served:
+        demand.status, demand.version, demand.certificate_id = RequestModelStatus.COMPLETED, version, certificate_id
+    completion.complete_done(session, [request for _, request, _ in served])
 
 
 def give_up_model(
@@ -81,9 +82,10 @@ def give_up_model(
 ) -> None:
     """Stop waiting for a model that never had a version or was destroyed: requests claimed at or before `revision` wait
     no longer; `claim_erasures` adds the model to later ones if it comes back."""
-    for demand, _, _ in repository.awaiting_model(session, model_id=model_id, revision=revision):
+    awaiting = repository.awaiting_model(session, model_id=model_id, revision=revision)
+    for demand, _, _ in awaiting:
         demand.status = because
-        completion.complete_if_done(session, deletion.get(session, demand.request_id))
+    completion.complete_done(session, [request for _, _, request in awaiting])
     repository.drop_pending(session, model_id=model_id)
 
 
@@ -95,37 +97,68 @@ def hand_back(session: Session, run: Run) -> None:
         demand.status = RequestModelStatus.PENDING
     touched = {demand.request_id for demand in demands}
     touched |= {erasure.request_id for erasure in repository.unconfirmed_erasures(session, dataset_id=run.dataset_id)}
-    hand_backs = repository.count_hand_backs(session, request_ids=touched)
-    for request_id in sorted(touched):
-        request = deletion.get(session, request_id)
-        if request.status == RequestStatus.RUNNING and not repository.is_running(session, request_id=request_id):
-            history.move(
-                session,
-                request,
-                RequestStatus.ACCEPTED,
-                kind=EventKind.HANDED_BACK,
-                facts={"run_status": run.status, "error_code": run.error_code, "again": hand_backs[request_id] > 0},
-                recorded=hand_backs[request_id] < MAX_HAND_BACKS,
-            )
+    served = repository.served(session, request_ids=touched)
+    requests = repository.requests_by_id(session, touched - served)
+    waiting = [requests[id_] for id_ in sorted(requests) if requests[id_].status == RequestStatus.RUNNING]
+    _move(session, waiting, RequestStatus.ACCEPTED, at=now(session), by=run)
 
 
-def _join(session: Session, erasure: Erasure, request: DeletionRequest) -> None:
-    """Join the erasure that claimed the rows: wait for the models that it still waits for, if any."""
-    lookup = repository.look_up(session, subject_refs=request.subject_refs)
-    joined = lookup.joined(request.subject_refs).get(erasure.dataset_id)
-    repository.drop_owed(session, erasure=erasure, besides=joined.models if joined else [])
-    if joined is not None:
-        erasure.revision, erasure.num_records, erasure.nulled_at = joined.revision, joined.num_records, joined.nulled_at
-        _demand(session, request, joined.models)
-        completion.complete_if_done(session, request)
+def _move(
+    session: Session,
+    requests: Sequence[DeletionRequest],
+    wanted: RequestStatus,
+    *,
+    at: datetime.datetime,
+    by: Run | None = None,
+) -> None:
+    """Change the status of requests: a run is under way, or the run `by` hands them back. The first MAX_HAND_BACKS
+    hand-backs of a request are recorded, and what follows them."""
+    hand_backs = repository.count_hand_backs(session, request_ids=[request.id for request in requests])
+    changes: list[Change] = []
+    for request in requests:
+        status.check(request.status, wanted)
+        request.status = wanted
+        kind, facts = status.entered(wanted), None
+        if by is not None:
+            again = hand_backs[request.id] > 0
+            kind, facts = EventKind.HANDED_BACK, {"run_status": by.status, "error_code": by.error_code, "again": again}
+        if hand_backs[request.id] < MAX_HAND_BACKS:
+            changes.append(history.changed(session, request, kind, at=at, facts=facts))
+    history.record(session, changes)
 
 
-def _demand(session: Session, request: DeletionRequest, model_ids: Sequence[str]) -> None:
-    """Add to the request a demand on each of these models on which it has none yet."""
-    demanded = {demand.model_id for demand in repository.request_models(session, request_id=request.id)}
-    status, at = RequestModelStatus.PENDING, request.created_at
-    session.add_all(
-        RequestModel(request_id=request.id, model_id=model_id, status=status, requested_at=at)
-        for model_id in model_ids
-        if model_id not in demanded
-    )
+def _join(session: Session, dataset: Dataset, joining: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
+    """Join the erasures that claimed the rows of these requests in `dataset`: wait for the models that these still wait
+    for, if any. If the requests that erased the rows are completed, the last of them is named as the one that did."""
+    if not joining:
+        return
+    # People are looked up once: a person may have any number of requests.
+    refs = {ref for _, request in joining for ref in request.subject_refs}
+    since = min(request.submitted_at for _, request in joining)
+    lookup = repository.look_up(session, subject_refs=refs, since=since)
+    joined = {request.id: lookup.joined(request.subject_refs).get(dataset.id) for _, request in joining}
+    models = {request_id: other.models if other else [] for request_id, other in joined.items()}
+    repository.drop_owed(session, dataset_id=dataset.id, besides=models)
+    _demand(session, [(request, models[request.id]) for _, request in joining])
+    erasures = repository.by_request(session, Erasure, joined)
+    for erasure, request in joining:
+        if other := joined[request.id]:
+            erasure.revision, erasure.num_records = other.revision, other.num_records
+            erasure.nulled_at = other.nulled_at
+        elif len(erasures[request.id]) == 1:
+            request.erased_by = lookup.erased_by(request)
+            erasure.nulled_at = now(session) if request.erased_by else None
+    completion.complete_done(session, [request for _, request in joining])
+
+
+def _demand(session: Session, demanding: Sequence[tuple[DeletionRequest, Sequence[str]]]) -> None:
+    """Add to each of the requests a demand on each of its models on which it has none yet."""
+    by_request = repository.by_request(session, RequestModel, [request.id for request, _ in demanding])
+    for request, model_ids in demanding:
+        demanded = {demand.model_id for demand in by_request.get(request.id, ())}
+        pending, at = RequestModelStatus.PENDING, request.created_at
+        session.add_all(
+            RequestModel(request_id=request.id, model_id=model_id, status=pending, requested_at=at)
+            for model_id in model_ids
+            if model_id not in demanded
+        )

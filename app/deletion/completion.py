@@ -7,7 +7,7 @@ submission may be repaired.
 """
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
@@ -47,7 +47,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     """Accept a request at `at`, and add its erasures and models, which become due when the grace period ends.
 
     Without a grace period the request completes at once if no rows are held or all are already erased. It stays open
-    while damaged records leave that in doubt. A `verb` marks the acceptance as the outcome of a review.
+    while damaged records or an unknown identity leave that in doubt. A `verb` marks the outcome of a review.
     """
     request = new.request
     # After a review, work can begin at the time of acceptance rather than of creation.
@@ -58,10 +58,15 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     request.reported_at = report_at(request, policy=policy)
     _ask(new, lookup)
     change(new, RequestStatus.ACCEPTED, at=at, verb=verb)
-    if is_in_doubt(request, lookup.doubtful):
+    is_awaited = lookup.is_awaited(request)  # asked of everybody: the time of an answer must not tell who is held
+    if request.unknown_at is not None or is_in_doubt(request, lookup.doubtful):
         request.doubted_at = at
     elif not is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:
-        new.changes.append(complete(request, policy=policy, at=at, outcome=outcome))
+        if is_awaited:
+            # `settle` completes the request when the work of features has ended.
+            request.held_until = at
+        else:
+            new.changes.append(complete(request, policy=policy, at=at, outcome=outcome))
 
 
 def _ask(new: Submitted, lookup: Lookup, *, besides: Collection[str] = ()) -> None:
@@ -107,16 +112,22 @@ def _add_erasure(
 def _outcome(new: Submitted, lookup: Lookup) -> Outcome | None:
     """Return the outcome of a request without pending erasures and models; None if any is pending."""
     if not new.erasures:
-        return Outcome.NOTHING_HELD
+        new.request.erased_by = lookup.erased_by(new.request)
+        return Outcome.ERASED_ALREADY if new.request.erased_by else Outcome.NOTHING_HELD
     if new.models or not all(erasure.nulled_at for erasure in new.erasures):
         return None
     joined = lookup.joined(new.request.subject_refs)
-    return _outcome_of_erased(is_widened=any(joined[erasure.dataset_id].widened for erasure in new.erasures))
+    is_widened = any(joined[erasure.dataset_id].widened for erasure in new.erasures)
+    return _outcome_of_erased(new.request, new.erasures, is_widened=is_widened)
 
 
-def _outcome_of_erased(*, is_widened: bool) -> Outcome:
-    """Return the outcome of a request whose rows were erased; `is_widened` if a model's target exceeds the default
-    bounds."""
+def _outcome_of_erased(request: DeletionRequest, erasures: Iterable[Erasure], *, is_widened: bool) -> Outcome:
+    """Return the outcome of a request all of whose `erasures` are done; `is_widened` if a model's target exceeds the
+    default bounds. A request that erased rows itself, or joined their erasure, names no other as the one that did."""
+    if any(erasure.num_records for erasure in erasures):
+        request.erased_by = None
+    if request.erased_by is not None:
+        return Outcome.ERASED_ALREADY
     return Outcome.TARGET_WIDENED if is_widened else Outcome.FORGOTTEN
 
 
@@ -135,7 +146,7 @@ def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.date
     with bulk.together(session):
         if new:
             bulk.store(session, DeletionRequest, requests)
-            aliases = [(request.id, ref) for request in requests for ref in request.alias_refs or ()]
+            aliases = [(request.id, ref) for request in requests for ref in request.subject_refs[1:]]
             bulk.store(session, RequestAlias, [{"request_id": id_, "subject_ref": ref} for id_, ref in aliases])
         history.write(session, changes)
         _store_erasures(session, submitted)
@@ -152,21 +163,40 @@ def _store_erasures(session: Session, submitted: Sequence[Submitted]) -> None:
     bulk.store(session, RequestModel, [model for item in submitted for model in item.models])
 
 
-def complete_if_done(session: Session, request: DeletionRequest) -> None:
-    """Complete a request if all of its erasures and models are done. `settle` completes requests in their grace
-    period, and requests whose person may be in damaged records."""
+def complete_done(session: Session, requests: Collection[DeletionRequest]) -> None:
+    """Complete those of the requests all of whose erasures and models are done, and for which no work of features is
+    open. `settle` completes requests in their grace period, and requests whose person may be in damaged records."""
     at = now(session)
-    if request.status not in (RequestStatus.ACCEPTED, RequestStatus.RUNNING) or is_held(request, at=at):
+    in_hand = (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
+    in_question = [request for request in requests if request.status in in_hand and not is_held(request, at=at)]
+    request_ids = [request.id for request in in_question]
+    erasures = repository.by_request(session, Erasure, request_ids)
+    demands = repository.by_request(session, RequestModel, request_ids)
+    done = [
+        request
+        for request in in_question
+        if all(erasure.nulled_at for erasure in erasures.get(request.id, ()))
+        and not any(demand.status in OWED for demand in demands.get(request.id, ()))
+    ]
+    if not done:
         return
-    erasures = repository.erasures(session, request_id=request.id)
-    demands = repository.request_models(session, request_id=request.id)
-    if all(erasure.nulled_at for erasure in erasures) and not any(demand.status in OWED for demand in demands):
-        if request.doubted_at is not None or is_in_doubt(request, rows_repository.doubtful(session)):
+    doubtful = rows_repository.doubtful(session)
+    widened = {id_ for id_, _ in repository.widened(session, request_ids=[request.id for request in done])}
+    waiting = repository.waiting(session, request_ids=[request.id for request in done])
+    policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r in done}}
+    changes: list[Change] = []
+    for request in done:
+        if request.doubted_at is not None or is_in_doubt(request, doubtful):
             request.doubted_at = request.doubted_at or at
-            return
-        policy = access.policy_of(session, request.tenant_id)
-        outcome = _outcome_of_erased(is_widened=bool(repository.widened(session, request_ids=[request.id])))
-        history.record(session, [complete(request, policy=policy, at=at, outcome=outcome, verb="completed")])
+            continue
+        if request.id in waiting:
+            # So that `settle` completes the request when the work of features has ended.
+            request.held_until = request.held_until or at
+            continue
+        outcome = _outcome_of_erased(request, erasures.get(request.id, ()), is_widened=request.id in widened)
+        policy = policies[request.tenant_id]
+        changes.append(complete(request, policy=policy, at=at, outcome=outcome, verb="completed"))
+    history.record(session, changes)
 
 
 def complete(
@@ -222,15 +252,20 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     settled = repository.settled(session, at=at, limit=limit)
     policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r, _ in settled}}
     widened = {id_ for id_, _ in repository.widened(session, request_ids=[request.id for request, _ in settled])}
-    lookup = repository.look_up(session, subject_refs={ref for request, _ in settled for ref in request.subject_refs})
+    refs = {ref for request, _ in settled for ref in request.subject_refs}
+    since = min((request.submitted_at for request, _ in settled), default=at)
+    lookup = repository.look_up(session, subject_refs=refs, since=since)
+    having = [request.id for request, has_erasures in settled if has_erasures]
+    by_request = repository.by_request(session, Erasure, having)
     updates: list[Submitted] = []
-    for request, has_erasures in settled:
+    for request, _ in settled:
         new = Submitted(actor=audit.SERVICE, request=request)
-        _ask(new, lookup, besides=_done_with(session, request, lookup, has_erasures=has_erasures))
+        erasures = by_request.get(request.id, [])
+        _ask(new, lookup, besides=_done_with(session, request, lookup, erasures))
         outcome = _outcome(new, lookup)
         if outcome is not None:
-            if has_erasures and outcome is not Outcome.TARGET_WIDENED:
-                outcome = _outcome_of_erased(is_widened=request.id in widened)
+            if erasures and outcome is not Outcome.TARGET_WIDENED:
+                outcome = _outcome_of_erased(request, erasures, is_widened=request.id in widened)
             policy = policies[request.tenant_id]
             new.changes.append(complete(request, policy=policy, at=at, outcome=outcome, verb="completed"))
         updates.append(new)
@@ -239,9 +274,8 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
     return len(settled)
 
 
-def _done_with(session: Session, request: DeletionRequest, lookup: Lookup, *, has_erasures: bool) -> set[str]:
-    """Return the datasets that the request already covers, and those that hold rows under a later consent."""
-    erasures = repository.erasures(session, request_id=request.id) if has_erasures else []
+def _done_with(session: Session, request: DeletionRequest, lookup: Lookup, erasures: Iterable[Erasure]) -> set[str]:
+    """Return the datasets that the `erasures` of the request cover, and those that hold rows under a later consent."""
     own, refs = {erasure.dataset_id for erasure in erasures}, request.subject_refs
     return own | {
         other for other in lookup.held(refs) - own if not search_repository.suppressed_people(session, other, refs)

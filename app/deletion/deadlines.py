@@ -8,10 +8,12 @@ clock change uses the offset before the change; an ambiguous time is the first o
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dateutil.relativedelta import relativedelta
 
+from app import telemetry
+from lethe.contract.problems import Unavailable
 from lethe.contract.sets import ClockState, Regulation
 from lethe.contract.tenants import Policy, TimeLimit
 
@@ -47,13 +49,25 @@ def extended(limit: TimeLimit, end: datetime.datetime, *, zone: str = "UTC") -> 
     return _later(end, relativedelta(months=limit.extension_months, days=limit.extension_days), zone)
 
 
+def zone_named(name: str) -> ZoneInfo:
+    """Return a time zone of a stored policy. Raises `Unavailable` if this host does not know it, and logs its name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        telemetry.logger().error("deadlines.zone_unknown", zone=name)
+        raise Unavailable(
+            "This host does not know the time zone of the tenant's policy, or of the request: install this release's "
+            "version of tzdata, or set another time_zone."
+        ) from error
+
+
 def midnight(day: datetime.date, *, zone: str) -> datetime.datetime:
     """Return the start of a calendar day in a time zone."""
-    return datetime.datetime.combine(day, datetime.time(), ZoneInfo(zone))
+    return datetime.datetime.combine(day, datetime.time(), zone_named(zone))
 
 
 def _later(moment: datetime.datetime, by: relativedelta, zone: str) -> datetime.datetime:
-    local = moment.astimezone(ZoneInfo(zone)) + by
+    local = moment.astimezone(zone_named(zone)) + by
     return local.replace(fold=0).astimezone(datetime.UTC)
 
 
@@ -75,14 +89,15 @@ def clock(
     at: datetime.datetime,
     horizon: datetime.timedelta,
 ) -> Clock:
-    """Return the clock of a request at `at`. A deadline within `horizon` counts as at risk."""
+    """Return the clock of a request at `at`. A deadline within `horizon` counts as at risk. A deadline that had passed
+    when the clock was paused stays missed."""
     if ended:
         return Clock(state=ClockState.ENDED, deadline=deadline, paused_since=None, days_left=None)
     remaining = deadline - (paused_at or at)
-    if paused_at is not None:
-        state = ClockState.PAUSED
-    elif remaining <= datetime.timedelta(0):
+    if remaining <= datetime.timedelta(0):
         state = ClockState.OVERDUE
+    elif paused_at is not None:
+        state = ClockState.PAUSED
     else:
         state = ClockState.AT_RISK if remaining <= horizon else ClockState.ON_TIME
     return Clock(state=state, deadline=deadline, paused_since=paused_at, days_left=remaining // _DAY)

@@ -85,11 +85,21 @@ def note(
     verb: str | None = None,
 ) -> None:
     """Record an event of a request whose status has already been updated."""
-    actor, at = audit.actor_of(session), at or now(session)
-    record(
-        session,
-        [Change(request=request, kind=kind, status=request.status, actor=actor, at=at, facts=facts, verb=verb)],
-    )
+    record(session, [changed(session, request, kind, at=at or now(session), facts=facts, verb=verb)])
+
+
+def changed(
+    session: Session,
+    request: DeletionRequest,
+    kind: EventKind,
+    *,
+    at: datetime.datetime,
+    facts: Mapping[str, Any] | None = None,
+    verb: str | None = None,
+) -> Change:
+    """Return the change of a request whose status has already been updated, for `record`."""
+    actor = audit.actor_of(session)
+    return Change(request=request, kind=kind, status=request.status, actor=actor, at=at, facts=facts, verb=verb)
 
 
 def _deed(change: Change) -> Deed:

@@ -2,15 +2,17 @@
 
 import datetime
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import NamedTuple, cast
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import flag_modified
 
-from app.db import now, rows
+from app.db import now, rows, sealed
+from app.db.bulk import in_parts
 from app.db.functions import usually
 from app.db.tables import (
     OWED,
@@ -28,6 +30,8 @@ from app.db.tables import (
 from app.deletion.status import OPEN
 from app.rows import repository as rows_repository
 from app.rows.repository import StoredRecord
+from lethe import sockets
+from lethe.contract.deletion_requests import OpenClock
 from lethe.contract.sets import ClockState, EventKind, ModelStatus, RequestModelStatus, RequestStatus, RunStatus
 from lethe.proof import target
 
@@ -41,6 +45,7 @@ _OPEN, _ACCEPTED = these(OPEN), these([RequestStatus.ACCEPTED])
 _IN_HAND = these([RequestStatus.ACCEPTED, RequestStatus.RUNNING])
 _RUNNING = these([RequestStatus.RUNNING])
 _MAX_CLAIMED_REQUESTS = 10_000
+_THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
 
 
 def is_about(subject_refs: Collection[str]) -> sa.ColumnElement[bool]:
@@ -65,8 +70,10 @@ def request_with_models(session: Session, request_id: str) -> tuple[DeletionRequ
 
 
 def requests_by_id(session: Session, request_ids: Collection[str]) -> dict[str, DeletionRequest]:
-    query = sa.select(DeletionRequest).where(DeletionRequest.id.in_(request_ids))
-    return {row.id: row for row in session.scalars(query)}
+    query = sa.select(DeletionRequest).where(DeletionRequest.id.in_(_THESE))
+    with sealed.opening(session):
+        batches = [session.scalars(query, {"these": batch}) for batch in in_parts(request_ids)]
+        return {request.id: request for batch in batches for request in batch}
 
 
 _GRACE_OVER = sa.and_(
@@ -84,17 +91,44 @@ _DOUBTED = sa.and_(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """Work of a feature that a request waits for before it completes (the socket `AWAITS`).
+
+    `opening` returns a predicate: the feature opens work for a request when it is accepted. `is_open` returns the
+    condition that work for `request` is open. When its last work ends, the feature calls
+    `completion.complete_done` for a running request; `settle` completes an accepted request.
+    """
+
+    opening: Callable[[Session], Callable[[DeletionRequest], bool]]
+    is_open: Callable[[type[DeletionRequest]], sa.ColumnElement[bool]]
+
+
+def awaits() -> tuple[Awaited, ...]:
+    return sockets.plugs("app.features", "hooks", "AWAITS")
+
+
+def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
+    """Return those of the requests that wait for work of a feature."""
+    if not (is_open := [awaited.is_open(DeletionRequest) for awaited in awaits()]):
+        return set()
+    query = sa.select(DeletionRequest.id).where(DeletionRequest.id.in_(_THESE), sa.or_(*is_open))
+    return {id_ for batch in in_parts(request_ids) for id_ in session.scalars(query, {"these": batch})}
+
+
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
-    """Return up to `limit` requests that waited only for the end of their grace period or for records repaired since,
-    each with whether it has erasures."""
+    """Return up to `limit` requests that waited only for the end of their grace period, for records repaired since or
+    for work of features that has ended, each with whether it has erasures."""
     mine = Erasure.request_id == DeletionRequest.id
     is_waiting = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
     query = (
         sa.select(DeletionRequest, sa.exists().where(mine))
         .where(
+            DeletionRequest.unknown_at.is_(None),
             ~sa.exists().where(mine, Erasure.nulled_at.is_(None)),
             ~sa.exists().where(is_waiting),
             *[~_may_be_in(dataset_id, of) for dataset_id, of in rows_repository.doubtful(session).items()],
+            *[~awaited.is_open(DeletionRequest) for awaited in awaits()],
         )
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
     )
@@ -112,14 +146,30 @@ def _may_be_in(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
     return sa.and_(DeletionRequest.tenant_id == tenant_id, sa.or_(DeletionRequest.dataset_ids.is_(None), named))
 
 
+def has_clock(
+    state: OpenClock, *, at: datetime.datetime, horizon: datetime.timedelta = datetime.timedelta(0)
+) -> sa.ColumnElement[bool]:
+    """Return the condition that the clock of an open request is in `state` at `at`, as `deadlines.clock` defines it."""
+    is_running, deadline = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
+    match state:
+        case ClockState.OVERDUE:
+            return sa.and_(deadline <= at, sa.or_(is_running, DeletionRequest.paused_at >= deadline))
+        case ClockState.PAUSED:
+            return ~is_running & (DeletionRequest.paused_at < deadline)
+        case ClockState.AT_RISK:
+            return sa.and_(is_running, deadline > at, deadline <= at + horizon)
+        case "running":
+            return is_running & (deadline > at)
+
+
 def to_alert(
     session: Session, *, at: datetime.datetime, horizon: datetime.timedelta, limit: int
 ) -> list[DeletionRequest]:
-    """Return open requests with a running clock that are due within `horizon` or overdue, unless announced as such."""
+    """Return open requests that are overdue, or due within `horizon` by a running clock, unless announced as such."""
     late = sa.and_(DeletionRequest.deadline <= at, DeletionRequest.alerted == ClockState.AT_RISK)
     query = sa.select(DeletionRequest).where(
         DeletionRequest.status.in_(_OPEN),
-        DeletionRequest.paused_at.is_(None),
+        sa.or_(DeletionRequest.paused_at.is_(None), has_clock(ClockState.OVERDUE, at=at)),
         DeletionRequest.deadline <= at + horizon,
         sa.or_(DeletionRequest.alerted.is_(None), late),
     )
@@ -134,13 +184,9 @@ def events(session: Session, *, request_id: str) -> list[RequestEvent]:
 def count_hand_backs(session: Session, *, request_ids: Collection[str]) -> Counter[str]:
     """Count the hand-backs of each request: events about a run that served it and did not succeed."""
     query = sa.select(RequestEvent.request_id).where(
-        RequestEvent.request_id.in_(request_ids), RequestEvent.kind == EventKind.HANDED_BACK
+        RequestEvent.request_id.in_(_THESE), RequestEvent.kind == EventKind.HANDED_BACK
     )
-    return Counter(session.scalars(query))
-
-
-def erasures(session: Session, *, request_id: str) -> list[Erasure]:
-    return list(session.scalars(sa.select(Erasure).where(Erasure.request_id == request_id).order_by(Erasure.id)))
+    return Counter(id_ for batch in in_parts(request_ids) for id_ in session.scalars(query, {"these": batch}))
 
 
 def request_models(session: Session, *, request_id: str) -> list[RequestModel]:
@@ -148,16 +194,18 @@ def request_models(session: Session, *, request_id: str) -> list[RequestModel]:
     return list(session.scalars(query))
 
 
-_THESE: sa.BindParameter[Sequence[str]] = sa.bindparam("these", expanding=True)
-_MODELS_OF_THESE = sa.select(RequestModel).where(RequestModel.request_id.in_(_THESE)).order_by(RequestModel.model_id)
+_OfRequest = TypeVar("_OfRequest", Erasure, RequestModel)
 
 
-def models_of_requests(session: Session, *, request_ids: Sequence[str]) -> dict[str, list[RequestModel]]:
-    """Return the models of each request; requests without models are absent."""
-    by_request: dict[str, list[RequestModel]] = {}
-    for demand in session.scalars(_MODELS_OF_THESE, {"these": request_ids}):
-        by_request.setdefault(demand.request_id, []).append(demand)
-    return by_request
+def by_request(session: Session, table: type[_OfRequest], request_ids: Collection[str]) -> dict[str, list[_OfRequest]]:
+    """Return the erasures or the models of each request, in the order of their keys; requests without any are
+    absent."""
+    groups: dict[str, list[_OfRequest]] = {}
+    query = sa.select(table).where(table.request_id.in_(_THESE)).order_by(*sa.inspect(table).primary_key)
+    for batch in in_parts(request_ids):
+        for row in session.scalars(query, {"these": batch}):
+            groups.setdefault(row.request_id, []).append(row)
+    return groups
 
 
 def first_deadlines(session: Session) -> dict[str, datetime.datetime]:
@@ -194,6 +242,7 @@ _FIRST = (
     .order_by(Erasure.deadline, Erasure.ready_at)
     .limit(sa.bindparam("limit"))
 )
+MAX_ALSO_THEIRS = 100
 _ALSO_THEIRS = (
     sa.select(Erasure, DeletionRequest)
     .select_from(_MINE)
@@ -204,21 +253,27 @@ _ALSO_THEIRS = (
             DeletionRequest.id.in_(sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref.in_(_THESE))),
         ),
     )
+    .order_by(Erasure.deadline, Erasure.ready_at)
+    .limit(sa.bindparam("limit"))
 )
 
 
 def pending_erasures(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Erasure, DeletionRequest]]:
     """Return the unclaimed, ready erasures of a dataset: the first `limit` by deadline, ordered by request age.
 
-    The other requests of these people are added beyond `limit`, because requests of one person share the rows.
+    Other requests of these people, which share the rows, are added beyond `limit`, up to `MAX_ALSO_THEIRS`. What is
+    left joins the erasure of these (`claims`), so that one run serves a bounded number of requests.
     """
     values = {"dataset_id": dataset_id, "at": now(session)}
-    pairs = {erasure.id: (erasure, request) for erasure, request in session.execute(_FIRST, values | {"limit": limit})}
+    with sealed.opening(session):
+        first = session.execute(_FIRST, values | {"limit": limit})
+        pairs = {erasure.id: (erasure, request) for erasure, request in first}
     # At the limit there may be further requests of the same people.
     if len(pairs) == limit:
         people = sorted({ref for _, request in pairs.values() for ref in request.subject_refs})
         for batch in in_parts(people):
-            for erasure, request in session.execute(_ALSO_THEIRS, values | {"these": batch}):
+            also_theirs = values | {"these": batch, "limit": limit + MAX_ALSO_THEIRS}
+            for erasure, request in session.execute(_ALSO_THEIRS, also_theirs):
                 pairs[erasure.id] = erasure, request
     return sorted(pairs.values(), key=lambda pair: (pair[1].created_at, pair[1].id))
 
@@ -238,19 +293,49 @@ def count_waiting(session: Session, *, dataset_id: str, at_most: int) -> int:
     return session.scalars(query.where(Record.erasure_id.is_(None)), {"dataset_id": dataset_id}).one()
 
 
-def claim_records(session: Session, *, erasure: Erasure, subject_refs: Collection[str]) -> None:
-    """Claim the person's unclaimed rows for this erasure, and store the counts of claimed and of all their rows."""
-    mine = sa.and_(Record.dataset_id == erasure.dataset_id, Record.subject_ref.in_(subject_refs))
-    claim = sa.update(Record).where(mine, Record.erasure_id.is_(None)).values(erasure_id=erasure.id)
-    erasure.num_claimed = cast("sa.CursorResult[tuple[()]]", session.execute(claim)).rowcount
-    erasure.num_records = session.scalars(sa.select(sa.func.count()).where(mine)).one()
+_TABLE = Record.metadata.tables[Record.__tablename__]
+_CLAIM = (
+    sa.update(_TABLE)
+    .where(
+        _TABLE.c.dataset_id == sa.bindparam("dataset"),
+        _TABLE.c.subject_ref == sa.bindparam("person"),
+        _TABLE.c.erasure_id.is_(None),
+    )
+    .values(erasure_id=sa.bindparam("erasure"))
+)
 
 
-def drop_owed(session: Session, *, erasure: Erasure, besides: Collection[str]) -> None:
-    """Delete the demands of the erasure's request on models of its dataset, except the models in `besides`."""
-    models = sa.select(Model.id).where(Model.dataset_id == erasure.dataset_id, Model.id.not_in(besides))
-    mine = sa.and_(RequestModel.request_id == erasure.request_id, RequestModel.model_id.in_(models))
-    session.execute(sa.delete(RequestModel).where(mine))
+def claim_records(session: Session, *, dataset_id: str, claiming: Sequence[tuple[Erasure, DeletionRequest]]) -> None:
+    """Claim the unclaimed rows of the requests' people in a dataset, each for the first erasure that names its person,
+    and store the counts of claimed and of all their rows in the erasures."""
+    held, unclaimed = Counter[str](), Counter[str]()
+    for batch in in_parts({ref for _, request in claiming for ref in request.subject_refs}):
+        query = sa.select(Record.subject_ref, sa.func.count(), sa.func.count(Record.erasure_id))
+        query = query.where(Record.dataset_id == dataset_id, Record.subject_ref.in_(batch)).group_by(Record.subject_ref)
+        for ref, num_records, num_claimed in session.execute(query):
+            held[str(ref)], unclaimed[str(ref)] = num_records, num_records - num_claimed
+    claims: list[dict[str, str]] = []
+    for erasure, request in claiming:
+        people = set(request.subject_refs)
+        erasure.num_records = sum(held[ref] for ref in people)
+        claims += [{"dataset": dataset_id, "person": ref, "erasure": erasure.id} for ref in people if unclaimed[ref]]
+        erasure.num_claimed = sum(unclaimed.pop(ref, 0) for ref in people)
+        # Rows with the same changed columns are updated together.
+        flag_modified(erasure, "num_claimed")
+    if claims:
+        session.connection().execute(_CLAIM, claims)
+
+
+def drop_owed(session: Session, *, dataset_id: str, besides: Mapping[str, Collection[str]]) -> None:
+    """Delete the demands of requests on models of a dataset, except the models that `besides` lists by request."""
+    by_models: dict[frozenset[str], list[str]] = {}
+    for request_id, model_ids in besides.items():
+        by_models.setdefault(frozenset(model_ids), []).append(request_id)
+    for kept, request_ids in by_models.items():
+        models = sa.select(Model.id).where(Model.dataset_id == dataset_id, Model.id.not_in(kept))
+        for batch in in_parts(request_ids):
+            theirs = sa.and_(RequestModel.request_id.in_(batch), RequestModel.model_id.in_(models))
+            session.execute(sa.delete(RequestModel).where(theirs))
 
 
 def drop_pending(session: Session, *, model_id: str) -> None:
@@ -279,13 +364,13 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
     session.execute(sa.delete(Erasure).where(unclaimed))
 
 
-def records_to_null(session: Session, *, dataset_id: str) -> list[StoredRecord]:
-    """Return the records claimed for erasure whose rows are not yet confirmed to be null on disk."""
-    erasures = [erasure.id for erasure in unconfirmed_erasures(session, dataset_id=dataset_id)]
-    return rows_repository.stored_records(session, Record.erasure_id.in_(erasures))
+def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[StoredRecord]:
+    """Return the records that these erasures have claimed."""
+    return rows_repository.stored_records(session, Record.erasure_id.in_([erasure.id for erasure in erasures]))
 
 
 def unconfirmed_erasures(session: Session, *, dataset_id: str) -> list[Erasure]:
+    """Return the erasures whose rows are not yet confirmed to be null on disk."""
     query = sa.select(Erasure).where(
         Erasure.dataset_id == dataset_id, Erasure.num_records.is_not(None), Erasure.nulled_at.is_(None)
     )
@@ -318,7 +403,8 @@ def awaiting_model(
         .where(RequestModel.model_id == model_id, RequestModel.status.in_(OWED), Erasure.revision <= revision)
         .order_by(DeletionRequest.created_at, DeletionRequest.id)
     )
-    return [(demand, erasure, request) for demand, erasure, request in session.execute(query)]
+    with sealed.opening(session):
+        return [(demand, erasure, request) for demand, erasure, request in session.execute(query)]
 
 
 def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel]:
@@ -328,24 +414,21 @@ def request_models_of_run(session: Session, *, run_id: str) -> list[RequestModel
     return list(session.scalars(query))
 
 
-def is_running(session: Session, *, request_id: str) -> bool:
-    """Return True if a run that serves the request is under way."""
-    query = sa.select(RequestModel).where(
-        RequestModel.request_id == request_id, RequestModel.status == RequestModelStatus.RUNNING
-    )
-    if session.scalars(query.limit(1)).first():
-        return True
-    erasing = (
-        sa.select(Erasure)
+def served(session: Session, *, request_ids: Collection[str]) -> set[str]:
+    """Return those of the requests that a run under way serves."""
+    by_model = sa.select(RequestModel.request_id).where(RequestModel.status == RequestModelStatus.RUNNING)
+    by_rows = (
+        sa.select(Erasure.request_id)
         .join(Run, Run.dataset_id == Erasure.dataset_id)
-        .where(Erasure.request_id == request_id, Erasure.nulled_at.is_(None), Erasure.revision.is_not(None))
-        .where(Run.status == RunStatus.RUNNING)
+        .where(Erasure.nulled_at.is_(None), Erasure.revision.is_not(None), Run.status == RunStatus.RUNNING)
     )
-    return session.scalars(erasing.limit(1)).first() is not None
+    found: set[str] = set()
+    for batch in in_parts(request_ids):
+        found.update(session.scalars(by_model.where(RequestModel.request_id.in_(batch))))
+        found.update(session.scalars(by_rows.where(Erasure.request_id.in_(batch))))
+    return found
 
 
-_PEOPLE_AT_ONCE = 5000
-"""Maximum number of references per statement, which binds each three times: below the limits of both databases."""
 _HAS_OR_MAY = sa.or_(
     Model.status.not_in((ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)),
     Model.live_version.is_not(None),
@@ -353,11 +436,12 @@ _HAS_OR_MAY = sa.or_(
 """Condition on models: exclude retired models, and models that failed or were cancelled before their first version."""
 
 
-class UnderWay(NamedTuple):
-    """Erasure of an open request whose rows are claimed."""
+class ClaimedErasure(NamedTuple):
+    """Erasure whose rows are claimed, or null by now, of an open or a completed request."""
 
     request_id: str
     dataset_id: str
+    status: str
     revision: int
     num_records: int
     nulled_at: datetime.datetime | None
@@ -371,35 +455,52 @@ class Lookup:
         datasets: Tenant of each dataset.
         holding: Datasets with unclaimed rows, by subject reference.
         models: Models that may carry the rows of a dataset, by dataset.
-        claimed: Latest erasure under way, by subject reference and dataset.
+        claimed: Latest erasure of an open request, by subject reference and dataset.
+        erased: Last erasure of a completed request, by subject reference and dataset.
         nulled: Number of claimed rows, by dataset and revision, where several requests have claimed rows.
         owed: Models that still carry the rows, by request and dataset of the `claimed` erasures.
         widened: Pairs (request, dataset) of the `claimed` erasures with a model target beyond the default bounds.
         doubtful: Tenant of each dataset with damaged records, which may hold undetected rows of a person.
+        is_awaited: Whether a request, once accepted, will wait for work of a feature.
     """
 
     datasets: dict[str, str]
     holding: dict[str, list[str]]
     models: dict[str, list[str]]
-    claimed: dict[str, dict[str, UnderWay]]
+    claimed: dict[str, dict[str, ClaimedErasure]]
+    erased: dict[str, dict[str, ClaimedErasure]]
     nulled: dict[tuple[str, int], int]
     owed: dict[tuple[str, str], list[str]]
     widened: set[tuple[str, str]]
     doubtful: dict[str, str]
+    is_awaited: Callable[[DeletionRequest], bool]
 
     def held(self, subject_refs: Iterable[str]) -> set[str]:
         """Return the datasets with unclaimed rows of the person."""
         return {dataset_id for ref in subject_refs for dataset_id in self.holding.get(ref, ())}
 
+    def erased_by(self, request: DeletionRequest) -> str | None:
+        """Return the completed request that last erased rows of the person, in the datasets of `request`, after
+        `request` was submitted; None if there is none."""
+        erasures = [
+            (erasure.nulled_at, erasure.request_id)
+            for ref in request.subject_refs
+            for erasure in self.erased.get(ref, {}).values()
+            if erasure.nulled_at is not None
+            and erasure.nulled_at >= request.submitted_at
+            and (request.dataset_ids is None or erasure.dataset_id in request.dataset_ids)
+        ]
+        return max(erasures)[1] if erasures else None
+
     def joined(self, subject_refs: Iterable[str]) -> dict[str, "JoinedErasure"]:
         """Return, by dataset, the combined erasures under way that another request of the person joins."""
-        by_dataset: dict[str, dict[str, UnderWay]] = {}
+        by_dataset: dict[str, dict[str, ClaimedErasure]] = {}
         for ref in subject_refs:
             for dataset_id, erasure in self.claimed.get(ref, {}).items():
                 by_dataset.setdefault(dataset_id, {})[erasure.request_id] = erasure
         return {dataset_id: self._merge(dataset_id, list(group.values())) for dataset_id, group in by_dataset.items()}
 
-    def _merge(self, dataset_id: str, erasures: Sequence[UnderWay]) -> "JoinedErasure":
+    def _merge(self, dataset_id: str, erasures: Sequence[ClaimedErasure]) -> "JoinedErasure":
         nulled = [erasure.nulled_at for erasure in erasures if erasure.nulled_at is not None]
         models = (model for erasure in erasures for model in self.owed.get((erasure.request_id, dataset_id), ()))
         revision = max(erasure.revision for erasure in erasures)
@@ -434,15 +535,25 @@ class JoinedErasure:
 
 
 _DATASETS = sa.select(Dataset.id, Dataset.tenant_id).where(Dataset.tenant_id.in_(_THESE))
-_CLAIMED = (Erasure.request_id, Erasure.revision, Erasure.num_records, Erasure.nulled_at)
+_CLAIMED = (Erasure.request_id, DeletionRequest.status, Erasure.revision, Erasure.num_records, Erasure.nulled_at)
+_MATTERS = sa.and_(
+    Erasure.num_records > 0,
+    sa.or_(
+        DeletionRequest.status.in_(OPEN),
+        sa.and_(
+            DeletionRequest.status == RequestStatus.COMPLETED,
+            DeletionRequest.completed_at >= sa.bindparam("since", type_=DeletionRequest.completed_at.type),
+        ),
+    ),
+)
 _PEOPLE = sa.union_all(
     sa.select(DeletionRequest.subject_ref, Erasure.dataset_id, *_CLAIMED)
     .join(DeletionRequest, DeletionRequest.id == Erasure.request_id)
-    .where(DeletionRequest.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
+    .where(DeletionRequest.subject_ref.in_(_THESE), _MATTERS),
     sa.select(RequestAlias.subject_ref, Erasure.dataset_id, *_CLAIMED)
     .join(DeletionRequest, DeletionRequest.id == RequestAlias.request_id)
     .join(Erasure, Erasure.request_id == RequestAlias.request_id)
-    .where(RequestAlias.subject_ref.in_(_THESE), DeletionRequest.status.in_(OPEN), Erasure.num_records > 0),
+    .where(RequestAlias.subject_ref.in_(_THESE), _MATTERS),
     sa.select(Record.subject_ref, Record.dataset_id, *[sa.cast(sa.null(), column.type) for column in _CLAIMED])
     .where(Record.subject_ref.in_(_THESE), usually(Record.erasure_id.is_(None)))
     .distinct(),
@@ -483,26 +594,57 @@ _WIDENED = sa.union(
 
 def widened(session: Session, *, request_ids: Collection[str]) -> set[tuple[str, str]]:
     """Return pairs (request, dataset) for which a model beyond the default bounds forgot or carried the person."""
-    return {(request_id, dataset_id) for request_id, dataset_id in session.execute(_WIDENED, {"these": request_ids})}
+    pairs = (pair for batch in in_parts(request_ids) for pair in session.execute(_WIDENED, {"these": batch}))
+    return {(request_id, dataset_id) for request_id, dataset_id in pairs}
 
 
-def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collection[str] = ()) -> Lookup:
-    """Look up people, and all datasets of `tenant_ids`; tenants have few datasets, however many a caller names."""
+_BY_TIME, _BY_REVISION = attrgetter("nulled_at", "request_id"), attrgetter("revision")
+
+
+def look_up(
+    session: Session,
+    *,
+    subject_refs: Iterable[str],
+    since: datetime.datetime | None = None,
+    tenant_ids: Collection[str] = (),
+) -> Lookup:
+    """Look up people, and all datasets of `tenant_ids`; tenants have few datasets, however many a caller names.
+
+    `since` is the time at which the first request that is looked up was submitted, before which no completed request
+    can have erased rows for it (`Lookup.erased_by`); these requests are not read. None reads all of them.
+    """
+    since = since or datetime.datetime.min.replace(tzinfo=datetime.UTC)
     doubtful = rows_repository.doubtful(session)
+    opening = [awaited.opening(session) for awaited in awaits()]
     lookup = Lookup(
-        datasets={}, holding={}, models={}, claimed={}, nulled={}, owed={}, widened=set(), doubtful=doubtful
+        datasets={},
+        holding={},
+        models={},
+        claimed={},
+        erased={},
+        nulled={},
+        owed={},
+        widened=set(),
+        doubtful=doubtful,
+        is_awaited=lambda request: any(will_open(request) for will_open in opening),
     )
     if tenant_ids:
         of_tenants = rows(session, _DATASETS, {"these": list(tenant_ids)})
         lookup.datasets.update((dataset_id, tenant_id) for dataset_id, tenant_id in of_tenants)
-    people = (row for batch in in_parts(subject_refs) for row in rows(session, _PEOPLE, {"these": batch}))
+    people = (
+        row for batch in in_parts(subject_refs) for row in rows(session, _PEOPLE, {"these": batch, "since": since})
+    )
     for subject_ref, dataset_id, request_id, *details in people:
         if request_id is None:
             lookup.holding.setdefault(subject_ref, []).append(dataset_id)
             continue
-        erasure = UnderWay(request_id, dataset_id, *details)
-        of_person = lookup.claimed.setdefault(subject_ref, {})
-        if dataset_id not in of_person or of_person[dataset_id].revision <= erasure.revision:
+        erasure = ClaimedErasure(request_id, dataset_id, *details)
+        is_done = erasure.status == RequestStatus.COMPLETED
+        if is_done and erasure.nulled_at is None:
+            continue
+        of_person = (lookup.erased if is_done else lookup.claimed).setdefault(subject_ref, {})
+        order = _BY_TIME if is_done else _BY_REVISION
+        if dataset_id not in of_person or order(of_person[dataset_id]) <= order(erasure):
             of_person[dataset_id] = erasure
     holders = {dataset_id for dataset_ids in lookup.holding.values() for dataset_id in dataset_ids}
     if holders:
@@ -520,14 +662,7 @@ def look_up(session: Session, *, subject_refs: Iterable[str], tenant_ids: Collec
     return lookup
 
 
-def in_parts(subject_refs: Iterable[str]) -> Iterator[list[str]]:
-    """Yield batches of subject references that fit one statement."""
-    remaining = iter(subject_refs)
-    while batch := list(islice(remaining, _PEOPLE_AT_ONCE)):
-        yield batch
-
-
-def _shared(of_people: Iterable[dict[str, UnderWay]]) -> set[tuple[str, int]]:
+def _shared(of_people: Iterable[dict[str, ClaimedErasure]]) -> set[tuple[str, int]]:
     """Return pairs (dataset, revision) at which several requests have claimed rows."""
     revisions = {(e.request_id, e.dataset_id, e.revision) for of_person in of_people for e in of_person.values()}
     requests = Counter((dataset_id, revision) for _, dataset_id, revision in revisions)

@@ -21,7 +21,6 @@ from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
 from app.deletion import search_repository
-from lethe.contract.problems import DetailsErased
 from lethe.contract.tenants import Policy
 
 
@@ -57,18 +56,6 @@ def days_of_details(policy: Policy) -> int:
     """Return the days from the end of a request to the erasure of its texts: at most those until its subject's."""
     details, request = policy.retain_details_days, policy.retain_requests_days
     return details if request is None else min(details, request)
-
-
-def require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Raise `DetailsErased` if the policy would erase a text added to the request now at once."""
-    days = datetime.timedelta(days=days_of_details(policy))
-    is_over = request.ended_at is not None and request.ended_at + days <= now(session)
-    # A request may have been reduced to its trace under an earlier policy.
-    if is_over or request.kept == RetentionLevel.TRACE:
-        raise DetailsErased(
-            "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
-            "in your own files, about the id of the request."
-        )
 
 
 def due(session: Session, *, limit: int) -> list[RetentionDue]:

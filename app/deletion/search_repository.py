@@ -10,15 +10,15 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from app.db import sealed
-from app.db.bulk import Page, cut, ordered, page
+from app.db.bulk import Page, cut, in_parts, ordered, page
 from app.db.tables import DeletionRequest, Model, RequestAlias, RequestEvent, RequestModel, Suppression
-from app.deletion.repository import is_about, these
+from app.deletion.repository import has_clock, is_about, these
 from app.deletion.status import OPEN
 from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import NOBODY, OpenClock
 from lethe.contract.fields import RequestOrder
-from lethe.contract.sets import ClockState, RequestStatus
+from lethe.contract.sets import RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
@@ -122,7 +122,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         compare(column, value) for column, compare, value in comparisons if value is not None
     ]
     if search.subject_ref is not None:
-        filters.append(is_about([search.subject_ref]))
+        filters += [is_about([search.subject_ref]), *([~_is_linked(search.subject_ref)] if view.discreet else ())]
     if search.external_id is not None:
         filters.append(sealed.refers_to(session, request.external_ref, search.external_id))
     if search.status is not None:
@@ -136,7 +136,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         # A redundant condition, with which the database uses the index on `created_at`.
         filters.append(request.created_at >= search.received_from - _EARLY)
     if search.clock is not None:
-        filters.append(_has_clock(search, view))
+        filters.append(has_clock(search.clock, at=view.at, horizon=search.horizon))
     if search.is_of_open:
         filters.append(is_open(view))
     if search.completed_from is not None or search.completed_before is not None:
@@ -144,14 +144,15 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
     return filters
 
 
+def _is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that an identity map led to this identifier, which discreet readers must not learn."""
+    linked = sa.cast(DeletionRequest.resolution, sa.String).contains(subject_ref)
+    return sa.and_(DeletionRequest.resolution.is_not(None), linked)
+
+
 def is_open(view: View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request as open (`View.is_open`)."""
     return _is_one_of(_OPEN, view)
-
-
-def is_overdue(view: View) -> sa.ColumnElement[bool]:
-    """Return the condition that an open request is overdue, as `deadlines.clock` defines it."""
-    return sa.and_(DeletionRequest.paused_at.is_(None), DeletionRequest.deadline <= view.at)
 
 
 def completed_at(view: View) -> InstrumentedAttribute[datetime.datetime | None]:
@@ -170,18 +171,6 @@ def was_completed(
     if view.discreet:
         within.append(_has_status(RequestStatus.COMPLETED, view))
     return sa.and_(column.is_not(None), *within)
-
-
-def _has_clock(search: Sought, view: View) -> sa.ColumnElement[bool]:
-    """Return the condition that an open request has the clock state of `search`, as `deadlines.clock` defines it."""
-    runs, deadline = DeletionRequest.paused_at.is_(None), DeletionRequest.deadline
-    match search.clock:
-        case ClockState.OVERDUE:
-            return is_overdue(view)
-        case ClockState.AT_RISK:
-            return sa.and_(runs, deadline > view.at, deadline <= view.at + search.horizon)
-        case _:
-            return ~runs
 
 
 def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
@@ -245,8 +234,6 @@ def _asks(session: Session, model_id: str) -> sa.ColumnElement[bool]:
 
 
 ANYWHERE = "*"
-_MAX_REFERENCES_AT_ONCE = 10_000
-
 _FEW_SUPPRESSIONS = 1000
 """Number of suppressions below which reading all of them is faster than looking up thousands of references."""
 _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
@@ -255,15 +242,15 @@ _MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
 
 def suppressed_people(session: Session, dataset_id: str, subject_refs: Collection[str]) -> set[str]:
     """Return the given people whose rows a dataset must refuse; `*` stands for a dataset that is being created."""
-    refs, suppressed = list(subject_refs), set[str]()
+    suppressed = set[str]()
     in_dataset = Suppression.dataset_id.in_({dataset_id, ANYWHERE})
     # A statement with thousands of references takes longer than reading as many suppressions.
-    if len(refs) > _FEW_SUPPRESSIONS:
+    if len(subject_refs) > _FEW_SUPPRESSIONS:
         everybody = set(session.scalars(sa.select(Suppression.subject_ref).where(in_dataset).limit(_FEW_SUPPRESSIONS)))
         if len(everybody) < _FEW_SUPPRESSIONS:
-            return everybody.intersection(refs)
-    for first in range(0, len(refs), _MAX_REFERENCES_AT_ONCE):
-        in_batch = Suppression.subject_ref.in_(refs[first : first + _MAX_REFERENCES_AT_ONCE])
+            return everybody.intersection(subject_refs)
+    for batch in in_parts(subject_refs):
+        in_batch = Suppression.subject_ref.in_(batch)
         suppressed |= set(session.scalars(sa.select(Suppression.subject_ref).where(in_batch, in_dataset)))
     return suppressed
 
@@ -277,8 +264,13 @@ def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str
     return set(session.scalars(query))
 
 
-def suppressions(session: Session, *, subject_ref: str | None, limit: int, cursor: str | None) -> Page[Suppression]:
+def suppressions(
+    session: Session, *, subject_ref: str | None, discreet: bool, limit: int, cursor: str | None
+) -> Page[Suppression]:
     query = sa.select(Suppression)
+    if discreet:
+        mine = DeletionRequest.id == Suppression.request_id
+        query = query.where(~sa.exists().where(mine, _is_linked(sa.type_coerce(Suppression.subject_ref, sa.String))))
     if subject_ref is not None:
         query = query.where(Suppression.subject_ref == subject_ref)
     return page(session, query, Suppression.created_at, Suppression.id, limit=limit, cursor=cursor)
@@ -401,7 +393,7 @@ def erase_details(session: Session, *, request_ids: Collection[str], trace_only:
     """Delete all texts about these requests; with `trace_only` also their subjects and suppressions."""
     erased: dict[str, Any] = {"particulars": None, "external_ref": None, "kept": "request"}
     if trace_only:
-        erased |= {"kept": "trace", "subject_ref": UNKNOWN_SUBJECT, "alias_refs": None}
+        erased |= {"kept": "trace", "subject_ref": UNKNOWN_SUBJECT, "alias_refs": None, "resolution": None}
         _end_suppressions(session, request_ids)
         session.execute(sa.delete(RequestAlias).where(RequestAlias.request_id.in_(request_ids)))
         following = sa.or_(DeletionRequest.refers_to.in_(request_ids), DeletionRequest.id.in_(request_ids))

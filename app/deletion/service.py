@@ -16,19 +16,20 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import Actor, bulk, now
 from app.db.sealed import Particulars
-from app.db.tables import OWED, DeletionRequest, new_id
+from app.db.tables import OWED, DeletionRequest, Erasure, new_id
 from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
 from app.deletion.admission import IdentityStatement
 from app.deletion.completion import Submitted as Submitted
 from app.deletion.history import Change
 from app.deletion.repository import Lookup
 from app.deletion.views import View
+from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestModelStatus, RequestStatus
 from lethe.contract.tenants import Policy
 
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=5)
-_OF_THE_DRAFT = ("subject_ref", "regulation", "ground", "source", "refers_to", "maker", "discreet")
+_OF_THE_DRAFT = ("subject_ref", "resolution", "regulation", "ground", "source", "refers_to", "maker", "discreet")
 _due_at = functools.lru_cache(maxsize=100)(deadlines.due_at)
 """Cached because most requests of a batch have the same deadline."""
 
@@ -40,7 +41,10 @@ class RequestDraft:
     they may not learn whether rows are held. `dataset_ids` restricts the request; None covers all datasets. `refers_to`
     names an ended request about the same person. `statement` is the identity statement, or the error that rejects it;
     without `identity_verified` the request waits in review. With `strict` no request is made if nothing is held.
-    `alias_refs` are further identifiers of the same person."""
+    `alias_refs` are further identifiers of the same person, and `kind` is that of `subject_ref`. An identity map adds
+    `resolution`, and `identity_unknown` if no rows can be named by any identifier (the socket `RESOLVES`).
+    `other_cases` are identifiers of other people, whose ids differ from these by case: a `strict` refusal counts who of
+    them is held."""
 
     by: Actor
     policy: Policy
@@ -61,10 +65,14 @@ class RequestDraft:
     own_only: bool = False
     strict: bool = False
     alias_refs: Sequence[str] = ()
+    other_cases: Sequence[str] = ()
+    kind: str | None = None
+    resolution: dict[str, Any] | None = None
+    identity_unknown: bool = False
 
     @property
     def subject_refs(self) -> tuple[str, ...]:
-        return (self.subject_ref, *self.alias_refs)
+        return (self.subject_ref, *self.alias_refs, *(self.resolution or {}).get("linked", ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +99,8 @@ def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitt
     `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or
     `IdentityStatementInvalid`.
     """
+    for resolve in sockets.plugs("app.features", "hooks", "RESOLVES"):
+        drafts = resolve(session, drafts)
     facts = _look_up(session, drafts)
     results = [_create(draft, facts) for draft in drafts]
     submitted = [result for result in results if isinstance(result, Submitted)]
@@ -103,10 +113,7 @@ def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitt
 
 def get(session: Session, request_id: str) -> DeletionRequest:
     """Return a request, or raise `RequestUnknown`."""
-    request = session.get(DeletionRequest, request_id)
-    if request is None:
-        raise problems.RequestUnknown(f"There is no deletion request {request_id!r}.")
-    return request
+    return problems.RequestUnknown.if_none(session.get(DeletionRequest, request_id), request_id=request_id)
 
 
 def cancel(session: Session, request: DeletionRequest, *, discreet: bool) -> None:
@@ -120,13 +127,12 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
     because success later would reveal whether rows are held."""
     at = now(session)
     if discreet and not (request.status == RequestStatus.IN_REVIEW or completion.is_held(request, at=at)):
-        raise problems.TransitionForbidden(
-            "It is too late: a request of an app's key can be ended while it is in review or its grace time lasts."
-        )
+        raise problems.TransitionForbidden.too_late()
     if not completion.is_held(request, at=at) and any(
-        erasure.revision is not None for erasure in repository.erasures(session, request_id=request.id)
+        erasure.revision is not None
+        for erasure in repository.by_request(session, Erasure, [request.id]).get(request.id, ())
     ):
-        raise problems.TransitionForbidden("The person's rows are being erased or are gone: it is too late.")
+        raise problems.TransitionForbidden.erasing()
     was_accepted = request.status == RequestStatus.ACCEPTED
     run_on(request, at=at)
     request.ended_at = at
@@ -155,11 +161,13 @@ def _look_up(session: Session, drafts: Sequence[RequestDraft]) -> _Facts:
     tenant_ids = {draft.by.tenant_id for draft in drafts}
     referred = {draft.refers_to for draft in drafts if draft.refers_to is not None}
     statements = [draft.statement for draft in drafts if isinstance(draft.statement, IdentityStatement)]
+    at = now(session)
     return _Facts(
-        at=now(session),
+        at=at,
         lookup=repository.look_up(
             session,
-            subject_refs={ref for draft in drafts for ref in draft.subject_refs},
+            subject_refs={ref for draft in drafts for ref in (*draft.subject_refs, *draft.other_cases)},
+            since=min((draft.submitted_at or at for draft in drafts), default=at),
             tenant_ids={draft.by.tenant_id for draft in drafts if draft.dataset_ids},
         ),
         rules={tenant_id: access.subject_rule_of(session, tenant_id) for tenant_id in tenant_ids},
@@ -193,11 +201,15 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
         submitted_at=draft.submitted_at or at,
         due_at=due_at,
         deadline=due_at,
+        time_zone=policy.time_zone,
+        unknown_at=at if draft.identity_unknown else None,
         created_at=at,
     )
     in_doubt = completion.is_in_doubt(request, facts.lookup.doubtful)
     if draft.strict and not in_doubt and not completion.is_anything_held(request, facts.lookup):
-        return problems.SubjectUnknown("Nothing is held about this subject; no request was made.")
+        held = [facts.lookup.held([ref]) for ref in draft.other_cases]
+        alike = sum(any(completion.asks_for(request, dataset_id) for dataset_id in of_one) for of_one in held)
+        return problems.SubjectUnknown.but("Nothing is held about this subject; no request was made.", alike)
     if isinstance(draft.statement, IdentityStatement):
         facts.used.add(draft.statement.hash)
     actor = draft.by.name
@@ -205,7 +217,8 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
         request=request, kind=EventKind.RECEIVED, status=RequestStatus.RECEIVED, actor=actor, at=at, verb="created"
     )
     new = Submitted(actor=actor, request=request, changes=[created])
-    if policy.auto_accept and draft.identity_verified:
+    # A discreet caller must not see whether the identifier is known, so such a request waits as an accepted one.
+    if policy.auto_accept and draft.identity_verified and (draft.discreet or not draft.identity_unknown):
         completion.accept(new, facts.lookup, policy=policy, at=at)
         return new
     completion.change(new, RequestStatus.IN_REVIEW, at=at)
@@ -221,7 +234,7 @@ def _refusal(draft: RequestDraft, facts: _Facts) -> problems.Problem | None:
         return access.rule_changed()
     for dataset_id in draft.dataset_ids or ():
         if facts.lookup.datasets.get(dataset_id) != draft.by.tenant_id:
-            return problems.DatasetUnknown(f"There is no dataset {dataset_id!r}; GET /v1/datasets lists them.")
+            return problems.DatasetUnknown(dataset_id=dataset_id)
     if draft.submitted_at and draft.submitted_at > facts.at + _CLOCKS_DIFFER_BY:
         return _malformed("submitted_at", "expected a past time")
     limits = deadlines.limits(draft.policy)
@@ -235,16 +248,14 @@ def _refusal(draft: RequestDraft, facts: _Facts) -> problems.Problem | None:
             return problems.RequestUnknown("refers_to names no deletion request about this subject.")
         if views.View(discreet=draft.discreet, at=facts.at).is_open(earlier):
             return problems.RequestOpen("The request in refers_to has not ended; wait for it, or cancel it.")
-    if draft.alias_refs and draft.policy.identity == "statement":
-        return problems.IdentityStatementRequired(
-            "A statement is about one identifier: make a request for each, with a statement of its own.",
-            [problems.FieldError("aliases", "expected none where each request must carry a statement")],
-        )
+    if (draft.alias_refs or draft.kind) and draft.policy.identity == "statement":
+        given = "kind" if draft.kind else "aliases"
+        fault = problems.FieldError(given, "expected none where each request must carry a statement")
+        return problems.IdentityStatementRequired.for_one_id([fault])
     match draft.statement:
         case None if draft.policy.identity == "statement":
             return problems.IdentityStatementRequired(
-                "Each request must carry a signed statement about its subject's identity.",
-                [problems.FieldError("identity_statement", "expected a JWT of a registered issuer")],
+                errors=[problems.FieldError("identity_statement", "expected a JWT of a registered issuer")]
             )
         case problems.Problem() as refusal:
             return refusal
@@ -258,10 +269,13 @@ def _malformed(path: str, expected: str) -> problems.InputInvalid:
 
 
 def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
-    """Accept a request in review; it covers the rows of the person that are held now.
+    """Accept a request in review; it covers the rows of the person that are held now, and settles an unknown identity.
 
     Raises `TransitionForbidden` if the request was rejected or cancelled.
     """
+    if request.unknown_at is not None and request.status in (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED):
+        request.unknown_at = None
+        audit.record(session, "deletion_request.identity_settled", request.id)
     if request.status in (RequestStatus.ACCEPTED, RequestStatus.RUNNING, RequestStatus.COMPLETED):
         return
     status.check(request.status, RequestStatus.ACCEPTED)
@@ -270,7 +284,7 @@ def approve(session: Session, request: DeletionRequest, *, policy: Policy) -> No
     if request.paused_at is not None:
         run_on(request, at=at)
         new.changes.append(Change(request=request, kind=EventKind.RESUMED, status=request.status, actor=actor, at=at))
-    lookup = repository.look_up(session, subject_refs=request.subject_refs)
+    lookup = repository.look_up(session, subject_refs=request.subject_refs, since=request.submitted_at)
     completion.accept(new, lookup, policy=policy, at=at, verb="approved")
     completion.store(session, [new], at=at)
 
@@ -293,13 +307,13 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
     """
     at = now(session)
     if not View(discreet=request.discreet, at=at).is_open(request):
-        raise problems.TransitionForbidden(f"A request that is {request.status} has no clock any more.")
+        raise problems.TransitionForbidden.clock_ended(status=request.status)
     if request.extended_due_at is not None:
         raise problems.AlreadyExtended("A deadline can be extended once.")
     if (request.paused_at or at) >= request.due_at:
         raise problems.ExtensionTooLate("A deadline can be extended only before it has passed.")
     limit = deadlines.limits(policy).get(request.regulation)
-    extended = deadlines.extended(limit, request.due_at, zone=policy.time_zone) if limit else request.due_at
+    extended = deadlines.extended(limit, request.due_at, zone=request.time_zone) if limit else request.due_at
     if extended <= request.due_at:
         raise problems.ExtensionNotProvided("The regulation of this request provides for no extension.")
     request.extended_due_at = request.deadline = extended
@@ -352,6 +366,4 @@ def alert(session: Session, horizon: datetime.timedelta, *, limit: int = 500) ->
 
 def _check_in_review(request: DeletionRequest) -> None:
     if request.status != RequestStatus.IN_REVIEW:
-        raise problems.TransitionForbidden(
-            f"The clock can be stopped while a request is in review; this one is {request.status}."
-        )
+        raise problems.TransitionForbidden.not_in_review(status=request.status)

@@ -32,4 +32,4 @@ def entered(wanted: RequestStatus) -> EventKind:
 def check(present: str, wanted: RequestStatus) -> None:
     """Check that a request may go from `present` to `wanted`; otherwise raise `TransitionForbidden`."""
     if wanted not in TRANSITIONS[RequestStatus(present)]:
-        raise TransitionForbidden(f"A request that is {present} cannot become {wanted.value}.")
+        raise TransitionForbidden(status=present, wanted_status=wanted.value)

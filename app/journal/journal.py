@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
 
-from app.deletion.restoration import Remembered
+from app.deletion.remembered import Remembered
 from app.errors import TombstonesDamaged
 from app.vault.store import created, locked, replace
 

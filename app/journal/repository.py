@@ -20,10 +20,9 @@ from app.db.tables import (
     Run,
     Version,
 )
-from app.deletion.restoration import REMEMBERED, Remembered
+from app.deletion.remembered import REMEMBERED, Remembered
 from app.deletion.search_repository import UNKNOWN_SUBJECT
 from app.deletion.status import OF_THE_CLOCK
-from lethe import sockets
 from lethe.contract.sets import RequestStatus
 
 OnRestored = Callable[[Session], None]
@@ -32,7 +31,7 @@ CountPeople = Callable[[Session], dict[str, int]]
 """Hook `PEOPLE_BY_ROLE`, which returns the number of people who can log in, by role."""
 BACKED_UP = "installation.backed_up"
 """Action in each tenant's audit log when a backup is finished."""
-_TELLING = sa.or_(
+TELLING = sa.or_(
     RequestEvent.status.in_(
         (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED, RequestStatus.CANCELLED, RequestStatus.REJECTED)
     ),
@@ -46,20 +45,13 @@ def last_event(session: Session) -> int:
     return session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
 
 
-def last_telling_event(session: Session) -> tuple[int, str] | None:
-    """Return the number of the last event for the journal, and the id of its request; None without such events."""
-    query = sa.select(RequestEvent.id, RequestEvent.request_id).where(_TELLING).order_by(RequestEvent.id.desc())
-    event = session.execute(query.limit(1)).one_or_none()
-    return (event[0], event[1]) if event else None
-
-
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
     """Return up to `limit` events for the journal after event `after`: number, time and the present request."""
     # The columns contain no texts of callers or officers.
     columns = [getattr(DeletionRequest, name) for name in REMEMBERED]
     query = sa.select(RequestEvent.id, RequestEvent.at, *columns)
     query = query.join(DeletionRequest, DeletionRequest.id == RequestEvent.request_id)
-    query = query.where(RequestEvent.id > after, _TELLING).order_by(RequestEvent.id).limit(limit)
+    query = query.where(RequestEvent.id > after, TELLING).order_by(RequestEvent.id).limit(limit)
     return [
         (number, at, Remembered(**dict(zip(REMEMBERED, request, strict=True))))
         for number, at, *request in session.execute(query)
@@ -140,20 +132,6 @@ def last_unknown(session: Session) -> datetime.datetime | None:
     """Return the creation time of the newest request whose subject has been erased, if any."""
     query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == UNKNOWN_SUBJECT)
     return session.scalar(query)
-
-
-def end_logins(session: Session) -> None:
-    """End the logins and invitations of a restored database, which may have ended since the backup."""
-    for end in sockets.plugs("app.features", "hooks", "RESTORED"):
-        end(session)
-
-
-def people_by_role(session: Session) -> dict[str, int]:
-    """Return the number of people of all tenants who can log in, by role."""
-    counts: dict[str, int] = {}
-    for count in sockets.plugs("app.features", "hooks", "PEOPLE_BY_ROLE"):
-        counts |= count(session)
-    return counts
 
 
 def last_backup_at(session: Session) -> datetime.datetime | None:

@@ -1,4 +1,4 @@
-"""SQL of monitoring. The queries read open requests and recent runs, so ended requests do not slow them down."""
+"""SQL of the state of the service, which reads open requests and recent runs, so ended requests do not slow it down."""
 
 import datetime
 from dataclasses import dataclass
@@ -6,22 +6,20 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import DeletionRequest, Run
-from app.deletion.repository import these
-from app.deletion.status import OPEN, TRANSITIONS
-from app.errors import AuditFailed
-from lethe.contract.sets import RunStatus
+from app.db.tables import DeletionRequest, Erasure, Run
+from app.deletion.repository import has_clock, these
+from app.deletion.status import OPEN
+from app.unlearning import due_repository
+from lethe.contract.sets import ClockState, RunStatus
 
 _OPEN = these(OPEN)
-_TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
-"""Condition that a run had a canary test, and either passed or failed because of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCount:
     """Number of a tenant's open requests of one status under one regulation. `at_risk` counts requests due within the
     horizon, without overdue requests and paused clocks. `oldest` is the time since which the longest waiting request
-    could have been started."""
+    could have been started; requests in a batch that fills up do not wait."""
 
     tenant_id: str
     status: str
@@ -32,40 +30,27 @@ class WaitingCount:
     oldest: datetime.datetime | None
 
 
-def reported_open(session: Session, *, at: datetime.datetime) -> int:
-    """Return the number of open requests that discreet callers already see as completed."""
-    late = sa.and_(DeletionRequest.status.in_(_OPEN), DeletionRequest.discreet, DeletionRequest.reported_at <= at)
-    return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(late)).one()
-
-
 def waiting(session: Session, *, at: datetime.datetime, horizon: datetime.timedelta) -> list[WaitingCount]:
-    deadline, held_until = DeletionRequest.deadline, DeletionRequest.held_until
-    runs = DeletionRequest.paused_at.is_(None)
+    held_until, at_risk = DeletionRequest.held_until, has_clock(ClockState.AT_RISK, at=at, horizon=horizon)
+    batching = due_repository.patient_datasets(session, due_repository.patient_models(session, at=at))
+    unerased = sa.exists().where(Erasure.request_id == DeletionRequest.id, Erasure.nulled_at.is_(None))
+    in_batch = unerased & ~unerased.where(Erasure.dataset_id.not_in(batching)) if batching else sa.false()
     query = (
         sa.select(
             DeletionRequest.tenant_id,
             DeletionRequest.status,
             DeletionRequest.regulation,
             sa.func.count().label("count"),
-            sa.func.count().filter(runs, deadline <= at).label("overdue"),
-            sa.func.count().filter(runs, deadline > at, deadline <= at + horizon).label("at_risk"),
-            sa.func.min(
-                sa.case((held_until <= at, held_until), (held_until.is_(None), DeletionRequest.created_at))
-            ).label("oldest"),
+            sa.func.count().filter(has_clock(ClockState.OVERDUE, at=at)).label("overdue"),
+            sa.func.count().filter(at_risk).label("at_risk"),
+            sa.func.min(sa.case((held_until <= at, held_until), (held_until.is_(None), DeletionRequest.created_at)))
+            .filter(~in_batch)
+            .label("oldest"),
         )
         .where(DeletionRequest.status.in_(_OPEN))
         .group_by(DeletionRequest.status, DeletionRequest.tenant_id, DeletionRequest.regulation)
     )
     return [WaitingCount(**group) for group in session.execute(query).mappings()]
-
-
-def ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
-    """Return the number of requests by final status, each counted up to `at_most`."""
-    counts = []
-    for status in sorted(TRANSITIONS.keys() - OPEN):
-        ids = sa.select(DeletionRequest.id).where(DeletionRequest.status == status).limit(at_most).subquery()
-        counts.append(sa.select(sa.func.count()).select_from(ids).scalar_subquery().label(status.value))
-    return dict(session.execute(sa.select(*counts)).mappings().one())
 
 
 def running(session: Session) -> list[Run]:
@@ -80,22 +65,3 @@ def latest(session: Session, *, limit: int) -> list[Run]:
         .order_by(Run.started_at.desc(), Run.id.desc())
     )
     return list(session.scalars(query.limit(limit)))
-
-
-def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, str, int, int, int]]:
-    """Return (kind, status, runs, steps, tested runs) counts of all ended runs that began before `before`."""
-    tested = sa.func.count().filter(_TESTED)
-    query = (
-        sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), tested)
-        .where(Run.status != RunStatus.RUNNING, Run.started_at < before)
-        .group_by(Run.kind, Run.status)
-    )
-    return [(kind, status, count, steps, tests) for kind, status, count, steps, tests in session.execute(query)]
-
-
-def ended(session: Session, *, began_from: datetime.datetime, ended_after: datetime.datetime) -> list[tuple[Run, bool]]:
-    """Return the runs that began at `began_from` or later and ended at `ended_after` or later, each with whether it was
-    tested."""
-    query = sa.select(Run, _TESTED)
-    query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
-    return [(run, bool(tested)) for run, tested in session.execute(query)]

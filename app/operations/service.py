@@ -1,4 +1,4 @@
-"""Monitoring: the queue and its deadlines, the workers, the standings of models, and the totals of all runs.
+"""State of the service: the queue and its deadlines, the workers, and the standings of models.
 
 The data come from the database and from heartbeats in the data folder, so every gateway reports the same numbers, for
 the workers of all hosts.
@@ -7,23 +7,15 @@ the workers of all hosts.
 import collections
 import datetime
 import errno
-import math
 import os
-import shutil
 import tempfile
-import threading
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import sqlalchemy as sa
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import heartbeat, telemetry
+from app import heartbeat
 from app.accounting import ledger
 from app.accounting import repository as accounting_repository
 from app.catalogue import repository as catalogue_repository
@@ -31,34 +23,21 @@ from app.config import Settings
 from app.db import now
 from app.db.tables import Model, Run
 from app.deletion import repository as deletion_repository
-from app.deletion.status import OPEN
 from app.installations import Installation
 from app.journal import verification
 from app.journal.verification import BackupState
 from app.operations import repository
 from app.operations.repository import WaitingCount
-from app.rows import repository as rows_repository
 from app.unlearning import repository as unlearning_repository
 from app.unlearning import waiting
-from lethe import sockets
-from lethe.contract.problems import Unavailable
-from lethe.contract.sets import ModelStatus, Regulation, RequestStatus, RunStatus, WorkerState
+from lethe.contract.sets import ModelStatus, RequestStatus, RunStatus, WorkerState
 
-_FRESH_SECONDS = 5.0
-"""Minimum seconds between two queries of the database, regardless of the scrape interval."""
-_FAILURES = 3
+FAILURES = 3
 """Number of consecutive recent runs without a publication after which workers count as failing."""
 _LATELY = datetime.timedelta(minutes=15)
-_MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
-"""Maximum time between the start or end recorded in a run and the commit of the record."""
 _ROOM = 2**20
-_MAX_TENANTS = 100
-_MAX_REGULATIONS = 30
-"""Maximum number of values of each label; the remaining values are counted under `_THE_OTHERS`."""
-_THE_OTHERS = "(others)"
 known_damage: dict[Path, int] = {}
 """Number of texts and certificates that this process found damaged when it last verified them, by data folder."""
-_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +53,8 @@ class ServiceState:
 
     @property
     def queue_age_seconds(self) -> float:
-        """Seconds for which the oldest request has waited for a worker; 0 if none waits. Requests in review or in their
-        grace period do not wait for a worker."""
+        """Seconds for which the oldest request has waited for a worker; 0 if none waits. Requests in review, in
+        their grace period or in a batch that fills up do not wait for a worker."""
         ready = [group.oldest for group in self.waiting if group.oldest and group.status != RequestStatus.IN_REVIEW]
         return max(((self.at - oldest).total_seconds() for oldest in ready), default=0.0)
 
@@ -93,7 +72,7 @@ def state(session: Session, installation: Installation) -> ServiceState:
     moment = now(session)
     horizon = datetime.timedelta(days=installation.settings.risk_days)
     running = repository.running(session)
-    latest = repository.latest(session, limit=_FAILURES)
+    latest = repository.latest(session, limit=FAILURES)
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
     signs = [heartbeat.last_seen(installation.settings.data_dir), *(run.lease_expires_at - lease for run in running)]
     signs += [run.finished_at for run in latest if run.status != RunStatus.ABANDONED]
@@ -104,7 +83,7 @@ def state(session: Session, installation: Installation) -> ServiceState:
         running=len(running),
         seen_at=seen_at,
         workers=_worker_state(moment, seen_at, latest),
-        tombstones=_tombstones(installation),
+        tombstones=tombstones_state(installation),
     )
 
 
@@ -112,38 +91,14 @@ def _worker_state(moment: datetime.datetime, seen_at: datetime.datetime | None, 
     if seen_at is None or moment - seen_at > heartbeat.SILENT_AFTER:
         return WorkerState.SILENT
     ended = [run.finished_at for run in latest if run.status != RunStatus.PUBLISHED and run.finished_at]
-    if len(ended) == _FAILURES and moment - max(ended) < _LATELY:
+    if len(ended) == FAILURES and moment - max(ended) < _LATELY:
         return WorkerState.FAILING
     return WorkerState.ALIVE
 
 
-def _tombstones(installation: Installation) -> BackupState:
+def tombstones_state(installation: Installation) -> BackupState:
     verdict = verification.last_verdict(installation.settings)
     return verdict.found if verdict else BackupState.UNVERIFIED
-
-
-def _grouped(
-    waiting: Sequence[WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
-) -> dict[str, list[WaitingCount]]:
-    """Group counts by the attribute `name`. Keep `at_most` values: the `preferred` ones first, then by overdue, at-risk
-    and waiting requests; all other values form the group `_THE_OTHERS`."""
-    groups: dict[str, list[WaitingCount]] = {value: [] for value in preferred}
-    for count in waiting:
-        groups.setdefault(getattr(count, name), []).append(count)
-
-    def priority(value: str) -> tuple[bool, int, int, int]:
-        group = groups[value]
-        late, soon = sum(count.overdue for count in group), sum(count.at_risk for count in group)
-        return value in preferred, late, soon, sum(count.count for count in group)
-
-    for value in sorted(groups, key=priority, reverse=True)[at_most:]:
-        groups.setdefault(_THE_OTHERS, []).extend(groups.pop(value))
-    return groups
-
-
-def _result(status: str) -> str:
-    """Return the label of the canary test's result of a run that ended in `status`."""
-    return "passed" if status == RunStatus.PUBLISHED else "failed"
 
 
 def is_any_room(settings: Settings) -> bool:
@@ -167,159 +122,6 @@ def _has_room(folder: Path) -> bool:
     except OSError as error:
         return error.errno not in (errno.ENOSPC, errno.EDQUOT)
     return True
-
-
-def _free_bytes(folder: Path) -> float:
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return math.nan
-
-
-class Metrics:
-    """Prometheus metrics of one installation; the calls and errors of this process are counted elsewhere."""
-
-    def __init__(self, installation: Installation) -> None:
-        self._installation = installation
-        self._lock = threading.Lock()
-        self._updated_at = -math.inf
-        self._counted_from: datetime.datetime | None = None
-        self._ended_by: datetime.datetime | None = None
-        self._counted: set[str] = set()
-        registry = self._registry = CollectorRegistry()
-
-        def gauge(name: str, documentation: str, *labels: str) -> Gauge:
-            return Gauge(name, documentation, labels, registry=registry)
-
-        self._up = gauge("lethe_database_up", "Whether the database answered (0 or 1)")
-        self._requests = gauge("lethe_requests_open", "Deletion requests that are not done", "status", "regulation")
-        self._oldest = gauge("lethe_queue_age_seconds", "How long the oldest request has waited for a worker")
-        self._at_risk = gauge("lethe_requests_at_risk", "Open requests due within LETHE_RISK_DAYS", "regulation")
-        self._overdue = gauge("lethe_requests_overdue", "Open requests past their deadline", "regulation")
-        self._of_tenants = {
-            "count": gauge("lethe_tenant_requests_open", "Requests not done", "tenant"),
-            "at_risk": gauge("lethe_tenant_requests_at_risk", "Due within LETHE_RISK_DAYS", "tenant"),
-            "overdue": gauge("lethe_tenant_requests_overdue", "Past their deadline", "tenant"),
-        }
-        self._reported = gauge("lethe_requests_reported_open", "Shown to apps as completed, and not done")
-        self._running = gauge("lethe_runs_running", "Runs under way")
-        self._silence = gauge("lethe_worker_silence_seconds", "Since any worker's last sign of life; +Inf if never")
-        self._failing = gauge("lethe_workers_failing", f"Whether the last {_FAILURES} runs all came to nothing, lately")
-        self._tombstones_damaged = gauge(
-            "lethe_tombstones_damaged", "Whether they are not what was written; NaN: not verified"
-        )
-        self._damaged = gauge("lethe_datasets_damaged", "Datasets that no run touches until they are put right")
-        self._texts_damaged = gauge("lethe_texts_damaged", "Stored texts and certificates that cannot be read")
-        self._degraded = gauge("lethe_models_degraded", "Models whose live version misses its quality gate", "served")
-        self._free = gauge("lethe_data_free_bytes", "Free on the data folder's file system")
-        self._runs = Counter("lethe_runs", "Runs that ended, ever", ["kind", "status"], registry=registry)
-        self._steps = Counter("lethe_run_steps", "Steps of published runs, ever", ["kind"], registry=registry)
-        self._canary_tests = Counter("lethe_audits", "Runs with a canary test, ever", ["result"], registry=registry)
-        # Exported from the first scrape on, so that the first failure appears as an increase.
-        for result in ("passed", "failed"):
-            self._canary_tests.labels(result)
-        self._seconds = Histogram(
-            "lethe_run_seconds",
-            "Seconds of published runs since this process began",
-            ["kind"],
-            buckets=_BUCKETS,
-            registry=registry,
-        )
-
-    def exposition(self) -> bytes:
-        """Return the metrics in Prometheus's text format. Without a database they report that it is down, and only the
-        values that this process knows itself."""
-        with self._lock:
-            if time.monotonic() - self._updated_at > _FRESH_SECONDS:
-                self._update()
-                self._updated_at = time.monotonic()
-            return generate_latest(self._registry)
-
-    def _update(self) -> None:
-        self._free.set(_free_bytes(self._installation.settings.data_dir))
-        self._texts_damaged.set(known_damage.get(self._installation.settings.data_dir, 0))
-        damaged = {BackupState.DAMAGED: 1.0, BackupState.WHOLE: 0.0, BackupState.UNVERIFIED: math.nan}
-        self._tombstones_damaged.set(damaged[_tombstones(self._installation)])
-        try:
-            self._installation.database.require_served()
-            with self._installation.database.reading() as session:
-                self._set(state(session, self._installation))
-                self._reported.set(repository.reported_open(session, at=now(session)))
-                self._count_runs(session)
-                self._damaged.set(rows_repository.count_damaged(session))
-                degraded = catalogue_repository.degraded_versions(session).values()
-                self._degraded.labels("no").set(sum(degraded))
-                self._degraded.labels("yes").set(len(degraded) - sum(degraded))
-        except (SQLAlchemyError, Unavailable) as error:
-            telemetry.logger().error("operations.database_unavailable", error=type(error).__name__)
-            self._up.set(0)
-            self._clear()
-            for gauge in (self._oldest, self._reported, self._running, self._silence, self._failing, self._damaged):
-                gauge.set(math.nan)
-        else:
-            self._up.set(1)
-
-    def _set(self, service: ServiceState) -> None:
-        self._oldest.set(service.queue_age_seconds)
-        self._running.set(service.running)
-        self._silence.set((service.at - service.seen_at).total_seconds() if service.seen_at else math.inf)
-        self._failing.set(service.workers is WorkerState.FAILING)
-        # Drop the labels of tenants and regulations without open requests.
-        self._clear()
-        by_regulation = _grouped(service.waiting, "regulation", preferred=list(Regulation), at_most=_MAX_REGULATIONS)
-        for regulation, group in by_regulation.items():
-            self._at_risk.labels(regulation).set(sum(counts.at_risk for counts in group))
-            self._overdue.labels(regulation).set(sum(counts.overdue for counts in group))
-            for status in sorted(OPEN):
-                count = sum(counts.count for counts in group if counts.status == status)
-                self._requests.labels(status, regulation).set(count)
-        for tenant_id, group in _grouped(service.waiting, "tenant_id", at_most=_MAX_TENANTS).items():
-            for name, gauge in self._of_tenants.items():
-                gauge.labels(tenant_id).set(sum(getattr(counts, name) for counts in group))
-
-    def _clear(self) -> None:
-        for gauge in (self._degraded, self._requests, self._at_risk, self._overdue, *self._of_tenants.values()):
-            gauge.clear()
-
-    def _count_runs(self, session: Session) -> None:
-        """Count the ended runs that are not counted yet: all of them the first time, then only new ones.
-
-        Every run that began before the oldest run under way has ended, and ended runs never change.
-        """
-        moment = now(session)
-        settled = (
-            min((run.started_at for run in repository.running(session)), default=moment) - _MAX_TRANSACTION_DURATION
-        )
-        is_first = self._counted_from is None
-        if self._counted_from is None or self._ended_by is None:
-            for kind, status, count, steps, tested in repository.totals(session, before=settled):
-                self._runs.labels(kind, status).inc(count)
-                self._canary_tests.labels(_result(status)).inc(tested)
-                if status == RunStatus.PUBLISHED:
-                    self._steps.labels(kind).inc(steps)
-            self._counted_from, self._ended_by = settled, settled
-        fresh = repository.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
-        for run, tested in fresh:
-            if run.id not in self._counted and run.finished_at:
-                self._runs.labels(run.kind, run.status).inc(1 + run.repeated if is_first else 1)
-                self._canary_tests.labels(_result(run.status)).inc(tested)
-                if run.status == RunStatus.PUBLISHED:
-                    self._steps.labels(run.kind).inc(run.steps_done)
-                    self._seconds.labels(run.kind).observe((run.finished_at - run.started_at).total_seconds())
-        self._counted_from, self._ended_by = settled, moment - _MAX_TRANSACTION_DURATION
-        self._counted = {run.id for run, _ in fresh}
-
-
-class CountUndelivered(Protocol):
-    """Hook that counts undelivered messages by status, each up to `at_most` (the socket `UNDELIVERED`)."""
-
-    def __call__(self, session: Session, *, at_most: int) -> dict[str, int]: ...
-
-
-def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
-    """Return the number of undelivered messages by status; empty if no feature sends messages."""
-    counters: tuple[CountUndelivered, ...] = sockets.plugs("app.features", "hooks", "UNDELIVERED")
-    return {status: number for count in counters for status, number in count(session, at_most=at_most).items()}
 
 
 _NEVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
@@ -347,8 +149,8 @@ class ModelStanding:
         return self.model.status == ModelStatus.FAILED
 
     @property
-    def rank(self) -> tuple[datetime.datetime, float, int, str]:
-        return self.due_at or _NEVER, -self.load, -self.failed_runs, self.model.id
+    def rank(self) -> tuple[bool, datetime.datetime, float, int, str]:
+        return not self.held, self.due_at or _NEVER, -self.load, -self.failed_runs, self.model.id
 
 
 def standings(session: Session) -> list[ModelStanding]:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from app.vault import store
+from lethe.contract.fields import expected
 from lethe.contract.problems import FieldError, InputInvalid, Problem, UploadTooLarge
-from lethe.contract.spelling import expected
 from lethe.encoding import rows as encoding
 from lethe.encoding.columns import MAX_NAME_LENGTH, MAX_TEXT_LENGTH, Faults, Vector, is_name, refuse
 from lethe.encoding.rows import MAX_FEATURES, Features, Labelled, Labels, Schema, check_finite, unit_rows
@@ -331,11 +331,9 @@ def damage_refused(kind: Kind) -> Iterator[None]:
     except Problem:
         raise
     except Exception:  # noqa: BLE001 - the exceptions of three parsers on hostile files cannot be enumerated
-        raise InputInvalid(
-            f"The file is damaged or is not a {kind} file.", [FieldError("file", f"expected a whole {kind} file")]
-        ) from None
+        raise InputInvalid.damaged_file([FieldError("file", f"expected a whole {kind} file")], kind=kind) from None
 
 
 def check_size(num_bytes: int, max_bytes: int) -> None:
     if num_bytes > max_bytes:
-        raise UploadTooLarge(f"The file unpacks to {num_bytes} bytes; at most {max_bytes} are accepted.")
+        raise UploadTooLarge.unpacked(num_bytes=num_bytes, max_bytes=max_bytes)

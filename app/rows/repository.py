@@ -8,11 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db import rows
+from app.db.bulk import in_parts
 from app.db.functions import raw
 from app.db.tables import Addition, Dataset, Record, Run
 from lethe.contract.sets import AdditionStatus, DamageKind, RunStatus
-
-_AT_ONCE = 10_000
 
 
 class StoredRecord(NamedTuple):
@@ -40,16 +39,6 @@ def datasets_to_verify(session: Session, *, before: datetime.datetime) -> Iterat
     is_due = sa.or_(Dataset.records_verified_at.is_(None), Dataset.records_verified_at <= before)
     query = sa.select(Dataset).where(Dataset.retired_at.is_(None), is_due)
     yield from session.scalars(query.order_by(sa.nulls_first(Dataset.records_verified_at), Dataset.id))
-
-
-def taken_slots(session: Session, *, dataset_id: str) -> Iterator[int]:
-    """Yield the slots of a dataset whose rows are not confirmed to be null, or that are reserved for new rows."""
-    query = sa.select(Record.slot).where(Record.dataset_id == dataset_id)
-    yield from session.scalars(query.execution_options(yield_per=10_000))
-
-
-def count_taken_slots(session: Session, *, dataset_id: str) -> int:
-    return session.scalars(sa.select(sa.func.count()).where(Record.dataset_id == dataset_id)).one()
 
 
 def row_roots(session: Session) -> dict[str, str]:
@@ -80,18 +69,6 @@ def sound_datasets(session: Session) -> dict[str, int]:
     return dict(iter(session.execute(sa.select(Dataset.id, Dataset.num_slots).where(*sound).order_by(Dataset.id))))
 
 
-def set_root(session: Session, rows_id: str, root: str) -> None:
-    """Record the root of rows that were rewritten with the same content, which repairs damage other than of records."""
-    dataset = dataset_of_rows(session, rows_id)
-    assert dataset is not None
-    if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
-        dataset.damaged_at, dataset.damage = None, None
-    if dataset.id == rows_id:
-        dataset.digest = root
-    else:
-        session.get_one(Addition, rows_id).digest = root
-
-
 def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
     """Return the dataset of stored rows, or of a batch that will be added to it."""
     addition = session.get(Addition, rows_id)
@@ -110,11 +87,6 @@ def doubtful(session: Session) -> dict[str, str]:
         for dataset_id, tenant_id, damage in rows(session, _DOUBTFUL, {})
         if damage and damage["kind"] == DamageKind.RECORD
     }
-
-
-def count_damaged(session: Session) -> int:
-    damaged = Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None)
-    return session.scalars(sa.select(sa.func.count()).where(*damaged)).one()
 
 
 def drop_records(session: Session, *, dataset_id: str) -> None:
@@ -141,13 +113,10 @@ def count_shared_subjects(session: Session, dataset_id: str, other_dataset_id: s
 
 def count_subjects_among(session: Session, subject_refs: Collection[str], *, dataset_id: str) -> int:
     """Return how many of the given people have rows in a dataset."""
-    refs, count = list(subject_refs), 0
-    for first in range(0, len(refs), _AT_ONCE):
-        in_batch = Record.subject_ref.in_(refs[first : first + _AT_ONCE])
-        query = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(
-            in_batch, Record.dataset_id == dataset_id
-        )
-        count += session.scalars(query).one()
+    count = 0
+    for batch in in_parts(subject_refs):
+        in_batch = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(batch))
+        count += session.scalars(sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(in_batch)).one()
     return count
 
 
@@ -169,16 +138,6 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str) -> 
         Record.dataset_id == dataset_id, Record.subject_ref == subject_ref, Record.erasure_id.is_(None)
     )
     return session.scalars(query).one()
-
-
-def count_unclaimed(session: Session, *, subject_refs: Collection[str]) -> dict[str, int]:
-    """Return the number of a person's unclaimed rows by dataset."""
-    query = (
-        sa.select(Record.dataset_id, sa.func.count())
-        .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
-        .group_by(Record.dataset_id)
-    )
-    return {row[0]: row[1] for row in session.execute(query)}
 
 
 def is_any_run_on(session: Session, *, dataset_id: str) -> bool:

@@ -5,8 +5,10 @@ subject references wait in memory, or in unnamed, encrypted files.
 """
 
 import io
+import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from app.rows import formats, ingest
 from app.rows.blocks import RowWriter
 from app.rows.formats import Batch, FeaturesOf
+from app.turns import Turns
 from app.vault import store
 from app.vault.store import Spool
 from lethe.contract.problems import SubjectSuppressed
@@ -178,12 +181,18 @@ class Shuffle:
         return np.concatenate([content.view(self._type), *pieces])
 
 
+_CORES = os.cpu_count() or 1
+_TURNS = Turns(max(2, _CORES), of_one=max(1, _CORES // 2))
+"""Turns of this process to read and write pieces of uploads."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowUpload:
     """File of rows, read once. `classes` are the declared classes of its labels, empty for a `target`. Unpacked data
-    are spooled in `folder`. `subject_refs` maps subject ids to references in order. `max_bytes` limits the unpacked
-    size and the size of the encoded rows. Below `few_rows` rows the share of unknown values is not checked.
-    `features_of` is the public network that computes the features, if any."""
+    are spooled in `folder`. `tenant_id` is the tenant in whose turns the file is read. `subject_refs` maps subject ids
+    to references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. Below `few_rows` rows
+    the share of unknown values is not checked. `features_of` is the public network that computes the features, if
+    any."""
 
     file: io.RawIOBase
     folder: Path
@@ -191,6 +200,7 @@ class RowUpload:
     schema: Schema | None
     classes: tuple[str, ...]
     subject_refs: Callable[[Iterable[str]], list[str]]
+    tenant_id: str = ""
     target: TargetColumn | None = None
     max_bytes: int = formats.MAX_BYTES
     few_rows: int = 0
@@ -201,14 +211,21 @@ class RowUpload:
         """True if each row has exactly one class."""
         return self.target is None and (self.schema is None or self.schema.separator is None)
 
+    def turn(self) -> AbstractContextManager[None]:
+        """Wait for a turn of the tenant to use the processor. A network has a process of its own and needs no turn."""
+        return nullcontext() if self.features_of else _TURNS.taken(self.tenant_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppressed:
     """Suppressed people, whose rows are refused. `among` returns which of the given people are suppressed; with `skip`
-    their rows are left out instead of refusing the upload."""
+    their rows are left out instead of refusing the upload. `matched` receives the number of their rows before an
+    answer; without `may_know` a refusal says neither which rows they are nor how many."""
 
     among: Callable[[Collection[str]], set[str]]
     skip: bool
+    may_know: bool = True
+    matched: Callable[[int], None] = lambda num_rows: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +255,9 @@ def take_in(
         counts, num_suppressed, spread = _read_all(shuffle, upload, suppressed, check)
         subject_refs = References(upload.folder)
         for rows in shuffle.shuffled():
-            writer.write(rows["features"], rows["label"])
-            subject_refs.append(rows["subject_ref"])
+            with upload.turn():
+                writer.write(rows["features"], rows["label"])
+                subject_refs.append(rows["subject_ref"])
     return WrittenRows(subject_refs=subject_refs, class_counts=counts, num_suppressed=num_suppressed, spread=spread)
 
 
@@ -253,30 +271,41 @@ def _read_all(
     spread: Spread | None = None
     num_read = num_suppressed = 0
     suppressed_lines: list[int] = []
-    for batch in _read(upload):
-        check(batch, num_read - num_suppressed)
-        spread = batch.spread if spread is None else spread.with_rows(batch.spread)
-        if batch.num_unknown is not None:
-            num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
-        references = _references(batch.subjects, upload)
-        rows = _joined(batch, packed(references))
-        mask = _accepted(references, suppressed)
-        if not mask.all():
-            num_suppressed += int((~mask).sum())
-            suppressed_lines += (np.flatnonzero(~mask)[:_MAX_NAMED_ROWS] + num_read + 1).tolist()
-            rows = rows[mask]
-        num_read += len(mask)
-        shuffle.add(rows)
-        if upload.has_classes:
-            weights = weights_in(rows["label"])
-            counted = slice(None) if weights is None else weights > 0
-            counts += np.bincount(labels_in(rows["label"])[counted], minlength=len(counts))
+    batches = _read(upload)
+    try:
+        while True:
+            with upload.turn():
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                check(batch, num_read - num_suppressed)
+                spread = batch.spread if spread is None else spread.with_rows(batch.spread)
+                if batch.num_unknown is not None:
+                    num_unknown = batch.num_unknown if num_unknown is None else num_unknown + batch.num_unknown
+                references = _references(batch.subjects, upload)
+                rows = _joined(batch, packed(references))
+                mask = _accepted(references, suppressed)
+                if not mask.all():
+                    num_suppressed += int((~mask).sum())
+                    suppressed_lines += (np.flatnonzero(~mask)[:_MAX_NAMED_ROWS] + num_read + 1).tolist()
+                    rows = rows[mask]
+                num_read += len(mask)
+                shuffle.add(rows)
+                if upload.has_classes:
+                    weights = weights_in(rows["label"])
+                    counted = slice(None) if weights is None else weights > 0
+                    counts += np.bincount(labels_in(rows["label"])[counted], minlength=len(counts))
+    # Also if a later row is refused: which error it is may depend on how many were suppressed.
+    finally:
+        if num_suppressed:
+            suppressed.matched(num_suppressed)
     if upload.schema is not None and num_unknown is not None and num_read >= upload.few_rows:
         upload.schema.check_known(num_unknown, num_read)
-    if suppressed_lines and not suppressed.skip:
+    if num_suppressed and not suppressed.skip:
+        if not suppressed.may_know:
+            raise SubjectSuppressed.somebody()
         raise SubjectSuppressed(
-            f"{num_suppressed} rows are of people who asked to be forgotten (the first, counted from 1: "
-            f"{', '.join(map(str, suppressed_lines[:_MAX_NAMED_ROWS]))}). Leave them out, or send suppressed=skip."
+            num_suppressed=num_suppressed, lines=", ".join(map(str, suppressed_lines[:_MAX_NAMED_ROWS]))
         )
     return counts, num_suppressed, spread
 

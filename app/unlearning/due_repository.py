@@ -66,10 +66,10 @@ def _due(
 ) -> Iterator[DueDataset]:
     """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
     as the iterator advances."""
-    waiting = _patient_models(session, at=at)
+    waiting = patient_models(session, at=at)
     requested, behind = _REQUESTED, _BEHIND
     if waiting:
-        requested = requested.where(Dataset.id.not_in(_patient_datasets(session, waiting)))
+        requested = requested.where(Dataset.id.not_in(patient_datasets(session, waiting)))
         behind = behind.where(Model.id.not_in(waiting))
     deletions = (
         (QueueRule.REQUESTED, requested),
@@ -180,7 +180,7 @@ def _batching_models() -> sa.Select[
             sa.select(sa.func.min(Erasure.deadline)).where(is_claimed).scalar_subquery(),
         )
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(Model.max_wait_seconds > 0, Model.wanted.is_(None), ~sa.exists().where(added))
+        .where(Model.max_wait_seconds > 0, Model.wanted.is_(None), ~sa.select(Addition.id).where(added).exists())
     )
 
 
@@ -205,7 +205,7 @@ def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], 
     return tuple((test.rule, test.due(_of_models())) for test in kinds.asked_kinds().values())
 
 
-def _patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
+def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
     """Map each model whose batch of requests is neither full, nor old, nor due soon to its dataset: it waits for
     more."""
     query = _BATCHING_MODELS
@@ -235,7 +235,7 @@ def _is_batch_full(session: Session, model: Model, num_claimed: int, *, at: date
     return session.scalar(nth, {"at": at}) is not None
 
 
-def _patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
+def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
     """Return the datasets of which every model that carries or will carry people is among the `waiting` ones."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
     query = sa.select(Model.id, Model.dataset_id).where(carries, Model.dataset_id.in_(set(waiting.values())))
@@ -252,18 +252,6 @@ def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, 
         tenant_id: TenantShare(running=running.get(tenant_id, 0), last_began_at=last_began_at)
         for tenant_id, last_began_at in began
     }
-
-
-def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | None:
-    """Return the earliest deadline of accepted requests about people whom a model's live version carries, if any."""
-    mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
-    revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
-    claimed_deadlines = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)
-    waiting = mine.where(Erasure.revision.is_(None)).order_by(Erasure.deadline).limit(1)
-    return _earlier(
-        session.scalar(sa.select(sa.func.min(claimed_deadlines.subquery().c.deadline))),
-        session.scalar(waiting),
-    )
 
 
 _FORGETS = sa.or_(
@@ -285,7 +273,7 @@ def models_due(
         .where(
             Model.dataset_id == dataset.id,
             _MAY_RUN,
-            Model.id.not_in(_patient_models(session, at=at, dataset_id=dataset.id)),
+            Model.id.not_in(patient_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
         .order_by(_FORGETS.desc(), sa.func.coalesce(Version.revision, -1), Model.created_at, Model.id)
@@ -299,7 +287,7 @@ def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime,
     """Return the models that the next run of unclaimed requests on a dataset serves: models that carry or will carry
     people, except models that still batch requests."""
     carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
-    patient = _patient_models(session, at=at, dataset_id=dataset_id)
+    patient = patient_models(session, at=at, dataset_id=dataset_id)
     query = sa.select(Model.id).where(Model.dataset_id == dataset_id, carries, _MAY_RUN, Model.id.not_in(patient))
     query = query.where(Model.retired_at.is_(None)).order_by(Model.created_at, Model.id).limit(limit)
     return list(session.scalars(query, {"at": at}))

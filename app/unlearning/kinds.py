@@ -1,4 +1,4 @@
-"""Kinds of runs that publish no version: tests on request, of the core and of features."""
+"""Kinds of runs that publish no version: tests on request, which features add."""
 
 import datetime
 import functools
@@ -12,6 +12,7 @@ from app.db.tables import Dataset, Model, Run, Version
 from app.unlearning.planner import Plan
 from lethe import sockets
 from lethe.contract.sets import QueueRule, RunKind
+from lethe.proof.canary_test import CanaryPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,9 @@ class AskedKind(Protocol):
     def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
         """Return the model of a dataset whose test was requested first; None if no test waits."""
 
+    def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
+        """Return the lanes that a run of the test must have, of a model whose runs have lanes; None for no lanes."""
+
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
         """Plan the test of the model that `model_due` returns."""
 
@@ -61,10 +65,7 @@ class AskedKind(Protocol):
 @functools.cache
 def asked_kinds() -> dict[str, AskedKind]:
     """Return the kinds of tests by name, in the order in which their runs on a dataset are claimed."""
-    # Imported late because app.unlearning.canary_tests imports this module.
-    from app.unlearning.canary_tests import CanaryTest
-
-    tests: tuple[AskedKind, ...] = (CanaryTest(), *sockets.plugs("app.features", "hooks", "ASKED_KINDS"))
+    tests: tuple[AskedKind, ...] = sockets.plugs("app.features", "hooks", "ASKED_KINDS")
     by_kind: dict[str, AskedKind] = {test.kind: test for test in tests}
     assert len(by_kind) == len(tests), "two tests have the same kind"
     return by_kind

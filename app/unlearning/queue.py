@@ -203,15 +203,15 @@ def _begin(
 
 def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) -> ClaimedRun:
     learns = run.kind in (RunKind.LEARN, RunKind.RELEARN, *kinds.asked_kinds())
+    erasures = deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)
+    to_null = deletion_repository.claimed_records(session, erasures)
     return ClaimedRun(
         run_id=run.id,
         kind=run.kind,
         dataset_id=dataset.id,
         additions=tuple(additions.taken(session, dataset_id=dataset.id)),
-        erases=bool(deletion_repository.unconfirmed_erasures(session, dataset_id=dataset.id)),
-        slots_to_null=records.verified_slots(
-            session, dataset.id, deletion_repository.records_to_null(session, dataset_id=dataset.id)
-        ),
+        erases=bool(erasures),
+        slots_to_null=records.verified_slots(session, dataset.id, to_null),
         root=dataset.digest,
         model_id=run.model_id,
         evaluation_dataset_id=model.evaluation_dataset_id if model else None,

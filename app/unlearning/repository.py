@@ -19,7 +19,7 @@ from app.db.tables import (
 )
 from app.unlearning import kinds
 from lethe.contract.fields import RunOrder
-from lethe.contract.sets import RunKind, RunStatus, VersionStatus
+from lethe.contract.sets import RunStatus, VersionStatus
 
 
 def run(session: Session, run_id: str) -> Run | None:
@@ -90,21 +90,6 @@ def _is_unresolved() -> sa.ColumnElement[bool]:
         ~sa.exists().where(model.id == Run.model_id, model.retired_at.is_not(None)),
         ~sa.exists().where(dataset.id == Run.dataset_id, dataset.retired_at.is_not(None)),
     )
-
-
-def model_to_test(session: Session, *, dataset_id: str) -> Model | None:
-    """Return the model of a dataset whose canary test was requested first, if any, even during its back-off."""
-    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
-    return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
-
-
-def count_canary_tests_lost(session: Session, model: Model) -> int:
-    """Return the number of canary tests of a model that failed or were abandoned since the pending request."""
-    lost = sa.and_(
-        Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
-    )
-    query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
-    return session.scalars(query).one()
 
 
 def expired_runs(session: Session, *, at: datetime.datetime) -> list[Run]:

@@ -14,7 +14,6 @@ from app.audit import service as audit
 from app.audit.checkpoints import AUDIT
 from app.catalogue import additions
 from app.catalogue import repository as catalogue_repository
-from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model
 from app.deletion import claims
@@ -22,7 +21,7 @@ from app.deletion import repository as deletion_repository
 from app.keys import Keys
 from app.rows import repository as rows_repository
 from app.unlearning import kinds, repository, service
-from lethe.contract.problems import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, ModelUnknown
+from lethe.contract.problems import AdaptiveBudgetSpent, DatasetInUse, ModelInUse, Sentence
 from lethe.contract.sets import ModelStatus, RequestModelStatus, VersionStatus
 
 
@@ -36,12 +35,9 @@ def retire_model(session: Session, keys: Keys, model: Model) -> None:
         return
     may_publish = model.error_code != AdaptiveBudgetSpent.code
     if waiting := may_publish and deletion_repository.count_owed(session, model_id=model.id):
-        raise ModelInUse(
-            f"{_requests(waiting)} for model {model.id} to forget; wait until they are completed "
-            f"(GET /v1/deletion-requests?model_id={model.id}), or cancel them."
-        )
+        raise ModelInUse(requests=_requests(waiting), model_id=model.id)
     service.stop_runs(session, model_id=model.id)
-    _retire(session, model)
+    release_model(session, model)
     audit.record(session, "model.retired", model.id, dataset_id=model.dataset_id)
     checkpoints.checkpoint_now(session, keys, AUDIT, tenant_id=model.tenant_id)
 
@@ -54,50 +50,17 @@ def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
     if dataset.retired_at is not None:
         return
     for model in catalogue_repository.users_of(session, dataset_id=dataset.id):
-        raise DatasetInUse(
-            f"Model {model.id} learns from dataset {dataset.id} or is measured on it; retire it first "
-            f"(DELETE /v1/models/{model.id})."
-        )
+        raise DatasetInUse.by_model(model_id=model.id, dataset_id=dataset.id)
     if waiting := deletion_repository.count_to_erase(session, dataset_id=dataset.id):
-        raise DatasetInUse(
-            f"{_requests(waiting)} to have rows of dataset {dataset.id} erased; wait until they are completed "
-            "(GET /v1/deletion-requests), or cancel them."
-        )
+        raise DatasetInUse.by_requests(requests=_requests(waiting), dataset_id=dataset.id)
     service.stop_runs(session, dataset_id=dataset.id)
-    _let_go(session, dataset)
+    release_dataset(session, dataset)
     audit.record(session, "dataset.retired", dataset.id, num_slots=dataset.num_slots)
     checkpoints.checkpoint_now(session, keys, AUDIT, tenant_id=dataset.tenant_id)
 
 
-def retire_again(session: Session, retired_id: str) -> None:
-    """Retire a model or dataset that a backup restored, regardless of waiting requests: the retirement serves them."""
-    try:
-        model = catalogue.get_model(session, retired_id)
-    except ModelUnknown:
-        dataset = catalogue_repository.dataset(session, retired_id)
-        if dataset is not None:
-            _retire_dataset_again(session, dataset)
-    else:
-        _retire_model_again(session, model)
-
-
-def _retire_model_again(session: Session, model: Model) -> None:
-    dataset = session.get_one(Dataset, model.dataset_id)
-    claims.give_up_model(session, model_id=model.id, revision=dataset.revision)
-    _retire(session, model)
-    model.destroyed_at = model.retired_at
-
-
-def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
-    for model in catalogue_repository.users_of(session, dataset_id=dataset.id):
-        _retire_model_again(session, model)
-    claims.confirm_erasures(session, dataset=dataset)
-    deletion_repository.drop_unclaimed(session, dataset_id=dataset.id)
-    _let_go(session, dataset)
-    dataset.destroyed_at = dataset.retired_at
-
-
-def _retire(session: Session, model: Model) -> None:
+def release_model(session: Session, model: Model) -> None:
+    """Take a model out of service without regard to requests."""
     live = catalogue_repository.live_version(session, model)
     if live is not None and live.status == VersionStatus.LIVE:
         live.status = VersionStatus.RETIRED
@@ -108,7 +71,8 @@ def _retire(session: Session, model: Model) -> None:
         test.drop_model(session, model_id=model.id)
 
 
-def _let_go(session: Session, dataset: Dataset) -> None:
+def release_dataset(session: Session, dataset: Dataset) -> None:
+    """Take a dataset out of service without regard to requests."""
     additions.drop(session, dataset_id=dataset.id)
     rows_repository.drop_records(session, dataset_id=dataset.id)
     dataset.num_rows = 0
@@ -116,8 +80,9 @@ def _let_go(session: Session, dataset: Dataset) -> None:
     dataset.retired_at = now(session)
 
 
-def _requests(count: int) -> str:
-    return "1 deletion request waits" if count == 1 else f"{count} deletion requests wait"
+def _requests(count: int) -> Sentence:
+    plural = Sentence("{count} deletion requests wait", count=count)
+    return Sentence("1 deletion request waits") if count == 1 else plural
 
 
 def pending(session: Session) -> list[repository.Retired]:

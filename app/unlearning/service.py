@@ -5,6 +5,7 @@ effect.
 """
 
 import datetime
+import functools
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -24,6 +25,7 @@ from app.deletion import repository as deletion_repository
 from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan, WeightsUnreadable
 from app.keys import Keys
 from app.rows import records as damage
+from app.signing import SignedAhead, Wanted
 from app.unlearning import canary_tests, kinds, repository
 from lethe.contract.problems import DatasetDamaged, RunNotCancellable, RunUnknown, WeightsDestroyed
 from lethe.contract.sets import ModelStatus, RunKind, RunStatus, VersionStatus
@@ -88,11 +90,13 @@ def note_damage(session: Session, *, run_id: str, error: DatasetDamaged) -> None
         damage.record(session, error)
 
 
-def finish(session: Session, *, run_id: str) -> Run:
-    """End a successful run that publishes no version, and return it. Raises `LeaseLost`."""
+def finish(session: Session, *, run_id: str, observed: Observed | None = None, error_code: str | None = None) -> Run:
+    """End a run that took all its steps and publishes no version, and return it. It failed if there is an `error_code`.
+    Raises `LeaseLost`."""
     run = _held(session, run_id)
+    _note(session, run, observed)
     run.steps_done = run.steps_total
-    _end(session, run, status=RunStatus.PUBLISHED)
+    _end(session, run, status=RunStatus.FAILED if error_code else RunStatus.PUBLISHED, error_code=error_code)
     return run
 
 
@@ -107,15 +111,6 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     if run.kind != RunKind.AUDIT and records != session.get_one(Dataset, run.dataset_id).num_rows:
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
     return canary_tests.findings(run, session.get_one(Model, run.model_id), observed)
-
-
-def end_canary_test(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
-    """End a requested canary test, as failed if there is an `error_code`. Raises `LeaseLost`."""
-    run = _held(session, run_id)
-    _note(session, run, observed)
-    session.get_one(Model, run.model_id).audit_asked_at = None
-    run.steps_done = run.steps_total
-    _end(session, run, status=RunStatus.FAILED if error_code else RunStatus.PUBLISHED, error_code=error_code)
 
 
 def _note(session: Session, run: Run, observed: Observed | None) -> None:
@@ -136,9 +131,11 @@ def publish(
     weights_sha256: str,
     metrics: dict[str, Any],
     observed: Observed | None,
+    ahead: SignedAhead | None = None,
 ) -> Version:
     """Publish the version of a run with its ledger entry and a certificate per request, and complete the requests.
 
+    Raises `NotSigned` while `ahead` lacks a signature; without `ahead`, everything is signed in this transaction.
     Raises `LeaseLost` if the run was lost, `RunDiffersFromPlan` if the executed run is not the planned one,
     `AuditFailed` if the run's canary test refutes what would be certified, and `AdaptiveBudgetSpent` if the budget of
     the dataset has no room for the version any more.
@@ -171,6 +168,8 @@ def publish(
         raise RunDiffersFromPlan(f"Run {run.id} continued a chain that began before rows were added to its data.")
     pending_models = deletion_repository.awaiting_model(session, model_id=model.id, revision=run.revision)
     history = ledger.history_of(session, model_id=model.id, mechanism=mechanism)
+    ahead = ahead or SignedAhead(at_once=True)
+    at = ahead.at = ahead.at or now(session)
     entry = ledger.post(
         session,
         model=model,
@@ -178,13 +177,14 @@ def publish(
         version=version,
         chain=history.chain,
         requests=[{"request_id": request.id, "records": erasure.num_records} for _, erasure, request in pending_models],
+        at=at,
     )
-    checkpoints.checkpoint_now(session, keys, LEDGER, tenant_id=model.tenant_id)
-    evidences = certificates.Evidences(session, model, history)
-    for pending_model, erasure, request in pending_models:
-        certificate = certificates.issue(
-            session,
+    request_ids = [request.id for _, _, request in pending_models]
+    evidences = certificates.Evidences(session, model, history, request_ids=request_ids)
+    wanted: dict[str, Wanted] = {
+        request.id: certificates.to_sign(
             keys,
+            at,
             request=request,
             erasure=erasure,
             model=model,
@@ -195,7 +195,14 @@ def publish(
             evidence=evidences.of(erasure),
             observed=observed,
         )
-        claims.complete_model(session, pending_model, version=version.number, certificate_id=certificate.id)
+        for _, erasure, request in pending_models
+    }
+    for head in checkpoints.heads_now(session, LEDGER, tenant_id=model.tenant_id):
+        wanted[head.tenant_id] = head, functools.partial(checkpoints.sign, keys, head, at=at)
+    signed = ahead.of(wanted)
+    session.add_all(signed.values())
+    served = [(demand, request, signed[request.id].id) for demand, _, request in pending_models]
+    claims.complete_model(session, served, version=version.number)
     run.steps_done = steps_ran
     _note(session, run, observed)
     _end(session, run, status=RunStatus.PUBLISHED)
@@ -241,14 +248,6 @@ def take_back(session: Session, *, worker: str) -> int:
     return len(runs)
 
 
-def take_back_all(session: Session) -> int:
-    """Hand back all runs of a restored database, which has no workers left, and return their number."""
-    runs = repository.running_runs(session)
-    for run in runs:
-        abandon(session, run, error_code="restored")
-    return len(runs)
-
-
 def cancel(session: Session, run: Run) -> None:
     """Stop a learning run or a test, and withdraw its request. A model without a version becomes `cancelled`, and can
     learn again or be retired.
@@ -256,18 +255,15 @@ def cancel(session: Session, run: Run) -> None:
     Raises `RunNotCancellable` if the run has ended, serves a deletion request, or is needed by its model.
     """
     if run.status != RunStatus.RUNNING:
-        raise RunNotCancellable(f"Run {run.id} has ended: it is {run.status}.")
+        raise RunNotCancellable.ended(run_id=run.id, status=run.status)
     is_test = kinds.asked_kind_of(run) is not None
     if not (is_test or run.kind in (RunKind.LEARN, RunKind.RELEARN)) or deletion_repository.request_models_of_run(
         session, run_id=run.id
     ):
-        raise RunNotCancellable(f"Run {run.id} honours deletion requests; nothing cancels it now.")
+        raise RunNotCancellable.for_requests(run_id=run.id)
     model = session.get_one(Model, run.model_id)
     if not is_test and not _can_do_without(session, model):
-        raise RunNotCancellable(
-            f"Model {model.id} must learn again: rows were added, or its weights are lost. Retire it to end that "
-            f"(DELETE /v1/models/{model.id})."
-        )
+        raise RunNotCancellable.needed(model_id=model.id)
     _stop(session, run)
     if not is_test:
         model.wanted, model.attempts, model.deaths, model.not_before, model.error_code = None, 0, 0, None, None
@@ -301,10 +297,7 @@ def _can_do_without(session: Session, model: Model) -> bool:
 
 def get(session: Session, run_id: str) -> Run:
     """Return a run, or raise `RunUnknown`."""
-    run = repository.run(session, run_id)
-    if run is None:
-        raise RunUnknown(f"There is no run {run_id!r}.")
-    return run
+    return RunUnknown.if_none(repository.run(session, run_id), run_id=run_id)
 
 
 def _held(session: Session, run_id: str, *, lock: bool = True) -> Run:

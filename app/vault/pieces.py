@@ -18,8 +18,9 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.keys import KeyEncryption, KeyEncryptionKeyLost, Wrapping
+from app.keys import KeyEncryption, KeyEncryptionKeyLost, WrappedUnderAnotherKey, Wrapping
 from app.vault.store import created, locked, replace, sync_folder, wipe_file, zero_and_verify
+from lethe.contract.problems import SealedTextDamaged
 
 LINES = 256
 _LINE = 76
@@ -91,6 +92,16 @@ class Vault:
         """Return the name of the key of a sealed text, as `destroy` expects it."""
         return sealed[:_NAME].hex()
 
+    def key_of_damaged(self, sealed: bytes) -> str:
+        """Return the name of the key of a sealed text that does not open. If it opens under a name that differs in one
+        bit, that is its key, and the key that it names belongs to another text."""
+        for bit in range(8 * _NAME):
+            name = (int.from_bytes(sealed[:_NAME], "big") ^ 1 << bit).to_bytes(_NAME, "big")
+            with suppress(ValueError, FileNotFoundError, WrappedUnderAnotherKey):
+                if self.open(name + sealed[_NAME:]) is not None:
+                    return name.hex()
+        return self.key_of(sealed)
+
     def reference(self, text: str) -> str:
         """Return the deterministic keyed hash of a text (hex)."""
         return self._reference(text.encode())
@@ -115,13 +126,12 @@ class Vault:
                 wipe_file(_temporary(self._path(page)))
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yield name and plaintext keys of each page, zeros if destroyed. For archives that are sealed themselves."""
+        """Yield name and plaintext keys of each page, zeros if destroyed. For archives that are sealed themselves.
+        Raises `SealedTextDamaged`."""
         for path in sorted(self._folder.glob(f"[!.]*{_PAGE}")):
             with locked(self._folder):
-                lines = _lines(path)
-            page = bytes.fromhex(path.stem)
-            keys = [_unwrapped(self._key_encryption, _named(page, number), line) for number, line in enumerate(lines)]
-            yield path.stem, b"".join(bytes(_KEY) if key is None else key for key in keys)
+                keys = [bytes(_KEY) if key is None else key for _, key in self._unwrapped_page(path)]
+            yield path.stem, b"".join(keys)
 
     def put_page(self, name: str, keys: bytes) -> None:
         """Store a page of another vault, as `pages` yields it."""
@@ -144,16 +154,22 @@ class Vault:
             return
         with locked(self._folder):
             for path in self._folder.glob(f"[!.]*{_PAGE}"):
-                page = bytes.fromhex(path.stem)
-                lines = [self._rewrapped(_named(page, number), line) for number, line in enumerate(_lines(path))]
+                wrap, keys = self._key_encryption.wrap, self._unwrapped_page(path)
+                lines = [bytes(_LINE) if key is None else wrap(key, name.hex()) for name, key in keys]
                 wipe_file(_temporary(path))
                 with created(_temporary(path)) as file:
                     file.write(b"".join(lines))
                 replace(_temporary(path), path)
 
-    def _rewrapped(self, name: bytes, line: bytes) -> bytes:
-        key = _unwrapped(self._key_encryption, name, line)
-        return bytes(_LINE) if key is None else self._key_encryption.wrap(key, name.hex())
+    def _unwrapped_page(self, path: Path) -> Iterator[tuple[bytes, bytes | None]]:
+        """Yield name and key of each line of a page, None if it is destroyed. Raises `SealedTextDamaged`."""
+        content = path.read_bytes()
+        for number, start in enumerate(range(0, len(content), _LINE)):
+            name = _named(bytes.fromhex(path.stem), number)
+            try:
+                yield name, _unwrapped(self._key_encryption, name, content[start : start + _LINE])
+            except (ValueError, WrappedUnderAnotherKey) as error:
+                raise SealedTextDamaged("{path} is damaged; put it back and try again.", path=path) from error
 
     def _next_key(self) -> tuple[bytes, bytes]:
         with self._lock:
@@ -168,9 +184,9 @@ class Vault:
         # The lock prevents a change of the key-encryption key.
         with locked(self._folder):
             wrapping = self._key_encryption.held()
-            with created(self._path(page)) as file:
+            with created(_temporary(self._path(page))) as file:
                 file.write(b"".join(wrapping.wrap(key, name.hex()) for name, key in reversed(keys)))
-            sync_folder(self._folder)
+            replace(_temporary(self._path(page)), self._path(page))
         return keys
 
     def _key(self, name: bytes) -> bytes | None:
@@ -212,11 +228,6 @@ def _unwrapped(wrapping: Wrapping, name: bytes, line: bytes) -> bytes | None:
 
 def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.next")
-
-
-def _lines(path: Path) -> list[bytes]:
-    content = path.read_bytes()
-    return [content[start : start + _LINE] for start in range(0, len(content), _LINE)]
 
 
 def _named(page: bytes, number: int) -> bytes:

@@ -171,7 +171,7 @@ class WeightStore:
         try:
             return self._sealed.get(version_id)
         except FileNotFoundError as error:
-            raise WeightsDestroyed(f"The weights of {version_id} were destroyed.") from error
+            raise WeightsDestroyed(version_id=version_id) from error
         except ValueError as error:
             raise WeightsUnreadable(
                 f"The weights of {version_id} do not open; restore them, object and key."

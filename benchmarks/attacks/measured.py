@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import refuting
 from lethe.proof import accountant, canary_test, conversion
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.canary_test import Guesses
@@ -51,7 +52,7 @@ def summary(found: Guesses, *, error: float) -> dict[str, Any]:
         "advantage": advantage(found),
         "low": low,
         "high": high,
-        "mu_at_least": canary_test.mu_at_least(found, error=error / 2),
+        "mu_at_least": refuting.mu_at_least(found, error=error / 2),
     }
 
 
@@ -89,7 +90,7 @@ class Certified:
         adaptive, deletion = self.adaptive_mu, self.deletion_mu
         epsilon = conversion.gdp_epsilon(mu=adaptive, delta=delta)
         proved = summary(found, error=error)
-        epsilon_at_least = canary_test.epsilon_at_least(found, delta=delta, error=error / 2)
+        epsilon_at_least = refuting.epsilon_at_least(found, delta=delta, error=error / 2)
         return proved | {
             "epsilon_at_least": epsilon_at_least,
             "adaptive_mu": adaptive,

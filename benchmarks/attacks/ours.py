@@ -27,7 +27,7 @@ EITHER, OTHER = slice(1, 41), slice(41, 81)
 CROWD = 81
 BATCH = 10
 STEPS = 8
-"""Of every run that deletes or overwrites a few: three more than the planner asks for one person."""
+"""Of every run that deletes or overwrites a few: seven more than the planner asks for one person."""
 SHORT_STEPS = 2
 RELEASES_SEEN = (1, 2, 4, 8)
 L2 = 0.02

@@ -21,8 +21,9 @@ from benchmarks.canaries.plans import DEFAULT, SHAPES, Row, planned
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from worker import canaries, isolated, runner
+from worker import isolated, runner
 from worker.evidence import lanes
+from worker.features.canary_tests import runs as canaries
 from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 

@@ -16,6 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import refuting
 from benchmarks.membership import likelihood
 from benchmarks.membership.likelihood import Scores
 from lethe.proof import canary_test
@@ -50,7 +51,7 @@ def epsilon_bound(unlearned: Scores, retrained: Scores, *, delta: float, error: 
     """A lower bound on epsilon, wrong with probability `error` at most, from the same models as `epsilon_hat`."""
 
     def proves(guesses: canary_test.Guesses) -> float:
-        return canary_test.epsilon_at_least(guesses, delta=delta, error=error)
+        return refuting.epsilon_at_least(guesses, delta=delta, error=error)
 
     (shadows, tests), (shadows_without, tests_without) = np.array_split(unlearned, 2), np.array_split(retrained, 2)
     rule = likelihood.fixed_on(members=shadows, nonmembers=shadows_without, proves=proves)

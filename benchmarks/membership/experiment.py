@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import refuting
 from benchmarks.membership import competition, likelihood, remembered
 from benchmarks.membership.laws import Method, Models
 from benchmarks.membership.likelihood import Scores
 from benchmarks.membership.problems import Problem
 from benchmarks.membership.requests import Request
-from lethe.proof import canary_test, conversion
+from lethe.proof import conversion
 from lethe.proof.canary_test import Guesses
 
 FAMILY_ERROR = 0.05
@@ -54,7 +55,7 @@ def told_apart(members: Scores, nonmembers: Scores, *, delta: float, error: floa
     """What a rule that is fixed on the first models proves about the others."""
 
     def proves(guesses: Guesses) -> float:
-        return canary_test.mu_at_least(guesses, error=error)
+        return refuting.mu_at_least(guesses, error=error)
 
     shadows = len(members) // SHADOWS
     rule = likelihood.fixed_on(members=members[:shadows], nonmembers=nonmembers[:shadows], proves=proves)
@@ -67,7 +68,7 @@ def told_apart(members: Scores, nonmembers: Scores, *, delta: float, error: floa
         "guesses": asdict(guesses),
         "separation": likelihood.separation(**tested),
         "mu_at_least": proves(guesses),
-        "epsilon_at_least": canary_test.epsilon_at_least(guesses, delta=delta, error=error),
+        "epsilon_at_least": refuting.epsilon_at_least(guesses, delta=delta, error=error),
         "roc": {"false": false[thinned].tolist(), "true": true[thinned].tolist()},
     }
 

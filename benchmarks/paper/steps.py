@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchmarks import schedules
 from benchmarks.paper import noise
 from benchmarks.paper.printed import (
     BATCHES,
@@ -186,7 +187,7 @@ def sequence(problem: Problem, batch: int, *, measured: bool = False) -> list[in
 def ours_in_sequence(problem: Problem, way: str, batch: int) -> list[int]:
     batches = [WAYS[way] * batch] * (REMOVED // batch)
     target = {"epsilon": 1.0, "delta": problem.delta, "at_most": MAX_STEPS}
-    return calibration.schedule(learned(problem, way, SIGMA), batches=batches, **target)
+    return schedules.schedule(learned(problem, way, SIGMA), batches=batches, **target)
 
 
 def d2d(problem: Problem) -> Row:

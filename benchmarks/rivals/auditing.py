@@ -20,9 +20,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.refuting import epsilon_at_least, mu_at_least
 from benchmarks.rivals.problems import Problem
 from benchmarks.rivals.rival import Certified, Rival
-from lethe.proof.canary_test import Guesses, epsilon_at_least, mu_at_least
+from lethe.proof.canary_test import Guesses
 
 FAMILY_ERROR = 0.05
 BOUNDS_PER_RIVAL = 4  # mu and epsilon, after and both

@@ -16,8 +16,8 @@ from rich.progress import Progress as ProgressBar
 
 from lethe import Client
 from lethe.client.waiting import Progress
+from lethe.contract.fields import trimmed
 from lethe.contract.problems import Unauthenticated
-from lethe.contract.spelling import trimmed
 from lethe.reading import to_json
 
 Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway; default: LETHE_HOST and LETHE_PORT.")]

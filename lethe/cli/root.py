@@ -6,11 +6,11 @@ from importlib.metadata import entry_points
 import typer
 
 from lethe import sockets
-from lethe.cli import administration, learning, proofs, requests
+from lethe.cli import commands
 from lethe.cli.derived import GROUPS, derive_the_rest
 from lethe.cli.gateway import new_group
 
-BY_HAND = (administration, learning, proofs, requests, *sockets.modules("lethe.features", "cli"))
+BY_HAND = (commands, *sockets.modules("lethe.features", "cli"))
 """Modules that add their commands to the groups when they are imported, including the `cli` of each feature."""
 
 PLUGINS = "lethe.commands"

@@ -3,18 +3,17 @@
 from types import TracebackType
 from typing import Any, Generic, Self, get_origin, get_type_hints
 
-from lethe.client.certificates import Certificates
-from lethe.client.deletion_requests import DeletionRequests
 from lethe.client.http import AsyncHttp, Http
 from lethe.client.methods import H, Resource
-from lethe.client.models import Models
 from lethe.client.resources import (
     Accounting,
     ApiKeys,
     AuditLog,
+    Certificates,
     Datasets,
+    DeletionRequests,
     Ledger,
-    Overview,
+    Models,
     Runs,
     Suppressions,
     Tenants,
@@ -33,7 +32,6 @@ class Resources(Generic[H]):
     certificates: Certificates[H]
     ledger: Ledger[H]
     audit_log: AuditLog[H]
-    overview: Overview[H]
     api_keys: ApiKeys[H]
     tenants: Tenants[H]
 

@@ -1,20 +1,35 @@
-"""Resources of a client whose methods make one call each."""
+"""Resources of a client: the calls about models, requests, certificates and whatever else the core serves."""
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from pydantic import Field
 
-from lethe.client.methods import H, Keyed, Resource, call, pages, pieces, upload, upload_one
-from lethe.contract import accounting, api_keys, audit_log, datasets, deletion_requests, overview, runs, tenants
+from lethe.client.http import Options
+from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, pieces, upload
+from lethe.client.waiting import Progress, Watch, report
+from lethe.contract import (
+    accounting,
+    api_keys,
+    audit_log,
+    certificates,
+    datasets,
+    deletion_requests,
+    models,
+    runs,
+    tenants,
+)
+from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
+from lethe.contract.models import ModelOut
+from lethe.contract.problems import CertificateInvalid, NotAllowed
+from lethe.contract.runs import RunOut
+from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
 class Accounting(Resource[H]):
     """`client.accounting`: remaining influence of people's records. Only the gateway and the accounting service have
     it."""
 
-    model = call(accounting.MODEL)
-    dataset = call(accounting.DATASET)
-    deletion_request = call(accounting.DELETION_REQUEST)
     ledger = pages(accounting.LEDGER)
     verify_ledger = call(accounting.VERDICT)
 
@@ -40,10 +55,6 @@ class AuditLog(Resource[H]):
     verify = call(audit_log.VERIFY)
 
 
-class _Rows(datasets.RowsIn, Keyed):
-    pass
-
-
 class _Dataset(datasets.TableIn, Keyed):
     name: str | None = Field(default=None, description="Name of the dataset. Default: the file's.")
 
@@ -57,9 +68,6 @@ class Datasets(Resource[H]):
     retire = call(datasets.RETIRE)
     recheck = call(datasets.RECHECK, timeout_seconds=600.0)
     subject = call(datasets.SUBJECT)
-    add = upload_one(datasets.ADD, _Rows)
-    addition = call(datasets.ADDITION)
-    additions = pages(datasets.ADDITIONS)
 
 
 class Ledger(Resource[H]):
@@ -68,12 +76,6 @@ class Ledger(Resource[H]):
     head = call(accounting.HEAD)
     export = pieces(accounting.EXPORT)
     verify = call(accounting.LEDGER_VERDICT)
-
-
-class Overview(Resource[H]):
-    """`client.overview`: the state of a tenant's requests, in numbers."""
-
-    get = call(overview.GET)
 
 
 class Runs(Resource[H]):
@@ -108,3 +110,176 @@ class Tenants(Resource[H]):
     get = call(tenants.GET)
     own = call(tenants.OWN)
     set_policy = call(tenants.CHANGE_OWN)
+
+
+SERVED = (ModelStatus.LIVE, ModelStatus.TESTING, ModelStatus.DEGRADED)
+_SETTLED = (*SERVED, ModelStatus.HELD, ModelStatus.FAILED, ModelStatus.CANCELLED, ModelStatus.RETIRED)
+
+
+class _NewModel(models.ModelIn, Keyed):
+    pass
+
+
+class Models(Resource[H]):
+    create = call(models.CREATE, _NewModel)
+    list = pages(models.LIST)
+    get = call(models.GET)
+    relearn = call_one(models.RELEARN, Keyed)
+    retire = call(models.RETIRE)
+    versions = pages(models.VERSIONS)
+    version = call(models.VERSION)
+    weights = call(models.WEIGHTS)
+    predictions = call(models.PREDICT)
+
+    @composed
+    async def wait(
+        self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
+    ) -> ModelOut:
+        """Return the model as soon as it is live, or cannot become live by itself. Raises `WaitTimedOut`."""
+        watch = Watch(subject=f"model {model_id}", timeout_seconds=timeout_seconds)
+        while True:
+            model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
+            report(progress, model.status, model.progress)
+            if model.status in _SETTLED:
+                return model
+            await self._calls.sleep(watch.pause(status=model.status))
+
+
+Certificate = CertificateOut | AbsenceOut | str
+"""Certificate as the gateway returns it, or its JWS."""
+
+
+class Certificates(Resource[H]):
+    get = call(certificates.GET)
+    public_keys = call(certificates.PUBLIC_KEYS)
+
+    @composed
+    @makes(certificates.VERIFY)
+    async def verify(
+        self,
+        certificate: Certificate,
+        *,
+        jwks: dict[str, Any] | None = None,
+        max_epsilon: float | None = None,
+        max_delta: float | None = None,
+    ) -> CertificateVerdictOut:
+        """Check the signature and numbers of a certificate: at the gateway or, given the issuer's keys, locally without
+        a call (see `lethe.verification`). Raises `CertificateInvalid`, also if a certificate differs from its JWS, and
+        `CertificateBeyondLimits` if its guarantee of forgetting exceeds the limits."""
+        jws = certificate if isinstance(certificate, str) else certificate.jws
+        limits = {"max_epsilon": max_epsilon, "max_delta": max_delta}
+        if jwks is None:
+            body = checked(certificates.CertificateIn, {"jws": jws, **limits})
+            return _compare(certificate, await self._calls.call(certificates.VERIFY, arguments=body))
+        # Imported late, because it needs numpy and scipy.
+        from lethe import verification
+
+        return _compare(certificate, verification.verify(jws, jwks, **limits))
+
+
+def _compare(certificate: Certificate, verdict: CertificateVerdictOut) -> CertificateVerdictOut:
+    """Raise `CertificateInvalid` if the fields beside a JWS differ from its statement, otherwise return `verdict`."""
+    signed = verdict.statement
+    match certificate:
+        case CertificateOut() if "certificate_id" in signed:
+            stated = (certificate.id, certificate.request_id, certificate.model_id, certificate.version)
+            about = (
+                signed["certificate_id"],
+                signed["request"]["id"],
+                signed["model"]["id"],
+                signed["model"]["version"],
+            )
+            is_same = certificate.statement == signed and stated == about
+        case CertificateOut():
+            is_same = False
+        case AbsenceOut():
+            is_same = certificate.statement == signed
+        case _:
+            is_same = True
+    if not is_same:
+        raise CertificateInvalid("The fields beside the JWS differ from its statement.")
+    return verdict
+
+
+ENDED = frozenset({RequestStatus.COMPLETED, RequestStatus.CANCELLED, RequestStatus.REJECTED})
+CertificateList = list[CertificateOut]
+
+
+class _NewRequest(deletion_requests.DeletionRequestIn, deletion_requests.CreateDeletionRequestQuery, Keyed):
+    pass
+
+
+class _Identity(deletion_requests.PauseIn):
+    reason: Literal["identity"] = "identity"
+
+
+class DeletionRequests(Resource[H]):
+    create = call(deletion_requests.CREATE, _NewRequest)
+    list = pages(deletion_requests.LIST)
+    get = call(deletion_requests.GET)
+    events = pages(deletion_requests.EVENTS)
+    cancel = call(deletion_requests.CANCEL)
+    approve = call(deletion_requests.APPROVE)
+    reject = call(deletion_requests.REJECT)
+    extend = call(deletion_requests.EXTEND)
+    pause = call_one(deletion_requests.PAUSE, _Identity)
+    resume = call(deletion_requests.RESUME)
+    proof = call(deletion_requests.CERTIFICATES)
+
+    @composed
+    async def certificates(self, request_id: str) -> CertificateList:
+        """Return the certificates of every model that has forgotten so far."""
+        return (await self._calls.call(deletion_requests.CERTIFICATES, request_id)).certificates
+
+    @composed
+    async def wait(
+        self, request_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
+    ) -> deletion_requests.DeletionRequestOut:
+        """Return the request as soon as it is completed, cancelled or rejected. Raises `WaitTimedOut`."""
+        watch = Watch(subject=f"deletion request {request_id}", timeout_seconds=timeout_seconds)
+        steps = _RequestSteps()
+        while True:
+            request = await self._calls.call(deletion_requests.GET, request_id, options=Options(within=watch.left))
+            for run_id in steps.unknown(request) if progress is not None else ():
+                try:
+                    steps.add(await self._calls.call(runs.GET, run_id))
+                except NotAllowed:
+                    steps.may_read = False
+            if progress is not None:
+                progress(request.status, *steps.of(request))
+            if request.status in ENDED:
+                return request
+            await self._calls.sleep(watch.pause(status=request.status))
+
+
+class _RequestSteps:
+    """Steps of a request: those of its runs, and estimates for runs that have not begun. They are unknown to a key that
+    may not read runs."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, RunOut] = {}
+        self.may_read = True
+
+    def add(self, run: RunOut) -> None:
+        self._runs[run.id] = run
+
+    def unknown(self, request: deletion_requests.DeletionRequestOut) -> Iterator[str]:
+        """Yield the ids of runs to fetch: those that had not ended when last fetched."""
+        for progress in request.models:
+            run = self._runs.get(progress.run_id or "")
+            if run is not None and run.finished_at:
+                continue
+            if self.may_read and progress.run_id and progress.status is not RequestModelStatus.PENDING:
+                yield progress.run_id
+
+    def of(self, request: deletion_requests.DeletionRequestOut) -> tuple[int, int | None]:
+        """Return the number of steps done, and the total or None if unknown."""
+        estimated = {model.model_id: model.steps for model in request.estimate.models} if request.estimate else {}
+        done = total = 0
+        for progress in request.models:
+            run = self._runs.get(progress.run_id or "")
+            if progress.status is RequestModelStatus.PENDING:
+                total += estimated.get(progress.model_id, 0)
+            elif run is not None:
+                done, total = done + run.steps_done, total + run.steps_total
+        return done, total if self.may_read and total else None

@@ -13,7 +13,7 @@ from lethe.contract.sets import Scope
 
 class ApiKeyIn(Body):
     name: Name = Field(description="Name of the key, for lists and the audit log.")
-    scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1)] = Field(
+    scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1, fail_fast=True)] = Field(
         description="Scopes of the key, all of which the caller needs."
     )
     expires_at: Moment | None = Field(default=None, description="Time of expiry (RFC 3339). Default: never.")

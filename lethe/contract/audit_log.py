@@ -59,7 +59,7 @@ _AUDIT_LOG = ResourceOperations("Audit log", "/v1/audit-log")
 LIST = _AUDIT_LOG.operation(
     "list_audit_entries",
     "GET",
-    scope=Scope.ADMIN,
+    scope=Scope.REQUESTS_REVIEW,
     query=AuditEntriesQuery,
     gives=AuditPageOut,
     does="List the audit log, newest first. All entries together suffice to recompute every hash.",
@@ -68,7 +68,7 @@ CHECKPOINTS = _AUDIT_LOG.operation(
     "list_audit_checkpoints",
     "GET",
     "/checkpoints",
-    scope=Scope.ADMIN,
+    scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AuditCheckpointOut],
     does="List the signed checkpoints of this log, newest first. A checkpoint kept elsewhere reveals a forged log.",
@@ -77,7 +77,7 @@ VERIFY = _AUDIT_LOG.operation(
     "verify_audit_log",
     "POST",
     ":verify",
-    scope=Scope.ADMIN,
+    scope=Scope.REQUESTS_REVIEW,
     gives=AuditVerdictOut,
     does="Recompute every hash of this log from its entries alone and compare them with the signed checkpoints.\n\nAn "
     "installation cannot prove more about itself: keep checkpoints elsewhere, and see `lethe audit verify`.",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, Positive
+from lethe.contract.fields import Answer, LargeBody, Positive
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
@@ -68,7 +68,7 @@ class CertificatesOut(Answer):
     nothing_held: AbsenceOut | None = Field(description="Statement that no record matched; null for other outcomes.")
 
 
-class CertificateIn(Body):
+class CertificateIn(LargeBody):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)] = Field(description="Certificate as a compact JWS.")
     max_epsilon: Positive | None = Field(
         default=None,

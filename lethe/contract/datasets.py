@@ -1,4 +1,4 @@
-"""Datasets: rows to learn from, and rows added to the slots of forgotten people."""
+"""Datasets: rows to learn from."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from lethe.contract import problems
 from lethe.contract.fields import Answer, Form, Name, PageOut, Paging, Positive
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.sets import AdditionStatus, DamageKind, Scope
+from lethe.contract.sets import DamageKind, Scope
 
 
 class DamageOut(Answer):
@@ -50,6 +50,7 @@ class DatasetOut(Answer):
     classes: list[str] = Field(description="Names of the classes or labels, in order; empty if a target is learned.")
     target: TargetRangeOut | None = Field(default=None, description="Range of the target; null if classes are learned.")
     network_id: str | None = Field(default=None, description="ID of the network that made the rows; null if none.")
+    subject_kind: str | None = Field(default=None, description="Kind of the subject IDs; null: customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
     revision: int = Field(description="Number of batches of erasures and of added rows so far.")
     digest: str = Field(description="Name of the present rows, from random numbers: it cannot be computed from rows.")
@@ -119,6 +120,7 @@ class TableIn(RowsIn):
     adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None, description="Delta of that budget; required with adaptive_epsilon."
     )
+    subject_kind: Name | None = Field(default=None, description="Kind of the subject IDs. Default: customer_id.")
 
 
 class DatasetIn(TableIn):
@@ -199,79 +201,8 @@ SUBJECT = of_two(
         scope=Scope.ADMIN,
         gives=SubjectOut,
         problems=(problems.DatasetUnknown, problems.SubjectUnknown, problems.DatasetDamaged),
-        does="Count the rows held about a person. Only for admins, because it tells who is in the data. The audit log "
-        "records the look-up, but not the person.",
-    )
-)
-
-
-class AdditionOut(Answer):
-    """Rows added to a dataset."""
-
-    id: str = Field(description="ID of the addition.")
-    dataset_id: str = Field(description="ID of the dataset.")
-    status: AdditionStatus = Field(
-        description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
-        "were damaged before)."
-    )
-    num_records: int = Field(description="Number of rows that came in; some people may have been forgotten since.")
-    revision: int | None = Field(description="Dataset revision from which versions learn the rows; null until applied.")
-    created_at: datetime.datetime = Field(description="Time at which the rows came in.")
-    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until applied.")
-
-
-class NewAdditionOut(AdditionOut):
-    num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
-
-
-_ADDITIONS = ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
-
-ADD = of_one(
-    _ADDITIONS.operation(
-        "add_records",
-        "POST",
-        "/records",
-        scope=Scope.MODELS_WRITE,
-        gives=NewAdditionOut,
-        status=202,
-        repeat="keyed",
-        problems=(
-            problems.DatasetUnknown,
-            problems.DatasetRetired,
-            problems.UploadTooLarge,
-            problems.IdempotencyConflict,
-            problems.SubjectSuppressed,
-            problems.DatasetFull,
-            problems.EvaluationOverlaps,
-            problems.SchemaInvalid,
-            problems.RowInvalid,
-            problems.DatasetUnusable,
-            problems.PreconditionFailed,
-        ),
-        does="Add rows to slots of forgotten people, encoded like the dataset by its schema. Its models relearn from "
-        "scratch; the number of slots stays the same.",
-    )
-)
-ADDITIONS = of_one(
-    _ADDITIONS.operation(
-        "list_additions",
-        "GET",
-        "/additions",
-        scope=Scope.MODELS_READ,
-        query=Paging,
-        gives=PageOut[AdditionOut],
-        problems=(problems.DatasetUnknown,),
-        does="List the additions of a dataset, newest first.",
-    )
-)
-ADDITION = of_two(
-    _ADDITIONS.operation(
-        "get_addition",
-        "GET",
-        "/additions/{addition_id}",
-        scope=Scope.MODELS_READ,
-        gives=AdditionOut,
-        problems=(problems.DatasetUnknown, problems.AdditionUnknown),
-        does="Return an addition, with whether its rows have been written.",
+        does="Count the rows held about a person. Only for admins, because it tells who is in the data: if nothing is "
+        "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records "
+        "the look-up, but not the person.",
     )
 )

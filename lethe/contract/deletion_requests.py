@@ -1,16 +1,15 @@
 """Deletion requests, singly or in batches, decisions about them, and the suppressions that they leave."""
 
 import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from lethe.contract import problems
 from lethe.contract.certificates import CertificatesOut
 from lethe.contract.fields import (
     Answer,
     Body,
-    Decision,
     ErasureGround,
     Explanation,
     Moment,
@@ -23,6 +22,7 @@ from lethe.contract.fields import (
     SubjectIn,
     Text,
     example,
+    first_entries,
 )
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.sets import (
@@ -36,8 +36,8 @@ from lethe.contract.sets import (
     Scope,
 )
 
-OpenClock = Literal[ClockState.AT_RISK, ClockState.OVERDUE, ClockState.PAUSED]
-"""Clock states by which open requests can be filtered."""
+OpenClock = Literal[ClockState.AT_RISK, ClockState.OVERDUE, ClockState.PAUSED, "running"]
+"""Clock states by which open requests can be filtered; running: neither paused nor overdue."""
 RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
 
 
@@ -61,9 +61,9 @@ class DeletionRequestIn(SubjectIn):
         default=None, description="Time at which the person asked, from which deadlines count. Default: now."
     )
     external_id: Name | None = Field(default=None, description="The caller's ID of the request, searchable.")
-    metadata: Annotated[dict[Name, Annotated[Text, Field(max_length=2000)]], Field(max_length=50)] = Field(
-        default_factory=dict, description="Further data of the caller, returned as given and never evaluated."
-    )
+    metadata: Annotated[
+        dict[Name, Annotated[Text, Field(max_length=2000)]], BeforeValidator(first_entries), Field(max_length=50)
+    ] = Field(default_factory=dict, description="Further data of the caller, returned as given and never evaluated.")
     refers_to: Name | None = Field(default=None, description="ID of an ended request on this subject to follow up.")
     callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
         default=None, description="URL that receives the events of the request."
@@ -135,8 +135,17 @@ class DeletionRequestOut(Answer):
     id: str = Field(description="ID of the request.")
     status: RequestStatus = Field(description="Status of the request.")
     outcome: Outcome | None = Field(
-        description="Outcome: forgotten; nothing_held; target_widened: rows are erased, but a model's target exceeds "
-        "epsilon 8 or delta 1/n and does not count as forgetting. Null until completed."
+        description="Outcome: forgotten; nothing_held; erased_already: another request erased the person's rows after "
+        "this one was submitted; target_widened: rows are erased, but a model's target exceeds epsilon 8 or delta 1/n "
+        "and does not count as forgetting. Null until completed."
+    )
+    erased_by: str | None = Field(
+        description="ID of the request that erased the rows, whose certificates apply; null for other outcomes."
+    )
+    identity_unknown: bool = Field(
+        default=False,
+        description="True if the identifier is of a kind that names no rows, and no identity map leads from it: the "
+        "request waits for a map or an officer. False for callers without accounting:read.",
     )
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
     alias_refs: list[str] = Field(description="Pseudonyms of the aliases.", repr=False)
@@ -145,6 +154,7 @@ class DeletionRequestOut(Answer):
     external_id: str | None = Field(description="ID given by the caller; null if none or erased.", repr=False)
     metadata: dict[str, str] = Field(description="Data given by the caller; empty once erased.", repr=False)
     submitted_at: datetime.datetime = Field(description="Time at which the person asked, from which deadlines count.")
+    time_zone: str = Field(description="Time zone of its days: that of the tenant's policy when it was made.")
     due_at: datetime.datetime = Field(description="Deadline without extension, moved by pauses.")
     extended_due_at: datetime.datetime | None = Field(description="Deadline after its extension; null if not extended.")
     extension_reason: str | None = Field(description="Reason for the extension; null if none or erased.", repr=False)
@@ -186,8 +196,8 @@ class CreateDeletionRequestQuery(Query):
     strict: Annotated[
         bool,
         Field(
-            description="Answer 404 if nothing is held about the subject and no damaged record leaves that in doubt; "
-            "needs admin."
+            description="Answer 404 if nothing is held about the subject and no damaged record leaves that in doubt. "
+            "`detail` counts people held under the usual spellings of the id in another case. Needs admin."
         ),
     ] = False
 
@@ -213,7 +223,9 @@ class RequestFilter(Query):
     due_before: Moment | None = Field(default=None, description="Only open requests with an earlier deadline.")
     completed_from: Moment | None = Field(default=None, description="Only requests completed at this time or later.")
     completed_before: Moment | None = Field(default=None, description="Only requests completed earlier.")
-    clock: OpenClock | None = Field(default=None, description="Only open requests with this clock state.")
+    clock: OpenClock | None = Field(
+        default=None, description="Only open requests with this clock state; running: neither paused nor overdue."
+    )
     assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description=f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
     )
@@ -223,7 +235,7 @@ class RequestFilter(Query):
 class DeletionRequestsQuery(RequestFilter, Paging):
     order: RequestOrder = Field(
         default=RequestOrder.NEWEST,
-        description="Order of the list. deadline, latest_deadline: open requests only, most urgent first or last; "
+        description="Order of the list. deadline, latest_deadline: open requests only, by deadline; "
         "last_completed, first_completed: completed requests only, by completed_at.",
     )
 
@@ -379,159 +391,6 @@ CERTIFICATES = of_one(
         "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
         "has damaged records.",
     )
-)
-
-
-COUNTED = 1_000_000
-"""Limit up to which requests are counted."""
-
-
-Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
-
-
-class CountOut(Answer):
-    count: int = Field(description=f"Number of requests, counted up to {COUNTED:,}.")
-
-
-class DecisionsIn(Body):
-    model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
-
-    decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
-    rejection: RejectionIn | None = Field(
-        default=None, description="Ground and explanation; required with reject, refused with approve."
-    )
-    status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
-    made_before: Moment = Field(description="Only requests with an earlier created_at, so that none is decided unseen.")
-    regulation: RegulationName | None = Field(default=None, description="Only requests under this regulation.")
-    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
-    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
-    due_from: Moment | None = Field(default=None, description="Only requests with this deadline or later.")
-    due_before: Moment | None = Field(default=None, description="Only requests with an earlier deadline.")
-    clock: OpenClock | None = Field(default=None, description="Only requests with this clock state.")
-    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description=f"Only requests assigned to this person (ID), or to {NOBODY}."
-    )
-    limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that one call decides.")
-    cursor: Annotated[str, Field(max_length=500)] | None = Field(
-        default=None, description="`next_cursor` of the preceding call. Default: from the start."
-    )
-
-
-class DecisionsOut(Answer):
-    decided: int = Field(description="Number of requests decided.")
-    refused: int = Field(description="Number of requests left unchanged, as their state forbids the decision.")
-    next_cursor: str | None = Field(description="Cursor of the next call; null if no matching request is left.")
-
-
-_DECISIONS = ResourceOperations("Deletion requests", "/v1")
-
-COUNT = _DECISIONS.operation(
-    "count_deletion_requests",
-    "GET",
-    "/deletion-requests:count",
-    scope=Scope.REQUESTS_READ,
-    query=RequestFilter,
-    gives=CountOut,
-    does="Count the requests that match all filters.",
-)
-DECIDE = _DECISIONS.operation(
-    "decide_deletion_requests",
-    "POST",
-    "/deletion-requests:decide",
-    scope=Scope.REQUESTS_REVIEW,
-    takes=DecisionsIn,
-    gives=DecisionsOut,
-    repeat="idempotent",
-    does="Approve or reject all matching requests, newest first, each by the rules for a single one; a request that "
-    "cannot be decided does not hold up the others. One call decides up to `limit` requests in one transaction; "
-    "continue with `next_cursor`. Repeating a call decides nothing twice.",
-)
-
-
-MAX_BATCH_REQUESTS = 10_000
-"""Maximum number of requests in a batch."""
-
-
-class BatchIn(Body):
-    model_config = example(requests=[{"subject_id": "customer-4711"}, {"subject_id": "customer-4712"}])
-
-    requests: Annotated[
-        list[Any],
-        Field(
-            min_length=1,
-            max_length=MAX_BATCH_REQUESTS,
-            json_schema_extra={"items": {"$ref": "#/components/schemas/DeletionRequestIn"}},
-        ),
-    ] = Field(description=f"Requests of the batch, at most {MAX_BATCH_REQUESTS:,}.")
-
-
-class BatchItemOut(Answer):
-    index: int = Field(description="Position of the request in the batch, from 0.")
-    line: int | None = Field(default=None, description="Line in the CSV file; null for a JSON batch.")
-    status: int = Field(description="202, or the HTTP status that this request would get in a call of its own.")
-    id: str | None = Field(default=None, description="ID of the request; null if refused.")
-    external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
-    request_status: RequestStatus | None = Field(default=None, description="Status of the request; null if refused.")
-    code: str | None = Field(default=None, description="Error code; null if accepted.")
-    detail: str | None = Field(default=None, description="What is wrong and what to do; null if accepted.")
-    errors: list[dict[str, str]] | None = Field(
-        default=None, description="Places at fault, each with `path` and `message`; null if none."
-    )
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the request was accepted."""
-        return self.status == 202
-
-
-class BatchOut(Answer):
-    accepted: int = Field(description="Number of requests accepted.")
-    refused: int = Field(description="Number of requests refused.")
-    items: list[BatchItemOut] = Field(description="Outcome of each request, in the order of the batch.")
-
-
-class BatchQuery(Query):
-    source: Name | None = Field(default=None, description="Name of the source list, by which they can be found.")
-
-
-_BATCHES = ResourceOperations("Deletion requests", "/v1")
-
-CREATE_BATCH = _BATCHES.operation(
-    "create_batch",
-    "POST",
-    "/deletion-requests:batch",
-    scope=Scope.REQUESTS_WRITE,
-    takes=BatchIn,
-    query=BatchQuery,
-    gives=BatchOut,
-    status=202,
-    repeat="keyed",
-    problems=(problems.IdempotencyConflict, problems.BatchRefused),
-    does="Request the deletion of up to 10,000 people: 202 if all requests are accepted, 207 if some are, 422 if none "
-    "is.\n\nThere is no `Location`, because each request has its own ID.",
-)
-CREATE_FROM_CSV = _BATCHES.operation(
-    "create_batch_from_csv",
-    "POST",
-    "/deletion-requests.csv",
-    scope=Scope.REQUESTS_WRITE,
-    query=BatchQuery,
-    gives=BatchOut,
-    status=202,
-    repeat="keyed",
-    problems=(problems.IdempotencyConflict, problems.BatchRefused),
-    does="Create a batch from CSV with a header of request fields: `dataset_ids` and `aliases` are joined by `;`, "
-    "metadata is in columns `metadata.<name>`.",
-)
-EXPORT = _BATCHES.operation(
-    "export_deletion_requests",
-    "GET",
-    "/deletion-requests.csv",
-    scope=Scope.REQUESTS_READ,
-    query=RequestFilter,
-    gives=bytes,
-    does="Export the matching requests as CSV, newest first, in constant memory; with `requests:review`, including "
-    "assignees. The audit log records who exported them.",
 )
 
 

@@ -1,7 +1,14 @@
-"""Types shared by the bodies, filters and answers of several resources."""
+"""Types shared by the bodies, filters and answers of several resources.
+
+There is also advice on unknown names: the expected names, and the one that was probably meant.
+"""
 
 import datetime
-from typing import Annotated, Any, Generic, Self, TypeVar
+import difflib
+import itertools
+import string
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -18,8 +25,51 @@ from pydantic.fields import FieldInfo
 
 from lethe.contract.sets import ClosedSet
 
+_MAX_LISTED_WORDS = 20
+_MAX_LENGTH = 60
+_ALIKE = 0.6
+
+
+def expected(names: Iterable[str], *, found: object = None) -> str:
+    """Return advice such as `expected one of age, work; did you mean age?`, with the name nearest to `found`."""
+    choices = sorted(names)
+    if not choices:
+        return "expected none here"
+    listed = ", ".join(choices[:_MAX_LISTED_WORDS]) + (", ..." if len(choices) > _MAX_LISTED_WORDS else "")
+    advice = f"expected one of {listed}" if len(choices) > 1 else f"expected {listed}"
+    meant = nearest(found, choices)
+    return f"{advice}; did you mean {meant}?" if meant is not None and len(choices) > 1 else advice
+
+
+def nearest(found: object, names: Iterable[str]) -> str | None:
+    """Return the name that `found` probably means: one containing it or differing in few characters; else None."""
+    if not isinstance(found, str) or not 0 < len(found) <= _MAX_LENGTH:
+        return None
+    by_letters = {_letters(name): name for name in names if len(name) <= _MAX_LENGTH}
+    letters_found = _letters(found)
+    near = difflib.get_close_matches(letters_found, by_letters, n=1, cutoff=_ALIKE)
+    if near:
+        return by_letters[near[0]]
+    parts = [name for letters, name in by_letters.items() if len(letters_found) > 2 and (letters_found in letters)]
+    return min(parts, key=len, default=None)
+
+
+def trimmed(text: str) -> str:
+    """Return a setting or secret without the white space, byte order mark and pair of quotes that editors, shells and
+    mounted files put around it."""
+    text = text.strip(string.whitespace + "\ufeff")
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def _letters(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
 T = TypeVar("T")
 
+_MAX_ENTRIES = 100
+MAX_BODY_BYTES = 32 * 2**20
+"""Limit of the length of any body that is not a file, since such bodies are read into memory."""
 Positive = Annotated[FiniteFloat, Field(gt=0)]
 # PostgreSQL cannot store NUL.
 Text = Annotated[str, Field(pattern="^[^\\x00]*$")]
@@ -33,6 +83,11 @@ def is_written_out(moment: Any) -> Any:
     if not (isinstance(moment, datetime.date) or (isinstance(moment, str) and moment[4:5] == "-")):
         raise ValueError("expected RFC 3339, such as 2026-01-31T12:00:00Z")
     return moment
+
+
+def first_entries(given: Any) -> Any:
+    """Return `given` with at most a hundred entries if it is an object: a field of fewer refuses it with few faults."""
+    return dict(itertools.islice(given.items(), _MAX_ENTRIES)) if isinstance(given, dict) else given
 
 
 Moment = Annotated[
@@ -51,6 +106,28 @@ class Body(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, regex_engine="python-re")
+    MAX_BYTES: ClassVar[int] = 2**20
+    """Limit of the body's length. Parsing takes processor time in proportion, whatever the body contains."""
+    MAX_MEMBERS: ClassVar[int] = 20_000
+    """Limit of the values in a body, counted before it is parsed by its commas and opening brackets, also those within
+    texts. Each value may be a fault."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cut(cls, given: object) -> object:
+        """Cut unknown fields to the first hundred, which are refused: each is a fault that takes a kilobyte."""
+        if not isinstance(given, dict) or len(given) <= len(cls.model_fields) + _MAX_ENTRIES:
+            return given
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        unknown = itertools.islice((name for name in given if name not in known), _MAX_ENTRIES)
+        return {name: given[name] for name in (*known, *unknown) if name in given}
+
+
+class LargeBody(Body):
+    """JSON of a request that may be as long as any body that is not a file."""
+
+    MAX_BYTES = MAX_BODY_BYTES
+    MAX_MEMBERS = 1_000_000
 
 
 class Form(Body):
@@ -144,9 +221,9 @@ class RequestOrder(ClosedSet):
     NEWEST = "newest"
     OLDEST = "oldest"
     DEADLINE = "deadline"
-    """Open requests only, most urgent first."""
+    """Open requests only, earliest deadline first."""
     LATEST_DEADLINE = "latest_deadline"
-    """Open requests only, most urgent last."""
+    """Open requests only, latest deadline first."""
     LAST_COMPLETED = "last_completed"
     """Completed requests only, latest first."""
     FIRST_COMPLETED = "first_completed"
@@ -192,6 +269,7 @@ class SubjectIn(Body):
         default=None,
         description="SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule.",
     )
+    kind: Name | None = Field(default=None, description="Kind of the identifier, such as email. Default: customer_id.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -7,7 +7,18 @@ from pydantic import Field, FiniteFloat, Strict
 
 from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, TargetOut
-from lethe.contract.fields import Answer, Body, ModelDanger, ModelOrder, Name, PageOut, Paging, Positive, example
+from lethe.contract.fields import (
+    Answer,
+    Body,
+    LargeBody,
+    ModelDanger,
+    ModelOrder,
+    Name,
+    PageOut,
+    Paging,
+    Positive,
+    example,
+)
 from lethe.contract.operation import ResourceOperations, of_one, of_two
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import Metric, ModelStatus, OnBreach, RemedyKind, Scope, VersionStatus, WaitReason
@@ -31,6 +42,11 @@ class PublicNetworkOut(Answer):
     opset: int = Field(description="Version of the ONNX operator set.")
     dp_ledger: str | None = Field(description="Location of its own differential-privacy ledger; null if none.")
     linearisation: LinearisationOut | None = Field(description="Linearisation in a tangent model; null for encoders.")
+
+
+def _of_langevin(description: str) -> Any:
+    """Return the field of a mechanism that other methods than langevin do not have, and then leave out."""
+    return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 
 class MechanismOut(Answer):
@@ -65,20 +81,25 @@ class MechanismOut(Answer):
         exclude_if=lambda bound: bound is None,
     )
     l2: float = Field(description="L2 regularisation.")
-    strong_convexity: float = Field(description="Strong convexity m of the objective: l2.")
-    smoothness: float = Field(description="Smoothness L of the objective.")
-    gradient_bound: float = Field(description="Bound M on the gradient norm of any record's loss.")
-    step_size: float = Field(description="Step size eta before the cool-down.")
-    contraction: float = Field(description="Lipschitz constant c of a noiseless step, below 1.")
+    strong_convexity: float | None = _of_langevin("Strong convexity m of the objective: l2.")
+    smoothness: float | None = _of_langevin("Smoothness L of the objective.")
+    gradient_bound: float | None = _of_langevin("Bound M on the gradient norm of any record's loss.")
+    step_size: float | None = _of_langevin("Step size eta before the cool-down.")
+    contraction: float | None = _of_langevin("Lipschitz constant c of a noiseless step, below 1.")
     noise_scale: float = Field(description="Noise scale sigma.")
-    step_variance: float = Field(description="Noise variance per coordinate and step: 2 step_size noise_scale^2.")
-    radius: float = Field(description="Radius R of the ball to which parameters are projected.")
+    step_variance: float | None = _of_langevin("Noise variance per coordinate and step: 2 step_size noise_scale^2.")
+    radius: float | None = _of_langevin("Radius R of the ball to which parameters are projected.")
     grid: float = Field(description="Grid g to which parameters may be rounded; 0 for none.")
     num_parameters: int = Field(description="Number of parameters.")
     learn_steps: int = Field(description="Number of steps of learning from scratch.")
     batch_size: int = Field(description="Minimum number of slots in a batch.")
     num_batches: int = Field(description="Number of batches, read in turn.")
-    cool_down: int = Field(description="Number of last steps of each run over which the step size falls.")
+    cool_down: int | None = _of_langevin("Number of last steps of each run over which the step size falls.")
+    settings: dict[str, Any] | None = Field(
+        default=None,
+        description="Settings that only the model's method has, by name; absent for langevin.",
+        exclude_if=lambda settings: settings is None,
+    )
 
 
 class QualityIn(Body):
@@ -166,7 +187,7 @@ class TangentIn(Body):
     """Weights of a public network that the model moves, to first order."""
 
     network_id: str = Field(description="ID of a network whose inputs are the features of the dataset.")
-    layers: Annotated[list[str], Field(min_length=1, max_length=10_000)] = Field(
+    layers: Annotated[list[str], Field(min_length=1, max_length=10_000, fail_fast=True)] = Field(
         description="Names of weights to move."
     )
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
@@ -189,7 +210,12 @@ class ModelIn(Body):
         description="Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
         "for records with several labels, huber_regression for a target, poisson_regression for counts.",
     )
-    mechanism: Literal["langevin"] = Field(default="langevin", description="Kind of training: langevin.")
+    method: Annotated[str, Field(pattern="^[a-z_]{1,40}$")] = Field(
+        default="langevin",
+        description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
+        "objective_perturbation: each version is learned anew with fresh noise. Refused if it is not installed.",
+    )
+    mechanism: Literal["langevin"] | None = Field(default=None, description="Earlier name of `method` langevin.")
     loss_width: Positive | None = Field(
         default=None,
         description="Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
@@ -273,6 +299,7 @@ class ModelOut(Answer):
     dataset_id: str = Field(description="ID of the dataset that the model learns from.")
     evaluation_dataset_id: str | None = Field(description="ID of the dataset to measure versions on; null if none.")
     objective: str = Field(description="Objective that the model minimises.")
+    method: str = Field(description="Name of the method by which the model learns and forgets.")
     status: ModelStatus = Field(
         description="Status of the model: learning, live, unlearning, relearning, testing (a canary test or rehearsal "
         "is running), degraded, held, failed, cancelled or retired."
@@ -314,10 +341,17 @@ class VersionOut(Answer):
     destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null while held.")
 
 
-class PredictionsIn(Body):
+_Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
+"""Numbers of a record, of which the first fault alone is listed: a body may have millions."""
+
+
+class PredictionsIn(LargeBody):
+    MAX_MEMBERS = LargeBody.MAX_BYTES
+    """Vectors of numbers, of which every second byte may be a comma."""
+
     model_config = example(records=[{"age": 39, "work": "private"}])
 
-    records: Annotated[list[dict[str, Any] | list[FiniteFloat]], Field(min_length=1, max_length=10_000)] = Field(
+    records: Annotated[list[dict[str, Any] | _Vector], Field(min_length=1, max_length=10_000)] = Field(
         description="Records: objects by column name, or vectors of numbers if the dataset has no schema."
     )
 
@@ -401,26 +435,6 @@ GET = of_one(
         does="Return the progress, guarantees and mechanism of a model.",
     )
 )
-AUDIT = of_one(
-    _MODELS.operation(
-        "audit",
-        "POST",
-        "/{model_id}/audit",
-        scope=Scope.MODELS_WRITE,
-        gives=ModelOut,
-        status=202,
-        repeat="keyed",
-        problems=(
-            problems.ModelUnknown,
-            problems.ModelNotLive,
-            problems.ModelRetired,
-            problems.PreconditionFailed,
-            problems.IdempotencyConflict,
-        ),
-        does="Learn and forget many canaries by the model's mechanism, apart from its data and versions. The result "
-        "is in the run of kind `audit` and in the model's last canary test.",
-    )
-)
 RELEARN = of_one(
     _MODELS.operation(
         "relearn",
@@ -431,7 +445,8 @@ RELEARN = of_one(
         status=202,
         repeat="keyed",
         problems=(problems.ModelUnknown, problems.ModelRetired, problems.IdempotencyConflict),
-        does="Relearn from scratch on the present data; the live version stays in service meanwhile.",
+        does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
+        "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
     )
 )
 RETIRE = of_one(

@@ -51,18 +51,6 @@ class Scope(ClosedSet):
     """Manage the tenants of the installation and read its metrics, without access to their contents."""
 
 
-class Role(ClosedSet):
-    """Role of a person, which sets their scopes (`lethe.features.people.contract.SCOPES_OF`)."""
-
-    VIEWER = "viewer"
-    OFFICER = "officer"
-    """Makes requests and decides about them."""
-    ENGINEER = "engineer"
-    ADMINISTRATOR = "administrator"
-    OPERATOR = "operator"
-    """Creates tenants, without access to their contents."""
-
-
 class RunKind(ClosedSet):
     LEARN = "learn"
     UNLEARN = "unlearn"
@@ -82,16 +70,6 @@ class RunStatus(ClosedSet):
     PUBLISHED = "published"
     FAILED = "failed"
     ABANDONED = "abandoned"
-    CANCELLED = "cancelled"
-
-
-class RehearsalStatus(ClosedSet):
-    WAITING = "waiting"
-    RUNNING = "running"
-    COMPLETED = "completed"
-    OUTDATED = "outdated"
-    """Completed, but its report was deleted: a person was erased since whose row may have been measured."""
-    FAILED = "failed"
     CANCELLED = "cancelled"
 
 
@@ -125,30 +103,6 @@ class EventKind(ClosedSet):
     AT_RISK = "at_risk"
     OVERDUE = "overdue"
     ROWS_ERASED = "rows_erased"
-
-
-class AttachmentKind(ClosedSet):
-    """Kind of a file attached to a request, by the extension of its name."""
-
-    PDF = "pdf"
-    PNG = "png"
-    JPEG = "jpeg"
-    TXT = "txt"
-    EML = "eml"
-
-
-class ReplyLanguage(ClosedSet):
-    """Language of a reply to a person (ISO 639-1)."""
-
-    EN = "en"
-    DE = "de"
-    FR = "fr"
-    ES = "es"
-
-
-class ReplyFormat(ClosedSet):
-    TEXT = "text"
-    PDF = "pdf"
 
 
 class RequestModelStatus(ClosedSet):
@@ -274,6 +228,8 @@ class Outcome(ClosedSet):
 
     FORGOTTEN = "forgotten"
     NOTHING_HELD = "nothing_held"
+    ERASED_ALREADY = "erased_already"
+    """Nothing was held any more, as another request of the person erased the rows after this one was submitted."""
     TARGET_WIDENED = "target_widened"
     """The target of at least one model exceeds the default bounds, so meeting it does not count as forgetting."""
 
@@ -330,25 +286,6 @@ class DamageKind(ClosedSet):
     """Record of the person of a slot: the row in the database does not match its check value."""
 
 
-class ServingRefusal(ClosedSet):
-    NOT_LIVE = "not_live"
-    HELD = "held"
-    """The version misses its quality gate and was not released."""
-    FORGETTING_OVERDUE = "forgetting_overdue"
-    SUPERSEDED = "superseded"
-    WEIGHTS_DESTROYED = "weights_destroyed"
-
-
-class LeavingReason(ClosedSet):
-    """Reason for leaving, the same set for every tenant: estimates require it of the client's randomiser."""
-
-    PRIVACY = "privacy"
-    NOT_USING = "not_using"
-    COST = "cost"
-    SWITCHED = "switched"
-    OTHER = "other"
-
-
 class WorkerState(ClosedSet):
     ALIVE = "alive"
     SILENT = "silent"
@@ -362,14 +299,3 @@ class DeliveryStatus(ClosedSet):
     DELIVERED = "delivered"
     GONE = "gone"
     DEAD = "dead"
-
-
-class WebhookEvent(ClosedSet):
-    ACCEPTED = "deletion_request.accepted"
-    IN_REVIEW = "deletion_request.in_review"
-    REJECTED = "deletion_request.rejected"
-    CANCELLED = "deletion_request.cancelled"
-    COMPLETED = "deletion_request.completed"
-    EXTENDED = "deletion_request.extended"
-    AT_RISK = "deletion_request.at_risk"
-    OVERDUE = "deletion_request.overdue"

@@ -2,9 +2,9 @@
 
 import datetime
 import zoneinfo
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, SubjectRule
 from lethe.contract.operation import ResourceOperations, of_one
@@ -12,14 +12,16 @@ from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknow
 from lethe.contract.sets import Scope
 
 
-def _zone(name: str) -> str:
+def _zone(name: str, read: ValidationInfo) -> str:
     try:
-        zoneinfo.ZoneInfo(name)
+        if read.context is not _STORED:
+            zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise ValueError("expected the name of a time zone, such as Europe/Berlin") from error
     return name
 
 
+_STORED = object()
 _BARRED = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069<>"
 _Line = Annotated[str, Field(min_length=1, max_length=300, pattern=rf"^[^\s{_BARRED}][^{_BARRED}]*$")]
 """Line of text without line breaks, bidirectional controls and tags."""
@@ -95,8 +97,9 @@ class Policy(_Frozen):
         "requests.",
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
-        default=("controller_customer_id",),
-        description="OpenDSR: identity types used as subject ids in the datasets; other types are refused.",
+        default=(),
+        description="OpenDSR: identity types used as subject ids in the datasets; other types are refused, and all are "
+        "while none is stated.",
     )
     drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = Field(
         default=None, description="Data Rights Protocol: this tenant's id in the network; null: agents are not served."
@@ -119,6 +122,11 @@ class Policy(_Frozen):
         description="Contact of the data protection officer at the end of replies to people; null: none.",
     )
 
+    @classmethod
+    def stored(cls, fields: Any) -> Self:
+        """Return a policy that was accepted before, whose time zone this host need not know."""
+        return cls.model_validate(fields, context=_STORED)
+
 
 class TenantIn(Body):
     name: Name = Field(description="Name of the tenant, unique in the installation.")
@@ -128,7 +136,7 @@ class TenantIn(Body):
 class TenantOut(Answer):
     id: str = Field(description="ID of the tenant.")
     name: str = Field(description="Name of the tenant.")
-    policy: Policy = Field(description="Policy of the tenant.")
+    policy: Annotated[Policy, BeforeValidator(Policy.stored)] = Field(description="Policy of the tenant.")
     created_at: datetime.datetime = Field(description="Time of creation.")
 
 
@@ -175,7 +183,7 @@ GET = of_one(
     )
 )
 OWN = _TENANTS.operation(
-    "get_own_tenant", "GET", "/tenant", scope=Scope.ADMIN, gives=TenantOut, does="Return the tenant of this key."
+    "get_own_tenant", "GET", "/tenant", scope=Scope.REQUESTS_REVIEW, gives=TenantOut, does="Return the key's tenant."
 )
 CHANGE_OWN = _TENANTS.operation(
     "change_own_tenant",

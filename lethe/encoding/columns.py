@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from lethe.contract.problems import FieldError, InputInvalid, RowInvalid
-from lethe.contract.spelling import expected
+from lethe.contract.fields import expected
+from lethe.contract.problems import FieldError, InputInvalid, RowInvalid, Sentence
 
 # A pyarrow Array or ChunkedArray (untyped), a numpy array, or a sequence of JSON values.
 Values: TypeAlias = Any
@@ -38,16 +38,16 @@ NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200e\u200f\u2060\ufeff"))
 """Table for `str.translate` that removes soft hyphens, zero-width spaces, marks of direction and byte order marks."""
 _NOT_CSV = {
-    rb"PK\x03\x04|\xd0\xcf\x11\xe0": "is a workbook or a zip archive",
-    rb"\x1f\x8b|\x28\xb5\x2f\xfd": "is compressed",
-    rb"PAR1": "is a parquet file",
-    rb"\xff\xfe|\xfe\xff|[^\r\n]*\0": "is in UTF-16, or is no text",
-    rb'"?sep=': "begins with a line sep= for Excel",
-    rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": "has semicolons between fields",
-    rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": "has tabs between fields",
+    rb"PK\x03\x04|\xd0\xcf\x11\xe0": Sentence("is a workbook or a zip archive"),
+    rb"\x1f\x8b|\x28\xb5\x2f\xfd": Sentence("is compressed"),
+    rb"PAR1": Sentence("is a parquet file"),
+    rb"\xff\xfe|\xfe\xff|[^\r\n]*\0": Sentence("is in UTF-16, or is no text"),
+    rb'"?sep=': Sentence("begins with a line sep= for Excel"),
+    rb"(?=[^,\r\n]*;)[^,\r\n]*([\r\n]|\Z)": Sentence("has semicolons between fields"),
+    rb"(?=[^,\r\n]*\t)[^,\r\n]*([\r\n]|\Z)": Sentence("has tabs between fields"),
 }
 """Beginnings of files that are sent as CSV and are something else, by what they are."""
-AS_CSV = "save it as CSV in UTF-8, with commas between fields and points before decimals"
+AS_CSV = Sentence("save it as CSV in UTF-8, with commas between fields and points before decimals")
 
 
 def is_name(value: object) -> bool:
@@ -79,7 +79,8 @@ def check_csv(start: bytes, path: str) -> None:
     start = start.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     for pattern, fault in _NOT_CSV.items():
         if re.match(pattern, start, re.IGNORECASE):
-            raise InputInvalid(f"The file {fault}; {AS_CSV}.", [FieldError(path, "expected CSV in UTF-8, with commas")])
+            expected = FieldError(path, "expected CSV in UTF-8, with commas")
+            raise InputInvalid("The file {fault}; {advice}.", [expected], fault=fault, advice=AS_CSV)
 
 
 def is_arrow(values: Values) -> bool:

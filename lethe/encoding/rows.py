@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
+from lethe.contract.fields import expected
 from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
-from lethe.contract.spelling import expected
 from lethe.encoding import columns as values
 from lethe.encoding.columns import (
     EDITION,

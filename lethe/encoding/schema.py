@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from lethe.contract.fields import expected, nearest
 from lethe.contract.problems import FieldError, SchemaInvalid
-from lethe.contract.spelling import expected, nearest
 from lethe.encoding import columns, rows
 from lethe.encoding.targets import MAX_COUNT, TargetColumn
 from lethe.proof.losses import MAX_LABELS
@@ -426,7 +426,7 @@ def parse_target(document: object) -> TargetColumn:
     `SchemaInvalid`."""
     if not isinstance(document, dict):
         message = 'expected an object, such as {"min": 0, "max": 100}'
-        raise SchemaInvalid("The target is no range.", [FieldError("target", message)])
+        raise SchemaInvalid("The target has no valid range.", [FieldError("target", message)])
     faults: list[FieldError] = []
     _check_keys("target", "a target", document, ("min", "max", "outside", "counts"), faults)
     target = _target(Spec("target", "target", document, columns.MAX_UNKNOWN, columns.EDITION, faults))

@@ -4,22 +4,28 @@ A feature that is taken away leaves its lines here too.
 """
 
 from lethe import client as core
-from lethe.client.deletion_requests import DeletionRequests as CoreDeletionRequests
 from lethe.client.http import AsyncHttp, Http
 from lethe.client.methods import H
-from lethe.client.models import Models as CoreModels
 from lethe.client.resources import Accounting as CoreAccounting
 from lethe.client.resources import Datasets as CoreDatasets
+from lethe.client.resources import DeletionRequests as CoreDeletionRequests
+from lethe.client.resources import Models as CoreModels
+from lethe.features.additions.client import DatasetAdditions
 from lethe.features.calculator.client import CalculatorAccounting
+from lethe.features.canary_tests.client import ModelCanaryTests
 from lethe.features.desk.client import RequestCases
+from lethe.features.identities.client import Identities, RequestIdentities
 from lethe.features.insight.client import InsightAccounting, RequestInsights
 from lethe.features.leaving.client import LeavingReasons
 from lethe.features.lineage.client import Lineage, ModelCopies
+from lethe.features.lists.client import RequestLists
 from lethe.features.networks.client import DatasetEncodings, Networks
+from lethe.features.overview.client import Overview
 from lethe.features.people.client import Users
 from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
 from lethe.features.rehearsals.client import ModelRehearsals
+from lethe.features.systems.client import RequestSystems, Systems, SystemTasks
 from lethe.features.webhooks.client import Webhooks
 
 
@@ -27,15 +33,22 @@ class Accounting(CalculatorAccounting[H], InsightAccounting[H], CoreAccounting[H
     __doc__ = CoreAccounting.__doc__
 
 
-class Datasets(DatasetEncodings[H], CoreDatasets[H]):
+class Datasets(DatasetAdditions[H], DatasetEncodings[H], CoreDatasets[H]):
     __doc__ = CoreDatasets.__doc__
 
 
-class DeletionRequests(RequestCases[H], RequestInsights[H], CoreDeletionRequests[H]):
+class DeletionRequests(
+    RequestCases[H],
+    RequestIdentities[H],
+    RequestInsights[H],
+    RequestLists[H],
+    RequestSystems[H],
+    CoreDeletionRequests[H],
+):
     __doc__ = CoreDeletionRequests.__doc__
 
 
-class Models(ModelGates[H], ModelCopies[H], ModelRehearsals[H], CoreModels[H]):
+class Models(ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelRehearsals[H], CoreModels[H]):
     __doc__ = CoreModels.__doc__
 
 
@@ -46,11 +59,15 @@ class Resources(core.Resources[H]):
     agents: Agents[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
+    identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]
     lineage: Lineage[H]
     models: Models[H]
     networks: Networks[H]
+    overview: Overview[H]
+    systems: Systems[H]
+    system_tasks: SystemTasks[H]
     users: Users[H]
     webhooks: Webhooks[H]
 

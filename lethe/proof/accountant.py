@@ -160,12 +160,6 @@ def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) 
     return resume(imported(mechanism, steps=steps_before) if steps_before else started(mechanism), runs)
 
 
-def replay_recent(mechanism: Mechanism, runs: Sequence[Run]) -> Chain:
-    """Return the chain after all of `runs`, replaying only the runs that `compact` retains."""
-    steps_before, recent = compact(mechanism, runs)
-    return replay(mechanism, recent, steps_before=steps_before)
-
-
 def erased(chain: Chain, *, records: int) -> Chain:
     """Return the chain after `records` >= 0 more records became null, before any further step."""
     require_count(0, records=records)
@@ -229,20 +223,6 @@ def reset_mu(mechanism: Mechanism, *, steps: int) -> float:
     """
     require_count(1, steps=steps)
     return unlearning_mu(advance(imported(mechanism), Run(steps=steps)))
-
-
-def restart_mu(mechanism: Mechanism, runs: Sequence[Run]) -> float:
-    """Return the minimum `unlearning` mu over comparisons that restart before one of `runs`, 2R apart, without noise.
-
-    This is a second upper bound beside `unlearning_mu(replay(mechanism, runs))`, and is smaller after a large number of
-    early edits. The result is infinite if there are no runs.
-    """
-    explicit_runs = list(_with_mechanisms(mechanism, runs))
-    restarted_chains = (
-        resume(imported(mechanism), [replace(run, records=0, inserted=0, corrected=0), *later_runs])
-        for run, *later_runs in (explicit_runs[first:] for first in range(len(explicit_runs)))
-    )
-    return min(map(unlearning_mu, restarted_chains), default=math.inf)
 
 
 # Cached because most runs of a model repeat the number of steps of an earlier run.
@@ -316,13 +296,14 @@ def adaptive_mu(exposures: Sequence[Exposure]) -> float:
     only such that this sum stays below a bound set in advance. In the second case that bound is the guarantee (Smith
     and Thakurta 2022).
     """
-    return math.sqrt(
-        math.fsum(
-            count * (exposure.records * release_mu(exposure.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)) ** 2
-            for exposure in exposures
-            for steps, count in exposure.moving()
-        )
-    )
+    return math.sqrt(math.fsum(square for exposure in exposures for square in squares(exposure)))
+
+
+def squares(exposure: Exposure) -> Iterator[float]:
+    """Yield the squares of mu of an exposure's versions, by number of steps, whose sum is that of `adaptive_mu`."""
+    for steps, count in exposure.moving():
+        mu = release_mu(exposure.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
+        yield count * (exposure.records * mu) ** 2
 
 
 def exposed(mechanism: Mechanism, runs: Counter[int], *, records: int, lost: int = 0) -> Exposure:
@@ -409,13 +390,6 @@ def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:
     if following != mechanism and (following.grid or mechanism.grid):
         raise PreconditionError("mechanism_constant", "Expected one mechanism in all runs of a chain on a grid")
     return following
-
-
-def _with_mechanisms(mechanism: Mechanism, runs: Iterable[Run]) -> Iterator[Run]:
-    """Yield `runs`, each with its mechanism set explicitly."""
-    for run in runs:
-        mechanism = _next_mechanism(mechanism, run)
-        yield replace(run, mechanism=mechanism)
 
 
 _MechanismSteps = tuple[Mechanism, int]

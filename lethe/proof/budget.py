@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from lethe.proof import accountant, conversion
+from lethe.proof import conversion, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.errors import PreconditionError, require_fraction, require_positive
 
@@ -45,7 +45,7 @@ class Budget:
         `exposures` maps the id of each model of the dataset that the person's records fed to its published versions.
         """
         records = max((exposure.records for exposure in exposures.values()), default=1)
-        return accountant.adaptive_mu(list(exposures.values())) <= records * self.mu * (1 + _ROUNDING_TOLERANCE)
+        return methods.adaptive_mu(exposures.values()) <= records * self.mu * (1 + _ROUNDING_TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the budget as they are signed."""
@@ -89,11 +89,12 @@ class Adaptive:
     """The `adaptive` guarantee: `mu` against observers who read every version.
 
     `bounded` is True if `mu` is a bound set in advance. Otherwise `mu` is the sum over published versions, which
-    requires that the schedule of runs does not depend on them.
+    requires that the schedule of runs does not depend on them, and `summed` are the exposures to these versions.
     """
 
     mu: float
     bounded: bool
+    summed: tuple[Exposure, ...] = ()
 
 
 def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted]) -> Adaptive:
@@ -101,7 +102,7 @@ def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted])
 
     `exposures` are keyed by model id, `budgets` by dataset id. If every model is under a budget, the budgets are the
     guarantee: mu^2 = sum over datasets of (records mu_budget)^2. Otherwise it is the sum over published versions
-    (`accountant.adaptive_mu`).
+    (`methods.adaptive_mu`).
 
     Raises:
         PreconditionError: if a budget is exceeded, names a model that the records did not feed, or shares a model with
@@ -128,4 +129,5 @@ def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted])
         squares.append((max(exposure.records for exposure in published.values()) * budgeted.budget.mu) ** 2)
     if exposures and len(budgeted_models) == len(exposures):
         return Adaptive(mu=math.sqrt(math.fsum(squares)), bounded=True)
-    return Adaptive(mu=accountant.adaptive_mu(list(exposures.values())), bounded=False)
+    summed = tuple(exposures.values())
+    return Adaptive(mu=methods.adaptive_mu(summed), bounded=False, summed=summed)

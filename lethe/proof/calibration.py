@@ -6,10 +6,10 @@ to the last digit.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, conversion, methods
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
 from lethe.proof.losses import Objective, farthest_minimiser, require_loss, smoothness
@@ -69,6 +69,7 @@ class ModelSettings:
 
     epsilon: float
     delta: float
+    method: str = "langevin"
     loss_width: float | None = None
     l2: float | None = None
     noise_scale: float | None = None
@@ -213,30 +214,6 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     return high
 
 
-def schedule(chain: Chain, *, batches: Iterable[int], epsilon: float, delta: float, at_most: int) -> list[int]:
-    """Return the number of steps of each run if `batches` of records are forgotten one after the other.
-
-    The schedule is greedy: each run takes the `least_steps` that its chain needs, including the remaining influence of
-    earlier batches. [1] * R handles R requests one by one, [b] * (R // b) in batches of b, and [R] at once; the sums of
-    the results compare their costs.
-
-    Formal Guarantee: every published version meets (epsilon, delta).
-
-    Edge cases: raises `InfeasibleError` if a batch needs more than `at_most` steps.
-
-    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
-    >>> [sum(schedule(chain, batches=b, epsilon=1.0, delta=1e-5, at_most=10**6)) for b in ([1] * 8, [4] * 2, [8])]
-    [1075, 539, 349]
-    """
-    steps_per_batch = []
-    for records in batches:
-        steps = least_steps(chain, records=records, epsilon=epsilon, delta=delta, at_most=at_most)
-        chain = accountant.advance(chain, Run(steps=steps, records=records))
-        steps_per_batch.append(steps)
-    return steps_per_batch
-
-
 def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> float:
     """Return the epsilon, in nats, of `unlearning` at `delta` after `records` >= 0 more deletions and K >= 0 steps.
 
@@ -250,9 +227,10 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
     [2.111909, 1.009323, 1.000529]
     """
     require_count(0, records=records, steps=steps)
+    method = methods.of(chain.mechanism)
     if steps:
-        chain, records = accountant.advance(chain, Run(steps=steps, records=records)), 0
-    return conversion.gdp_epsilon(mu=accountant.unlearning_mu(chain, records=records), delta=delta)
+        chain, records = method.advance(chain, Run(steps=steps, records=records)), 0
+    return conversion.gdp_epsilon(mu=method.unlearning_mu(chain, records=records), delta=delta)
 
 
 def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
@@ -298,11 +276,11 @@ def releases_left(
     [2, 38]
     """
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
-    if accountant.adaptive_mu(exposures) > target:
+    if methods.adaptive_mu(exposures) > target:
         raise InfeasibleError(f"Expected the published versions to keep epsilon={epsilon}, delta={delta}")
 
     def mu_after(releases: int) -> float:
         future = Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
-        return accountant.adaptive_mu([*exposures, future])
+        return methods.adaptive_mu([*exposures, future])
 
     return bisect_right(range(1, LARGEST_COUNT + 1), target, key=mu_after)

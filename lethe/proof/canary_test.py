@@ -65,14 +65,9 @@ def at_most(hits: int, trials: int, *, error: float) -> float:
     return 1 - at_least(trials - hits, trials, error=error)
 
 
-def mu_at_least(guesses: Guesses, *, error: float) -> float:
-    """Return the largest mu >= 0 below which the guesses refute every guarantee, wrong with probability <= `error`."""
-    true, false = _corner(guesses, error)
-    return max(0.0, float(scipy.special.ndtri(true) - scipy.special.ndtri(false))) if true > 0 and false < 1 else 0.0
-
-
 def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
-    """Return the bound of `mu_at_least` for equal numbers of samples with and without the record, `error` <= 1/4.
+    """Return the largest mu >= 0 below which the right guesses among `trials` samples, half of them with the record,
+    refute every guarantee, wrong with probability at most `error` <= 1/4.
 
     A pair of such guesses is right with probabilities that add up to at most 2 Phi(mu/2), so that a single bound on
     their mean is sufficient (Hoeffding 1956).
@@ -83,23 +78,6 @@ def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
     if error > 0.25:
         raise DomainError(f"Expected error={error} <= 1/4")
     return max(0.0, 2 * float(scipy.special.ndtri(at_least(right, trials, error=error))))
-
-
-def epsilon_at_least(guesses: Guesses, *, delta: float, error: float) -> float:
-    """Return the largest epsilon >= 0 such that the guesses refute every (smaller, delta) guarantee in some direction,
-    wrong with probability <= `error`."""
-    require_nonnegative(delta=delta)
-    true, false = _corner(guesses, error)
-    directions = ((true, false), (1 - false, 1 - true))
-    proved = (math.log((hit - delta) / miss) for hit, miss in directions if hit > delta and miss > 0)
-    return max(0.0, max(proved, default=0.0))
-
-
-def _corner(guesses: Guesses, error: float) -> tuple[float, float]:
-    """Return a lower bound on the TPR and an upper bound on the FPR, jointly wrong with probability <= `error`."""
-    require_fraction(error=error)
-    true = at_least(guesses.true_positives, guesses.members, error=error / 2)
-    return true, at_most(guesses.false_positives, guesses.nonmembers, error=error / 2)
 
 
 # ---------------------------------------------------------------------------------------------- canary test of a run

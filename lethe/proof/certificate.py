@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from lethe.proof import accountant, conversion, guarantees, network, target, wellformed
+from lethe.proof import conversion, guarantees, methods, network, target, wellformed
 from lethe.proof.accountant import Exposure
 from lethe.proof.canary_test import Observed
 from lethe.proof.errors import PreconditionError, PrivacyError
@@ -104,6 +104,7 @@ def statement(
     Raises:
         PreconditionError: if the statement does not hold (`check`).
     """
+    method = methods.of(evidence.mechanism)
     document = {
         "format": FORMAT,
         "certificate_id": certificate_id,
@@ -115,11 +116,11 @@ def statement(
         "target": target.target(
             epsilon=epsilon, delta=evidence.delta, num_slots=evidence.mechanism.num_slots
         ).to_json(),
-        "theorem": accountant.THEOREM,
+        "theorem": method.theorem,
         "evidence": evidence.to_json(),
         "guarantees": [guarantee.stated() for guarantee in evidence.guarantees()],
         "audit": observed and observed.to_json(evidence.mechanism, delta=evidence.delta),
-        "invariants": INVARIANTS,
+        "invariants": dict(method.invariants),
         "limits": limits(evidence),
         "ledger": ledger,
     }
@@ -135,8 +136,9 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
             `name`, if a number differs or a field is missing or of the wrong type.
     """
     try:
-        if document["format"] != FORMAT or document["theorem"] != accountant.THEOREM:
-            raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {accountant.THEOREM}")
+        theorems = [method.theorem for method in methods.all_methods().values()]
+        if document["format"] != FORMAT or document["theorem"] not in theorems:
+            raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {' or '.join(theorems)}")
         evidence = Evidence.from_json(document["evidence"])
         recomputed = evidence.guarantees()
         for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
@@ -180,7 +182,7 @@ def limits(evidence: Evidence) -> list[str]:
     Networks are those of all models of the evidence, starting with the network of the statement's own model.
     """
     other_networks = (exposure.mechanism.network for _, exposure in sorted(evidence.exposures.items()))
-    return [*LIMITS, *network.rests_on([evidence.mechanism.network, *other_networks])]
+    return [*methods.of(evidence.mechanism).limits, *network.rests_on([evidence.mechanism.network, *other_networks])]
 
 
 def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
@@ -190,7 +192,8 @@ def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
     wellformed.check("the statement", {name: document[name] for name in _ALONE}, _ALONE)
     for part, fields in _FIELDS.items():
         wellformed.check(part, document[part], fields)
-    for part, fixed in {"invariants": INVARIANTS, "limits": limits(evidence)}.items():
+    invariants = dict(methods.of(evidence.mechanism).invariants)
+    for part, fixed in {"invariants": invariants, "limits": limits(evidence)}.items():
         if document[part] != fixed:
             raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
 
@@ -252,6 +255,7 @@ def _stretches_counted(exposure: Exposure) -> bool:
 def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
     """Check that all parts of a statement refer to the same run, model, records and target."""
     own = evidence.exposures.get(document["model"]["id"])
+    method = methods.of(evidence.mechanism)
     kinds = {"unlearn"} if len(evidence.history) > 1 or evidence.steps_before else {"learn", "relearn"}
     learning_steps = evidence.steps_before or evidence.history[0].steps
     stated = document["target"]
@@ -261,6 +265,7 @@ def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
     mu_target = conversion.gdp_mu(epsilon=stated["epsilon"], delta=stated["delta"])
     unlearning = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
     conditions = {
+        "theorem_of_method": document["theorem"] == method.theorem,
         "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,
         "kind_of_run": document["run"]["kind"] in kinds,
         "learning_as_planned": learning_steps >= evidence.mechanism.learn_steps,

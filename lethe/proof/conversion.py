@@ -1,4 +1,4 @@
-"""Conversion between mu-GDP and (epsilon, delta); for Renyi divergence see `lethe.proof.renyi`.
+"""Conversion between mu-GDP and (epsilon, delta).
 
 Two laws P, Q are (epsilon, delta)-indistinguishable when P(O) <= e^epsilon Q(O) + delta for every event O, and with P
 and Q swapped. A conversion acts on one direction; a two-sided hypothesis yields a two-sided result.

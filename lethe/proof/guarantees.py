@@ -5,12 +5,13 @@ it, so the holder of the certificate recomputes the same numbers with the same f
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, Self
 
-from lethe.proof import accountant, budget, conversion
+from lethe.proof import budget, conversion, methods
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.budget import Adaptive, Budgeted
 from lethe.proof.errors import PreconditionError, require_count
@@ -127,15 +128,24 @@ def guarantee(notion: Notion, *, mu: float, delta: float, process: str | None = 
 def adaptive(bound: Adaptive, *, delta: float) -> Guarantee:
     """Return the guarantee against observers who read every version."""
     process = ADAPTIVE_IN_BUDGET if bound.bounded else None
-    return guarantee(Notion.ADAPTIVE, mu=bound.mu, delta=delta, process=process)
+    return _tightened(guarantee(Notion.ADAPTIVE, mu=bound.mu, delta=delta, process=process), bound.summed)
+
+
+def _tightened(stated: Guarantee, exposures: Sequence[Exposure]) -> Guarantee:
+    """Return a guarantee about these versions with the epsilon of their method, if they have one that is smaller."""
+    by_method = {methods.of(exposure.mechanism).name: methods.of(exposure.mechanism) for exposure in exposures}
+    if len(by_method) != 1 or (epsilon := next(iter(by_method.values())).epsilon) is None:
+        return stated
+    return replace(stated, epsilon=min(stated.epsilon, epsilon(stated.notion, exposures, delta=stated.delta)))
 
 
 def of_chain(chain: Chain, *, last_run: Run, delta: float) -> list[Guarantee]:
     """Return the guarantees that hold for all records at the version of `last_run`: `unlearning` and `release`."""
-    release_mu = accountant.release_mu(chain.mechanism, steps=last_run.steps, adjacency=Adjacency.REPLACE)
+    method, released = methods.of(chain.mechanism), ((last_run.steps, 1),)
+    release = guarantee(Notion.RELEASE, mu=method.release_mu(chain.mechanism, steps=last_run.steps), delta=delta)
     return [
-        guarantee(Notion.UNLEARNING, mu=accountant.unlearning_mu(chain), delta=delta),
-        guarantee(Notion.RELEASE, mu=release_mu, delta=delta),
+        guarantee(Notion.UNLEARNING, mu=method.unlearning_mu(chain), delta=delta),
+        _tightened(release, [Exposure(mechanism=chain.mechanism, records=1, releases=released)]),
     ]
 
 
@@ -188,7 +198,7 @@ class Evidence:
     @cached_property
     def chain(self) -> Chain:
         """State of the chain after `history`."""
-        return accountant.replay(self.mechanism, self.history, steps_before=self.steps_before)
+        return methods.replay(self.mechanism, self.history, steps_before=self.steps_before)
 
     def guarantees(self) -> list[Guarantee]:
         """Return the guarantees at `delta`: `unlearning`, `deletion`, `adaptive` and `release`, in this order."""
@@ -196,7 +206,8 @@ class Evidence:
 
     @cached_property
     def _guarantees(self) -> list[Guarantee]:
-        deletion_mu = accountant.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
+        method = methods.of(self.mechanism)
+        deletion_mu = method.deletion_mu(self.chain, records=self.records, steps_present=self.steps_present)
         unlearning, release = of_chain(self.chain, last_run=self.history[-1], delta=self.delta)
         return [
             unlearning,
@@ -237,14 +248,14 @@ class Evidence:
             PrivacyError: if a value is out of range or the parts contradict each other.
         """
         return cls(
-            mechanism=Mechanism.from_json(document["mechanism"]),
+            mechanism=methods.read(document["mechanism"]),
             steps_before=document["steps_before"],
             history=tuple(Run(steps=steps, records=records) for steps, records in document["history"]),
             records=document["records"],
             steps_present=document["steps_present"],
             exposures={
                 model_id: Exposure(
-                    mechanism=Mechanism.from_json(exposure["mechanism"]),
+                    mechanism=methods.read(exposure["mechanism"]),
                     records=exposure["records"],
                     releases=tuple((steps, count) for steps, count in exposure["releases"]),
                     stretches=exposure["stretches"],

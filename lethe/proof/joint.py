@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lethe.proof import accountant, budget, guarantees
+from lethe.proof import budget, guarantees, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budgeted
 from lethe.proof.errors import DomainError, PreconditionError
@@ -95,7 +95,7 @@ def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
     for evidence in evidences.values():
         for model_id, exposure in evidence.exposures.items():
             previous = largest.get(model_id)
-            if previous is None or accountant.adaptive_mu([exposure]) > accountant.adaptive_mu([previous]):
+            if previous is None or methods.adaptive_mu([exposure]) > methods.adaptive_mu([previous]):
                 largest[model_id] = exposure
     return largest
 

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from lethe.proof.errors import (
     DomainError,
@@ -76,6 +76,8 @@ class Mechanism:
     Rows have norm <= 1, checked at ingestion and before each run. Raises `DomainError` for a number out of range, and
     `PreconditionError` if no contraction below 1 or no usable noise is left.
     """
+
+    method: ClassVar[str] = "langevin"
 
     objective: Objective
     num_slots: int

@@ -1,4 +1,7 @@
-"""Verification of certificates: the signature is checked, and every number recomputed from the statement alone."""
+"""Verification of certificates: the signature is checked, and every number recomputed from the statement alone.
+
+Signatures of an installation are compact JWS (RFC 7515) with Ed25519 (RFC 9864).
+"""
 
 from typing import Any
 
@@ -11,7 +14,6 @@ from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
 from lethe.proof import certificate
 from lethe.proof import signed as signed_texts
 from lethe.proof.errors import PrivacyError
-from lethe.verification.signatures import ALGORITHM
 
 TYPE = "lethe-certificate+jws"
 """Media type of a certificate, in its signed header."""
@@ -46,3 +48,23 @@ def verify(
         guarantees=[GuaranteeOut(**guarantee.stated()) for guarantee in read.guarantees],
         statement=read.statement,
     )
+
+
+ALGORITHM = "Ed25519"
+
+
+def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
+    """Return the payload if one of these keys signed it as type `kind` (None admits any type); otherwise None."""
+    try:
+        signed = jws.deserialize_compact(compact, public_keys, algorithms=[ALGORITHM])
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return signed.payload if kind in (None, signed.headers().get("typ")) else None
+
+
+def key_set(jwks: dict[str, Any]) -> KeySet:
+    """Parse a JWK set. Raises `CertificateInvalid`."""
+    try:
+        return KeySet.import_key_set({"keys": jwks["keys"]})
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CertificateInvalid("These are not public keys: expected a JSON Web Key Set.") from error

@@ -16,7 +16,7 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.problems import LedgerCorrupt, Problem
 from lethe.proof import wellformed
-from lethe.verification.signatures import signed_payload
+from lethe.verification.certificates import signed_payload
 
 GENESIS = "0" * 64
 """Hash that the first row of a chain states for its predecessor."""

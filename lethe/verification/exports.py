@@ -14,9 +14,9 @@ from typing import Any
 from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import wellformed
 from lethe.verification import ledgers
+from lethe.verification.certificates import key_set
 from lethe.verification.chains import LEDGER, KeptHead
 from lethe.verification.ledgers import OfTenant
-from lethe.verification.signatures import key_set
 
 FORMAT = "lethe-ledger-export/1"
 LINK = ("sequence", "body", "previous_hash", "hash")

@@ -15,13 +15,12 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.contract.sets import RunKind
-from lethe.proof import accountant, guarantees, wellformed
+from lethe.proof import guarantees, methods, wellformed
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.errors import PrivacyError
 from lethe.proof.guarantees import Guarantee
-from lethe.proof.mechanism import Mechanism
+from lethe.verification.certificates import signed_payload
 from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
-from lethe.verification.signatures import signed_payload
 
 FORMAT = "lethe-ledger/2"
 LINK_FORMAT = "lethe-ledger-link/1"
@@ -280,7 +279,8 @@ def _check_link(entry: Entry, *, model_id: str, sequence: int, previous: str) ->
         raise _corrupt(entry, "its body is not a JSON object")
     if (body.get("model_id"), body.get("sequence"), body.get("version")) != (model_id, sequence, sequence):
         raise _corrupt(entry, "its body belongs to another place in the ledger")
-    if body.get("format") != FORMAT or body.get("theorem") != accountant.THEOREM:
+    theorems = {method.theorem for method in methods.all_methods().values()}
+    if body.get("format") != FORMAT or body.get("theorem") not in theorems:
         raise _corrupt(entry, "its format or theorem is unknown to this reader")
     return body
 
@@ -297,23 +297,27 @@ class _History:
     def followed(self, version: int, run: Run) -> "_History":
         """Return the history with one more run, without the runs that the writer of the ledger drops from it."""
         runs, steps_before, mechanism = (*self.runs, (version, run)), self.steps_before, self.chain.mechanism
-        dropped = len(runs) - len(accountant.recent(mechanism, reversed(runs)))
+        method = methods.of(mechanism)
+        dropped = len(runs) - len(method.recent(mechanism, reversed(runs)))
         if not dropped:
-            return _History(runs=runs, steps_before=steps_before, chain=accountant.advance(self.chain, run))
+            return _History(runs=runs, steps_before=steps_before, chain=method.advance(self.chain, run))
         steps_before += sum(run.steps for _, run in runs[:dropped])
-        chain = accountant.replay(mechanism, [run for _, run in runs[dropped:]], steps_before=steps_before)
+        chain = methods.replay(mechanism, [run for _, run in runs[dropped:]], steps_before=steps_before)
         return _History(runs=runs[dropped:], steps_before=steps_before, chain=chain)
 
 
 def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
     """Return the history after the entry. Raises `ValueError` naming the number that does not follow."""
-    mechanism = Mechanism.from_json(body["mechanism"])
+    mechanism = methods.read(body["mechanism"])
+    method = methods.of(mechanism)
+    if body["theorem"] != method.theorem:
+        raise ValueError(f"its theorem is not {method.theorem}")
     run = Run(steps=body["steps"], records=body["records"])
     match body["kind"]:
         case RunKind.LEARN | RunKind.RELEARN:
             if run.steps != mechanism.learn_steps:
                 raise ValueError(f"it learned for {run.steps} steps, not the {mechanism.learn_steps} of its mechanism")
-            history = _History(runs=(), steps_before=0, chain=accountant.started(mechanism))
+            history = _History(runs=(), steps_before=0, chain=method.started(mechanism))
         case RunKind.UNLEARN:
             if history is None or history.chain.mechanism != mechanism:
                 raise ValueError("it continues no chain of the same mechanism")

@@ -1,16 +1,21 @@
 """The accounting service alone: it answers, and cannot change anything."""
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from pydantic import SecretStr
 
 from app import accounting_main, installations
 from app.config import Settings
 from app.db.tables import Model
+from app.keys import Keys
+from lethe.contract.problems import InstallationMismatch
 from lethe.proof import accountant, conversion
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
@@ -47,6 +52,49 @@ def test_it_says_what_the_gateway_says(
     asked = {"model_id": model["id"], "num_records": 2}
     answers = [client.post("/v1/accounting/preview", json=asked).json() for client in (alone, gateway)]
     assert answers[0] == answers[1]
+
+
+def test_it_has_no_secret_key(
+    settings: Settings,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    admin_key: str,
+    tmp_path: Path,
+) -> None:
+    """With the public key alone it verifies certificates, heads and ledgers like the gateway, and publishes that key;
+    with the public key of another installation it does not start."""
+    new_model(new_dataset()["id"], noise_scale=0.02)
+    work()
+    request = forget("p3")
+    work()
+    [certificate] = gateway.get(f"/v1/deletion-requests/{request['id']}/certificate").json()["certificates"]
+    url = SecretStr(settings.resolved_database_url())
+    apart = settings.model_copy(update={"data_dir": tmp_path / "apart", "database_url": url})
+    shutil.copytree(settings.data_dir / "public", apart.data_dir / "public")
+    with TestClient(accounting_main.create_app(apart), headers={"Authorization": f"Bearer {admin_key}"}) as client:
+        for path in (
+            f"/v1/certificates/{certificate['id']}",
+            f"/v1/accounting/deletion-requests/{request['id']}",
+            "/v1/ledger/head",
+            "/v1/ledger/verdict",
+            "/.well-known/jwks.json",
+        ):
+            answer = client.get(path)
+            assert answer.status_code == 200, answer.text
+            assert answer.json() == gateway.get(path).json()
+        verdict = client.post("/v1/certificates:verify", json={"jws": certificate["jws"]})
+        assert verdict.json()["valid"] is True
+        assert client.get("/readyz").status_code == 200
+    assert [file.name for file in apart.data_dir.rglob("*") if file.is_file()] == ["signing.jwk"]
+    assert '"d"' not in (apart.data_dir / "public" / "signing.jwk").read_text()
+    (apart.data_dir / "public" / "signing.jwk").unlink()
+    Keys(tmp_path / "other" / "keys").create().publish()
+    shutil.copy(tmp_path / "other" / "public" / "signing.jwk", apart.data_dir / "public")
+    with pytest.raises(InstallationMismatch), TestClient(accounting_main.create_app(apart)):
+        pass
 
 
 def test_a_reset_is_priced(gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:

@@ -1,18 +1,16 @@
 """The bell: rung by whoever has work, heard by whoever listens, missed by nobody who looks."""
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
 from app import dispatch
 from app.config import Settings
-from app.dispatch import CeleryNotifier, PipeNotifier
+from app.dispatch import AtTicks, PipeNotifier
 
 
 @pytest.fixture
@@ -28,11 +26,9 @@ def _waited(descriptor: int, *, seconds: float) -> float:
     return time.monotonic() - started
 
 
-def test_settings_choose_the_bell(tmp_path: Path) -> None:
-    """Without a broker the notifier is a pipe in the data folder, with a broker it is Celery's."""
-    assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)), PipeNotifier)
-    broker = SecretStr("redis://127.0.0.1:1/0")
-    assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)), CeleryNotifier)
+def test_without_a_broker_the_bell_is_a_pipe(tmp_path: Path) -> None:
+    """Without a broker the notifier is a pipe in the data folder."""
+    assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path)).notifier, PipeNotifier)
 
 
 def test_a_ring_wakes_a_waiting_listener(tmp_path: Path, listener: int) -> None:
@@ -74,6 +70,27 @@ def test_ringing_without_a_listener(tmp_path: Path) -> None:
     PipeNotifier(tmp_path / "missing").wake()
 
 
+def test_rings_are_heard_at_ticks(tmp_path: Path, listener: int) -> None:
+    """Rings at any moment are heard as one, and only after the next multiple of the interval on the clock."""
+    notifier = AtTicks(PipeNotifier(tmp_path), seconds=0.5)
+    for pause in (0.0, 0.13, 0.29):
+        time.sleep(pause)
+        tick = time.time() // 0.5 + 1
+        notifier.wake()
+        notifier.wake()
+        dispatch.wait(listener, seconds=30)
+        assert time.time() >= 0.5 * tick - 0.01
+    assert _waited(listener, seconds=0.6) >= 0.6
+
+
+def test_settings_set_the_ticks(tmp_path: Path, listener: int) -> None:
+    """What rings for requests waits for a multiple of LETHE_POLL_SECONDS."""
+    began = time.time()
+    dispatch.notifier(Settings(data_dir=tmp_path, poll_seconds=0.7)).wake()
+    dispatch.wait(listener, seconds=30)
+    assert time.time() // 0.7 > began // 0.7
+
+
 def test_two_listeners_share_one_pipe(tmp_path: Path, listener: int) -> None:
     """A worker that starts while its predecessor's pipe still exists listens to the same pipe."""
     other = PipeNotifier(tmp_path).listen()
@@ -81,36 +98,3 @@ def test_two_listeners_share_one_pipe(tmp_path: Path, listener: int) -> None:
     assert _waited(other, seconds=30) < 10
     os.close(other)
     assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600
-
-
-def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
-    """If no broker answers, ringing neither fails nor blocks its caller; the log reports it without the broker's
-    address."""
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"
-        started = time.monotonic()
-        CeleryNotifier(url).wake()
-        CeleryNotifier(url).wake()
-    assert time.monotonic() - started < 10
-    dispatch.celery_client(url).close()
-    said = "".join(capfd.readouterr())
-    assert "secret" not in said
-    assert "dispatch.notification_failed" in said
-
-
-@pytest.mark.soak
-def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    """A broker that accepts connections and never answers blocks the caller for less than 5 s."""
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
-        waited = []
-        for _ in range(3):  # the first imports what it rings with, and the machine itself may be late
-            started = time.monotonic()
-            CeleryNotifier(url).wake()
-            waited.append(time.monotonic() - started)
-    assert min(waited) < 5
-    dispatch.celery_client(url).close()
-    assert "dispatch.notification_failed" in "".join(capfd.readouterr())

@@ -77,6 +77,7 @@ def test_a_program_starts_itself_again_once_to_overwrite_what_it_frees() -> None
     assert last == "one two words (0, 0) 0"
 
 
+@pytest.mark.slow
 def test_what_else_is_set_of_the_allocator_stays() -> None:
     """Tunables of glibc that somebody gave are kept, beside ours; another allocator of Python is not."""
     program = BEGIN + "print(os.environ['GLIBC_TUNABLES'])"

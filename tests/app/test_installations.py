@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from app.keys import KeyEncryptionFile
 from app.vault.sealing import SealedStore
 from lethe.contract.problems import InstallationMismatch
 from tests.app.deletion import people
+from tests.faults import processes
 from tests.faults.processes import CELERY_WORKER, LETHE, environment_of
 from worker import runner
 
@@ -90,24 +90,21 @@ def test_an_empty_database_beside_a_full_data_folder(settings: Settings, new_url
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param((LETHE, "serve"), id="serve"),
-        pytest.param((LETHE, "serve-accounting"), id="serve-accounting", marks=pytest.mark.soak),
-        pytest.param((LETHE, "migrate"), id="migrate"),
-        pytest.param((LETHE, "up"), id="up", marks=pytest.mark.soak),
-        pytest.param((LETHE, "rotate-key"), id="rotate-key", marks=pytest.mark.soak),
-        pytest.param((sys.executable, "-m", "worker", "w"), id="worker", marks=pytest.mark.soak),
-        pytest.param((LETHE.with_name("celery"), *CELERY_WORKER[1:]), id="celery", marks=pytest.mark.soak),
+        pytest.param(("lethe", "serve"), id="serve"),
+        pytest.param(("lethe", "serve-accounting"), id="serve-accounting", marks=pytest.mark.soak),
+        pytest.param(("lethe", "migrate"), id="migrate"),
+        pytest.param(("lethe", "up"), id="up", marks=pytest.mark.soak),
+        pytest.param(("lethe", "rotate-key"), id="rotate-key", marks=pytest.mark.soak),
+        pytest.param(("worker", "w"), id="worker", marks=pytest.mark.soak),
+        pytest.param(CELERY_WORKER, id="celery", marks=pytest.mark.soak),
     ],
 )
-def test_commands_end_in_one_sentence(
-    installation: Installation, tmp_path: Path, command: tuple[str | Path, ...]
-) -> None:
-    """Whatever is started with other keys than its database's says which in a line, and ends with exit code 1."""
+def test_commands_end_in_one_sentence(installation: Installation, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Commands exit with code 1 and name the key that does not match the database, in one line."""
     shutil.copytree(installation.settings.data_dir / "keys", tmp_path / "other" / "keys")
     Changed(tmp_path / "other" / "keys" / "subject.key")
     named = {"database_url": installation.settings.resolved_database_url(), "broker_url": "redis://127.0.0.1:1/0"}
-    environment = environment_of(tmp_path / "other", **named)
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    ended = processes.ended(*command, environment=environment_of(tmp_path / "other", **named))
     assert ended.returncode == 1
     assert [line.partition(": ")[2] for line in ended.stderr.splitlines() if line.startswith("error: ")] == [
         f"installation_mismatch: {tmp_path}/other/keys/subject.key is not the key that this database was set up with; "
@@ -387,10 +384,9 @@ def test_no_command_takes_a_database_of_another_version(installation: Installati
         ["audit", "verify"],
         backup,
     ]
-    commands = [[LETHE, *arguments] for arguments in of_lethe] + [[sys.executable, "-m", "worker", "one"]]
-    begun = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for command in commands]
-    ended = [(process.communicate(timeout=240)[1].splitlines()[-1], process.returncode) for process in begun]
-    assert ended == [(f"error: {OF_ANOTHER_VERSION}", 1)] * len(commands)
+    for command in [["lethe", *arguments] for arguments in of_lethe] + [["worker", "w"]]:
+        ended = processes.ended(*command, environment=environment)
+        assert (ended.stderr.splitlines()[-1], ended.returncode) == (f"error: {OF_ANOTHER_VERSION}", 1), command
 
 
 def migrated(data_dir: Path, url: str) -> str:

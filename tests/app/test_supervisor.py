@@ -45,9 +45,9 @@ def taken_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
-def test_starts_answers_and_ends(tmp_path: Path, number: signal.Signals) -> None:
-    """It says where it is, answers there, and ends with exit code 0 on SIGTERM and Ctrl-C, and its worker with it."""
+def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
+    """`lethe up` prints its address, answers there, starts a new worker for one that somebody ended, and exits with
+    code 0 on SIGTERM, after its worker. Its data folder is closed to other users."""
     data = tmp_path / "data"
     with processes.up(data) as up:
         address = up.address()
@@ -55,21 +55,67 @@ def test_starts_answers_and_ends(tmp_path: Path, number: signal.Signals) -> None
         assert httpx.get(f"{address}/readyz", timeout=120).json()["status"] == "ready"
         assert up.process.stdout
         assert up.process.stdout.readline() == f"Admin key:  {data / 'keys' / 'admin.key'}\n"
+        wait_until(lambda: up.log.read_text().count('"worker.started"') == 1)
+        first = up.worker()
+        first.terminate()
+        wait_until(lambda: up.log.read_text().count('"worker.started"') == 2)
         worker = up.worker()
-        wait_until(lambda: '"worker.started"' in up.log.read_text())
-        assert up.end(number) == 0
+        assert worker.pid != first.pid
+        assert httpx.get(f"{address}/healthz", timeout=120).status_code == 200
+        assert up.end(signal.SIGTERM) == 0
         assert not worker.is_running()
     assert "Traceback" not in up.log.read_text()
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
+def test_calls_sent_ahead_of_their_answers_are_bounded(tmp_path: Path) -> None:
+    """A connection that sends a few calls without waiting for answers gets them all in order; one that sends five
+    hundred at once is closed, so that a few kilobytes without a key cannot keep the gateway busy."""
+    with processes.up(tmp_path / "data") as up:
+        host, _, port = up.address().removeprefix("http://").rpartition(":")
+
+        def answers(calls: int) -> int:
+            with socket.create_connection((host, int(port)), timeout=120) as connection:
+                head = "GET /healthz HTTP/1.1\r\nHost: lethe\r\n"
+                last = f"{head}Connection: close\r\n\r\n"
+                connection.sendall((f"{head}\r\n" * (calls - 1) + last).encode())
+                received = bytearray()
+                while piece := connection.recv(65_536):
+                    received += piece
+            return received.count(b"HTTP/1.1 200 OK")
+
+        assert answers(10) == 10
+        assert answers(500) < 20
+
+
 @pytest.mark.soak
-def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
-    """SIGTERM in the middle of a run lets the worker publish it first; the next start has nothing to take back."""
+def test_serves_again_from_its_data_folder(tmp_path: Path) -> None:
+    """`lethe up` with two workers, of which the second takes deletions alone, lets no second `lethe up` disturb it and
+    exits with code 0 on Ctrl-C, after both. Started again on its data folder it has the same keys, and on SIGTERM in
+    the middle of a run it lets the worker publish the run first."""
     data = tmp_path / "data"
+    with processes.up(data, workers="2") as up:
+        address = up.address()
+        wait_until(lambda: up.log.read_text().count('"worker.started"') == 2)
+        workers = [
+            child for child in psutil.Process(up.process.pid).children() if child.cmdline()[1:3] == ["-m", "worker"]
+        ]
+        names = sorted(worker.cmdline()[3:] for worker in workers)
+        host = socket.gethostname()
+        assert names == [[f"embedded-2@{host}", "--deletions-only"], [f"embedded@{host}"]]
+        second = _run("up", data)
+        assert (second.returncode, second.stdout) == (1, "")
+        assert second.stderr.startswith("error: already_running: ")
+        assert second.stderr.count("\n") == 1
+        keys = httpx.get(f"{address}/.well-known/jwks.json", timeout=120).json()
+        admin_key = (data / "keys" / "admin.key").read_text()
+        assert up.end(signal.SIGINT) == 0
+        assert not any(worker.is_running() for worker in workers)
     with processes.up(data) as up:
         address = up.address()
-        headers = {"Authorization": f"Bearer {(data / 'keys' / 'admin.key').read_text().strip()}"}
+        assert httpx.get(f"{address}/.well-known/jwks.json", timeout=120).json() == keys
+        assert (data / "keys" / "admin.key").read_text() == admin_key
+        headers = {"Authorization": f"Bearer {admin_key.strip()}"}
         with httpx.Client(base_url=address, headers=headers, timeout=120) as client:
             dataset = client.post("/v1/datasets", data=FORM, files={"file": ("d.npz", npz(rows=2000))}).json()
             asked = {"name": "m", "dataset_id": dataset["id"], "l2": 5e-5, "noise_scale": 5e-4}
@@ -78,47 +124,7 @@ def test_ending_lets_the_run_finish(tmp_path: Path) -> None:
         assert up.end() == 0
     assert "unlearning.run_ended" in up.log.read_text()
     assert "worker.died" not in up.log.read_text()
-
-
-@pytest.mark.soak
-def test_data_folder_is_kept(tmp_path: Path) -> None:
-    """Started again on its data folder, it has the same admin key and signs with the same key."""
-    kept = []
-    for _ in range(2):
-        with processes.up(tmp_path / "data") as up:
-            keys = httpx.get(f"{up.address()}/.well-known/jwks.json", timeout=120).json()
-            kept.append((keys, (tmp_path / "data" / "keys" / "admin.key").read_text()))
-            assert up.end() == 0
-    assert kept[0] == kept[1]
-
-
-def test_a_worker_that_is_told_to_end_is_started_again(tmp_path: Path) -> None:
-    """A worker that somebody else ends is replaced while `lethe up` serves on."""
-    with processes.up(tmp_path / "data") as up:
-        address = up.address()
-        first = up.worker()
-        first.terminate()
-        wait_until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
-        wait_until(lambda: up.worker().pid != first.pid)
-        assert httpx.get(f"{address}/healthz", timeout=120).status_code == 200
-        assert up.end() == 0
-
-
-@pytest.mark.soak
-def test_several_workers(tmp_path: Path) -> None:
-    """It runs as many workers as it is told, of which the second takes deletions alone, and ends with all of them."""
-    data = tmp_path / "data"
-    with processes.up(data, workers="2") as up:
-        up.address()
-        wait_until(lambda: up.log.read_text().count('"worker.started"') == 2)
-        workers = [
-            child for child in psutil.Process(up.process.pid).children() if child.cmdline()[1:3] == ["-m", "worker"]
-        ]
-        names = sorted(worker.cmdline()[3:] for worker in workers)
-        host = socket.gethostname()
-        assert names == [[f"embedded-2@{host}", "--deletions-only"], [f"embedded@{host}"]]
-        assert up.end() == 0
-        assert not any(worker.is_running() for worker in workers)
+    assert "Traceback" not in up.log.read_text()
 
 
 def test_one_process_per_data_folder(tmp_path: Path) -> None:
@@ -130,18 +136,6 @@ def test_one_process_per_data_folder(tmp_path: Path) -> None:
     refusal = f"error: already_running: Another lethe serves {tmp_path}; stop it or set LETHE_DATA_DIR.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal)
     assert not (tmp_path / "lethe.db").exists()
-
-
-@pytest.mark.soak
-def test_second_up_leaves_the_first_alone(tmp_path: Path) -> None:
-    """A second `lethe up` on the data folder of one that runs is refused, and the first serves on."""
-    with processes.up(tmp_path / "data") as up:
-        address = up.address()
-        done = _run("up", tmp_path / "data")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("error: already_running: ")
-        assert done.stderr.count("\n") == 1
-        assert httpx.get(f"{address}/healthz", timeout=120).status_code == 200
 
 
 @pytest.mark.parametrize("command", ["up", pytest.param("serve", marks=pytest.mark.soak)])

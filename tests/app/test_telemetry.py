@@ -45,12 +45,11 @@ CSV = f"age,income,person\n{VALUE},low,{SUBJECT}\n" + "".join(
 
 
 @pytest.fixture
-def lines(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any]]]:
     """What was logged since it was last asked for, by this process and its libraries at debug level."""
     telemetry.configure("debug")
     capsys.readouterr()
-    yield lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    telemetry.configure("info")
+    return lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
 def parsed(log: Path) -> list[dict[str, Any]]:
@@ -229,7 +228,7 @@ def test_health_of_a_worker(tmp_path: Path) -> None:
 
     def healthy() -> int:
         environment = processes.environment_of(tmp_path)
-        return subprocess.run([processes.LETHE, "health", "worker"], env=environment, check=False).returncode
+        return processes.ended("lethe", "health", "worker", environment=environment).returncode
 
     assert healthy() == 1
     with heartbeat.Heartbeat(tmp_path, seconds=0.01):

@@ -85,7 +85,7 @@ def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
     """JSON about people is neither written nor read by pydantic, which keeps strings in memory that nothing overwrites,
     except by models that bypass its cache (`protocols.parsing.ProtocolMessage`)."""
     assert {path for path in callers("model_dump_json") if path.startswith("app/")} == set()
-    reads = {"app/features/protocols/parsing.py", "app/features/desk/pages/settings_in_force.py"}
+    reads = {"app/features/protocols/parsing.py", "app/features/desk/pages/administration.py"}
     assert {path for path in callers("model_validate_json") if path.startswith("app/")} <= reads
 
 
@@ -117,10 +117,12 @@ NEVER_A_CALLERS_FAULT = {
     errors.RunDiffersFromPlan,
     errors.RunKindUnsupported,
     errors.AuditFailed,
+    errors.NotConverged,
     errors.AuditCorrupt,
     LedgerCorrupt,
     LedgerRestored,
     errors.MechanismUnreadable,
+    errors.MethodUnsupported,
     errors.WeightsUnreadable,
     errors.AlreadyRunning,
     errors.DatabaseUnreadable,

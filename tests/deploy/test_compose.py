@@ -208,8 +208,24 @@ def test_worker_is_watched_by_its_own_signs_of_life() -> None:
 
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:
-    """The accounting service has the keys, read-only, and a database role of its own; no data, no owner's password."""
-    assert SERVICES["accounting"]["volumes"] == ["keys:/var/lib/lethe/keys:ro", "secrets-accounting:/run/secrets:ro"]
+    """The accounting service has the public key and a database role of its own; no data, no key that signs or that
+    tells whose a row is, no owner's password."""
+    assert SERVICES["accounting"]["volumes"] == [
+        "public:/var/lib/lethe/public:ro",
+        "secrets-accounting:/run/secrets:ro",
+    ]
+
+
+def test_worker_has_no_admin_key() -> None:
+    """The first admin key is in a volume of its own, which the worker does not have, nor the name of its file."""
+    having = {name for name, one in SERVICES.items() if any("secrets-admin:" in at for at in one.get("volumes", []))}
+    assert having == {"secrets", "migrate", "gateway"}
+    assert "LETHE_ADMIN_KEY_FILE" not in SERVICES["worker"]["environment"]
+    for name in ("migrate", "gateway"):
+        file = Path(SERVICES[name]["environment"]["LETHE_ADMIN_KEY_FILE"])
+        assert [at.split(":")[0] for at in SERVICES[name]["volumes"] if at.split(":")[1] == str(file.parent)] == [
+            "secrets-admin"
+        ]
 
 
 @pytest.mark.parametrize(

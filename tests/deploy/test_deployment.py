@@ -174,7 +174,7 @@ with engine.connect() as connection:
 
 
 def admin_key(deployment: Deployment) -> str:
-    return deployment.inside("gateway", "cat", "/run/secrets/admin.key").strip()
+    return deployment.inside("gateway", "cat", "/run/admin/admin.key").strip()
 
 
 def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> ModelOut:
@@ -213,7 +213,7 @@ def forgets(deployment: Deployment, client: Client, model: ModelOut, folder: Pat
     )
     assert "valid" in verified.stdout, verified.stderr
     seen = deployment.inside("accounting", "find", "/var/lib/lethe", "-type", "f").split()
-    assert {str(Path(file).parent) for file in seen} == {"/var/lib/lethe/keys"}
+    assert {str(Path(file).parent) for file in seen} == {"/var/lib/lethe/public"}
     with pytest.raises(WeightsDestroyed):
         client.models.weights(model.id, 1)
 

@@ -12,13 +12,14 @@ import functools
 import importlib.util
 import multiprocessing
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -139,6 +140,17 @@ def command(
     """
     with _forked(_command, settings, words, hop, act, log=log) as child:
         yield child
+
+
+def ended(*words: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Fork `lethe ...`, `celery ...` or `worker ...` in an empty folder, with this environment; wait for its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        output, log = Path(folder) / "output", Path(folder) / "log"
+        with _forked(_ended, dict(environment), words, output, log=log) as child:
+            child.process.join(360)
+            code = child.process.exitcode
+            assert code is not None, log.read_text()
+        return subprocess.CompletedProcess(words, code, output.read_text(), log.read_text())
 
 
 class Up:
@@ -351,7 +363,25 @@ def _command(settings: Settings, words: tuple[str, ...], hop: str | None, act: h
     sys.argv = list(words)
     if hop is not None:
         hops.install(hop, act)
-    {"lethe": cli.main, "celery": celery.__main__.main}[words[0]]()
+    _MAINS[words[0]]()
+
+
+def _ended(environment: dict[str, str], words: tuple[str, ...], output: Path) -> None:
+    os.setsid()
+    os.chdir(output.parent)
+    os.environ.clear()
+    os.environ.update(environment | hardening.OVERWRITING)
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(descriptor, 1)
+    sys.argv = list(words)
+    _MAINS[words[0]]()
+
+
+_MAINS: dict[str, Callable[[], Any]] = {
+    "lethe": cli.main,
+    "celery": celery.__main__.main,
+    "worker": functools.partial(runpy.run_module, "worker", run_name="__main__"),
+}
 
 
 def _gateway(settings: Settings, says: Any) -> None:

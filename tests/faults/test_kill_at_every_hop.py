@@ -1,9 +1,7 @@
 """A worker, a gateway or everything is killed (-9) somewhere on the walk and started again."""
 
 import contextlib
-import os
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -384,9 +382,6 @@ def _completed(client: httpx.Client, request: dict[str, Any]) -> None:
 
 
 def _assert_ledger_verifies(data: Path) -> None:
-    command = [processes.LETHE, "ledger", "verify"]
-    done = subprocess.run(
-        command, env=processes.environment_of(data), capture_output=True, text=True, cwd=os.path.sep, check=False
-    )
+    done = processes.ended("lethe", "ledger", "verify", environment=processes.environment_of(data))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("valid  2 entries of 1 models")

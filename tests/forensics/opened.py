@@ -7,8 +7,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from app import installations
 from app.config import Settings
-from app.keys import KeyEncryptionFile
-from app.vault import pieces as vault
+from app.vault.pieces import Vault
 from tests.forensics import search
 from tests.forensics.finder import Finder
 from tests.forensics.stores import Said
@@ -21,10 +20,10 @@ _MAX_BYTES = 2**15
 def everything(settings: Settings, folders: Iterable[Path]) -> Iterator[Said]:
     """Whatever was ever sealed under a key that is still there, in any copy in any file; all weights that open, and all
     rows, whether anything names them or not."""
-    keys = _keys(settings)
-    if keys:
-        yield from _opened(folders, keys)
     with installations.opened(settings) as installation:
+        keys = _keys(installation.vault)
+        if keys:
+            yield from _opened(folders, keys)
         for version_id in installation.weights.version_ids():
             yield f"weights of {version_id}", installation.weights.get(version_id)
         sealed = installation.rows._sealed
@@ -33,16 +32,10 @@ def everything(settings: Settings, folders: Iterable[Path]) -> Iterator[Said]:
                 yield f"rows of {name}", sealed.get(name)
 
 
-def _keys(settings: Settings) -> dict[bytes, bytes]:
+def _keys(vault: Vault) -> dict[bytes, bytes]:
     """From the names of the vault's keys that have not been destroyed to the keys."""
-    key_encryption = KeyEncryptionFile(settings.resolved_key_encryption_key_file())
-    found = {}
-    for path in (settings.data_dir / "vault").glob("*.page"):
-        for number, line in enumerate(vault._lines(path)):
-            name = vault._named(bytes.fromhex(path.stem), number)
-            if any(line):
-                found[name] = key_encryption.unwrap(line, name.hex())
-    return found
+    pages = [vault._unwrapped_page(path) for path in vault._folder.glob("*.page")]
+    return {name: key for page in pages for name, key in page if key is not None}
 
 
 def _opened(folders: Iterable[Path], keys: dict[bytes, bytes]) -> Iterator[Said]:

@@ -109,6 +109,8 @@ _NAMES = {
     "api-keys": "key_id",
     "tenants": "tenant_id",
     "webhook-deliveries": "delivery_id",
+    "systems": "system_id",
+    "system-tasks": "task_id",
 }
 """What the items of a list are called in the paths of others."""
 

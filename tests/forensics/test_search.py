@@ -69,6 +69,7 @@ def _zipped(content: bytes) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WRITTEN)
 def test_text_is_found(tmp_path: Path, way: str) -> None:
     """Every text of the person is found in any encoding, also in the middle of other content."""
@@ -99,6 +100,7 @@ def test_text_is_found_where_nothing_is_unpacked(way: str) -> None:
         assert Finder(forms.of_text(name, text)).found(content), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", ">f4"])
 @pytest.mark.parametrize("offset", range(4))
 def test_rows_are_found(tmp_path: Path, kind: str, offset: int) -> None:
@@ -157,6 +159,7 @@ UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", UPLOADS)
 def test_upload_is_found(tmp_path: Path, kind: str) -> None:
     """The person's id and rows are found in a stored upload or a part of it, and nothing is found in one without

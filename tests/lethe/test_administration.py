@@ -12,8 +12,8 @@ from joserfc.jwk import OKPKey
 
 from lethe import Client
 from lethe.contract.problems import AttachmentInvalid, AttachmentUnknown
-from lethe.contract.sets import AttachmentKind
 from lethe.errors import Conflict, NotAllowed, NotFound
+from lethe.features.desk.contract import AttachmentKind
 
 
 def test_review(client: Client) -> None:

@@ -133,3 +133,25 @@ def test_a_mechanism_of_another_format_publishes_nothing(
     assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"
     with installation.database.reading() as session:
         assert session.get_one(Model, model["id"]).live_version == 1
+
+
+def test_a_method_that_is_not_installed_is_refused(
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A model whose method is of a feature that is not installed is refused by name, and its requests wait."""
+    model = new_model(new_dataset()["id"])
+    assert work() == 1
+    with installation.database.writing() as session:
+        found = session.get_one(Model, model["id"])
+        found.mechanism = found.mechanism | {"method": "of_a_deleted_feature"}
+    request = forget("p3")
+    assert work() == 0
+    answer = gateway.get(f"/v1/models/{model['id']}").json()
+    assert (answer["status"], answer["code"]) == (500, "method_unsupported")
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "accepted"

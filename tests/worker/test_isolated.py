@@ -78,6 +78,7 @@ def test_a_run_says_what_ran(rows: OpenedRows) -> None:
     assert _processes_of_runs() == []
 
 
+@pytest.mark.slow
 def test_runs_go_on_side_by_side(rows: OpenedRows) -> None:
     """Concurrent runs have a process each and do not disturb each other."""
     mechanism, initial = _mechanism(), np.zeros((3, NUM_COLUMNS))

@@ -7,9 +7,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, Tenant, Version
+from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, RequestEvent, Tenant, Version
 from app.deletion.status import OPEN
-from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
+from app.journal.repository import TELLING
+from app.rows.repository import dataset_of_rows
+from app.unlearning import repository as unlearning_repository
+from app.unlearning import service as unlearning
+from lethe import sockets
+from lethe.contract.sets import DamageKind, ModelStatus, RunKind, VersionStatus
 
 
 def rows_of_retired(session: Session) -> set[str]:
@@ -72,3 +77,44 @@ def lose_weights(session: Session, *, at: datetime.datetime) -> int:
 
 def tenant_ids(session: Session) -> list[str]:
     return list(session.scalars(sa.select(Tenant.id).order_by(Tenant.id)))
+
+
+def last_telling_event(session: Session) -> tuple[int, str] | None:
+    """Return the number of the last event for the journal, and the id of its request; None without such events."""
+    query = sa.select(RequestEvent.id, RequestEvent.request_id).where(TELLING).order_by(RequestEvent.id.desc())
+    event = session.execute(query.limit(1)).one_or_none()
+    return (event[0], event[1]) if event else None
+
+
+def end_logins(session: Session) -> None:
+    """End the logins and invitations of a restored database, which may have ended since the backup."""
+    for end in sockets.plugs("app.features", "hooks", "RESTORED"):
+        end(session)
+
+
+def people_by_role(session: Session) -> dict[str, int]:
+    """Return the number of people of all tenants who can log in, by role."""
+    counts: dict[str, int] = {}
+    for count in sockets.plugs("app.features", "hooks", "PEOPLE_BY_ROLE"):
+        counts |= count(session)
+    return counts
+
+
+def set_root(session: Session, rows_id: str, root: str) -> None:
+    """Record the root of rows that were rewritten with the same content, which repairs damage other than of records."""
+    dataset = dataset_of_rows(session, rows_id)
+    assert dataset is not None
+    if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
+        dataset.damaged_at, dataset.damage = None, None
+    if dataset.id == rows_id:
+        dataset.digest = root
+    else:
+        session.get_one(Addition, rows_id).digest = root
+
+
+def take_back_all(session: Session) -> int:
+    """Hand back all runs of a restored database, which has no workers left, and return their number."""
+    runs = unlearning_repository.running_runs(session)
+    for run in runs:
+        unlearning.abandon(session, run, error_code="restored")
+    return len(runs)

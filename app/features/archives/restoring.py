@@ -29,24 +29,21 @@ from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
 from app.catalogue import additions
 from app.config import Settings
 from app.db import Database, bulk, migrate, now
-from app.deletion import claims, restoration
+from app.deletion import claims
 from app.deletion import repository as deletion_repository
-from app.deletion.restoration import Again, Remembered
+from app.deletion.remembered import Remembered
 from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
-from app.features.archives import coverage, dump, repository
+from app.features.archives import archive, catching_up, repository, service
 from app.features.archives.archive import Piece, Reader
-from app.features.archives.coverage import JournalPosition
-from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, Progress
+from app.features.archives.catching_up import Again
+from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, JournalPosition, Progress
 from app.installations import Installation
-from app.journal import repository as journal_repository
 from app.journal import tombstones, verification
 from app.journal.journal import HeadSignature, Journal
 from app.key_checks import DatabaseIdentity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.rows import repository as rows_repository
 from app.rows.blocks import BLOCK_ROWS, Shape, mapped
-from app.unlearning import retirement
-from app.unlearning import service as unlearning
 from app.vault.store import created, sync_folder, wipe_file
 
 _ALL = 2**31 - 1
@@ -149,7 +146,7 @@ def restore(
             requests, num_models = _forget(installation, journal, lost_versions=lost_versions)
             num_datasets = _write_rows(installation, pieces, progress=progress)
             with installation.database.reading() as session:
-                people = journal_repository.people_by_role(session)
+                people = repository.people_by_role(session)
             # The manifest is not part of its own tallies.
             tallies = reader.tallies()
             if json.loads(pieces.one(MANIFEST).content) != tallies:
@@ -179,7 +176,7 @@ def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Jou
     if len(texts) != 1:
         raise BackupDamaged("The archive does not hold what a backup holds.")
     journal = Journal(remembered_in, SubjectKey(text=texts[0]))
-    coverage.require(journal, about.tombstones, made_at=about.created_at)
+    service.require(journal, about.tombstones, made_at=about.created_at)
     for line in journal.lines():
         if line.kind == "dropped" and line.at > about.created_at:
             raise BackupRefused(
@@ -206,9 +203,9 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
     with installation.database.writing() as session:
         tables = itertools.groupby(pieces.of(TABLES), key=_last_name)
         for number, (name, table_pieces) in enumerate(tables):
-            progress("tables", number, len(dump.TABLES))
+            progress("tables", number, len(archive.TABLES))
             for piece in table_pieces:
-                dump.load(session, dump.TABLES[name], piece.content)
+                archive.load(session, archive.TABLES[name], piece.content)
         bulk.count_on(session)
 
 
@@ -241,16 +238,16 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
         for release in {release.version_id: release for release in releases}.values():
             repository.add_lost(session, **dataclasses.asdict(release))
         repository.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
-        unlearning.take_back_all(session)
+        repository.take_back_all(session)
         num_models = repository.lose_weights(session, at=now(session))
-        journal_repository.end_logins(session)
-        requests = restoration.catch_up(session, _remembered(session, journal) if journal else [])
+        repository.end_logins(session)
+        requests = catching_up.catch_up(session, _remembered(session, journal) if journal else [])
         for dataset in repository.datasets(session):
             if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):
                 additions.take(session, dataset=dataset)
                 claims.claim_erasures(session, dataset=dataset, limit=_ALL)
         for retired_id in (line.retired for line in journal.lines() if line.retired) if journal else ():
-            retirement.retire_again(session, retired_id)
+            catching_up.retire_again(session, retired_id)
     return requests, num_models
 
 
@@ -270,7 +267,7 @@ def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progre
             positions = repository.claimed_positions(session, rows_id)
         root = _write(installation, rows_id, parts, np.array(positions, dtype=np.int64))
         with installation.database.writing() as session:
-            rows_repository.set_root(session, rows_id, root)
+            repository.set_root(session, rows_id, root)
     if stored:
         raise BackupDamaged("The archive lacks rows of which its tables tell.")
     return total
@@ -359,7 +356,7 @@ def _lost(session: Session, chain: StoredChain, head: HeadSignature | None) -> d
     """Return a head that was signed and that the restored chain lacks; None if there is none."""
     if head is None:
         return None
-    row = audit_repository.row(session, chain, tenant_id=head.tenant_id, sequence=head.sequence)
+    row = session.get(chain.table, (head.tenant_id, head.sequence))
     return None if row is not None and row.hash == head.hash else {"sequence": head.sequence, "hash": head.hash}
 
 
@@ -404,7 +401,7 @@ def _has_tables(settings: Settings) -> bool:
         raise DatabaseUnreadable(f"{error.orig}; is LETHE_DATABASE_URL right?") from error
     finally:
         database.close()
-    return bool(names & dump.TABLES.keys())
+    return bool(names & archive.TABLES.keys())
 
 
 def _claim(settings: Settings) -> None:

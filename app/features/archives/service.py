@@ -4,8 +4,12 @@ An archive holds, in this order: a statement about itself, key files, the vault'
 datasets, and a tally of all these. Weights are never in it: models learn again, without the people forgotten since.
 Rows are locked against edits from before the tables are read until they are read themselves, so that all rows that
 tables name are there.
+
+Tombstones are at least as new as a backup if they reach the position that the archive records. Tombstones that end
+before it were copied before the backup was made: they lack the people who asked to be forgotten since.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import fcntl
@@ -19,19 +23,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from sqlalchemy.orm import Session
+
 from app.audit import service as audit
 from app.db import migrate, now
 from app.db.tables import new_id
-from app.errors import BackupRefused
-from app.features.archives import archive, coverage, dump, repository
+from app.errors import BackupRefused, TombstonesStale
+from app.features.archives import archive, repository
 from app.installations import Installation
-from app.journal import verification
+from app.journal import tombstones, verification
+from app.journal.journal import GENESIS, Extent, Journal, JournalLine
 from app.journal.repository import BACKED_UP
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.rows import records
 from app.rows import repository as rows_repository
 from app.vault.store import sync_folder
-from lethe.contract.problems import DatasetDamaged
+from lethe.contract.problems import DatabasePutBack, DatasetDamaged
 
 FORMAT = 1
 ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"
@@ -134,16 +141,16 @@ def _write(installation: Installation, writer: archive.Writer, *, progress: Prog
                 "created_at": created_at.isoformat(),
                 "version": importlib.metadata.version("lethe-server"),
                 "schema": migrate.heads(),
-                "tombstones": asdict(coverage.current_position(session, installation)),
+                "tombstones": asdict(current_position(session, installation)),
             }
             writer.write(ABOUT, json.dumps(about).encode())
             for name, content in _key_files(installation):
                 writer.write(f"{KEYS}/{name}", content)
             for page, keys in installation.vault.pages():
                 writer.write(f"{VAULT}/{page}", keys)
-            for number, (name, table) in enumerate(dump.TABLES.items()):
-                progress("tables", number, len(dump.TABLES))
-                for piece in dump.pieces(session, table):
+            for number, (name, table) in enumerate(archive.TABLES.items()):
+                progress("tables", number, len(archive.TABLES))
+                for piece in archive.pieces(session, table):
                     writer.write(f"{TABLES}/{name}", piece)
         for number, (rows_id, root) in enumerate(roots.items()):
             progress("rows", number, len(roots))
@@ -190,3 +197,88 @@ def _record(installation: Installation, backup: Backup) -> None:
             for tenant_id in repository.tenant_ids(session)
         ]
         audit.record_all(session, deeds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalPosition:
+    """Position of the tombstones: number of `lines` of the `file`, `hash` and time `ended_at` of the last line, and the
+    last event in the archive's database that tombstones record, by its `number` and the request `of` which it is.
+
+    The event identifies the position in a file of another host, or in a file that was rewritten after a loss."""
+
+    file: str | None
+    lines: int
+    hash: str
+    ended_at: str | None
+    number: int
+    of: str | None
+
+
+def current_position(session: Session, installation: Installation) -> JournalPosition:
+    """Record all that `session` sees in the tombstones, and return their position.
+
+    Raises `TombstonesDamaged`, and `BackupRefused` if the file cannot be written.
+    """
+    number, of = repository.last_telling_event(session) or (0, None)
+    try:
+        # A database that was put back can still be backed up and then restored properly.
+        with contextlib.suppress(DatabasePutBack):
+            tombstones.record(installation)
+    except OSError as error:
+        place = installation.settings.resolved_tombstones()
+        raise BackupRefused(
+            f"The tombstones at {place} cannot be written ({type(error).__name__}); "
+            "without them nobody could restore the backup."
+        ) from error
+    ends = tombstones.journal(installation).ends()
+    if ends is None:
+        return JournalPosition(file=None, lines=0, hash=GENESIS, ended_at=None, number=number, of=of)
+    first, last, extent = ends
+    ended_at = last.at.isoformat()
+    return JournalPosition(
+        file=first.file, lines=extent.lines, hash=extent.hash, ended_at=ended_at, number=number, of=of
+    )
+
+
+def require(journal: Journal, position: JournalPosition, *, made_at: datetime.datetime) -> None:
+    """Raise `TombstonesStale` unless the file reaches the position at which the backup was made."""
+    first: JournalLine | None = None
+    last, extent = None, Extent(lines=0, bytes=0, hash=GENESIS)
+    is_covered = position.lines == 0
+    for last, extent in journal.entries():
+        first = first or last
+        is_covered = is_covered or _covers(first, last, extent, position, made_at=made_at)
+    if is_covered:
+        return
+    if first is None or last is None:
+        raise TombstonesStale(f"{journal.path} is empty; {_should_have(position)}")
+    if first.file != position.file:
+        lacks = f"It lacks all since {last.at:%F %T} UTC, among them event {position.number} of the backup."
+    elif extent.lines < position.lines:
+        lacks = f"It lacks {position.lines - extent.lines} of them, all since {last.at:%F %T} UTC."
+    else:
+        lacks = "Its entries are others than those: it went another way since."
+    raise TombstonesStale(f"{journal.path} has {extent.lines} entries; {_should_have(position)} {lacks}")
+
+
+def _should_have(position: JournalPosition) -> str:
+    return (
+        f"when the backup was made there were {position.lines}, up to {position.ended_at}. Whoever asked to be "
+        "forgotten since would be back. Nothing was restored; find the newest copy of the tombstones."
+    )
+
+
+def _covers(
+    first: JournalLine, line: JournalLine, extent: Extent, position: JournalPosition, *, made_at: datetime.datetime
+) -> bool:
+    """Return True if `line` shows that a file that begins with `first` reaches the position."""
+    if first.file is not None and first.file == position.file:
+        was_dropped = line.kind == "dropped" and line.count is not None and line.count > position.lines
+        return was_dropped or (extent.lines, extent.hash) == (position.lines, position.hash)
+    begun_at = first.at if first.kind == "begun" else first.begun
+    # A file begun after the backup was written from a database that knew all that the backup knows.
+    if begun_at is not None and begun_at >= made_at:
+        return True
+    was_dropped = line.kind == "dropped" and line.count is not None and line.number > position.number
+    has_event = position.number == 0 or (line.number, line.of) == (position.number, position.of)
+    return was_dropped or has_event or (extent.lines, extent.hash) == (position.lines, position.hash)

@@ -11,15 +11,16 @@ from app.api.calls import Call, page_of
 from app.api.gateway import Mount, serves
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from lethe.features.analysis import work
+from lethe.features.analysis.work import WorkBudget
 from lethe.features.calculator import contract
 from lethe.features.calculator.contract import BoundIn, BoundOut, BoundsQuery
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
-from lethe.proof import errors, work
+from lethe.proof import errors
 from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
-from lethe.proof.work import WorkBudget
 
 _WORK = 3_000_000
-"""Maximum units of `lethe.proof.work` per call: a few seconds on a slow machine."""
+"""Maximum units of `lethe.features.analysis.work` per call: a few seconds on a slow machine."""
 _SECONDS = 10.0
 
 
@@ -81,7 +82,7 @@ def evaluate_bound(
 
 def _bound(name: str) -> Bound:
     if name not in CALCULATOR:
-        raise BoundUnknown(f"There is no bound {name!r}; GET /v1/accounting/bounds lists them.")
+        raise BoundUnknown("There is no bound {name!r}; GET /v1/accounting/bounds lists them.", name=name)
     return CALCULATOR[name]
 
 

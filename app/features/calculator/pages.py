@@ -91,4 +91,8 @@ def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=50, title=marked("Calculator"), path=f"{ROOT}/calculator", endpoint=bounds.list_bounds),)
+MENU = (
+    MenuEntry(
+        place=50, title=marked("Calculator"), path=f"{ROOT}/calculator", endpoint=bounds.list_bounds, group="evidence"
+    ),
+)

@@ -1,5 +1,6 @@
 """Endpoints of case work below /v1/deletion-requests: assignees, notes, attachments and replies."""
 
+import datetime
 import urllib.parse
 from collections.abc import Mapping
 from typing import Annotated
@@ -7,26 +8,40 @@ from typing import Annotated
 from fastapi import APIRouter, File, UploadFile
 from fastapi.responses import JSONResponse, Response
 
+from app import signing
 from app.access import service as access
 from app.api import deletion_requests, forms
 from app.api.calls import Call, created, respond
 from app.api.deletion_requests import PlainRoute, TheIntake, to_response_of
 from app.api.gateway import serves
 from app.deletion import service as deletion
-from app.features.desk import file_kinds, replies, repository, service
+from app.features.desk import evidence_pack, file_kinds, replies, repository, service
 from app.features.desk.tables import RequestAttachment, RequestNote
 from app.features.people import repository as people_repository
 from app.features.people import users
-from lethe.contract.deletion_requests import DeletionRequestOut
+from lethe.contract.deletion_requests import DeletionRequestOut, EventsQuery
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.sets import AttachmentKind, ReplyFormat
 from lethe.features.desk import contract
-from lethe.features.desk.contract import AssigneeOut, AssignmentIn, AttachmentOut, NoteIn, NoteOut, ReplyQuery
+from lethe.features.desk.contract import (
+    Addressing,
+    AssigneeOut,
+    AssignmentIn,
+    AttachmentKind,
+    AttachmentOut,
+    EvidenceFormat,
+    EvidenceQuery,
+    NoteIn,
+    NoteOut,
+    ReplyFormat,
+    ReplyLanguage,
+    ReplyQuery,
+)
 
 router = APIRouter(route_class=PlainRoute)
 files = APIRouter(route_class=forms.SpooledRoute)
 
 
+_MAX_EVENTS = 500
 _DOWNLOAD_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
@@ -144,9 +159,27 @@ def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, s
 
 @serves(files, contract.REPLY)
 def get_reply(call: Call, intake: TheIntake, request_id: str, query: ReplyQuery) -> Response:
+    return reply_file(call, intake, request_id, query)
+
+
+def reply_file(
+    call: Call, intake: TheIntake, request_id: str, query: ReplyQuery, addressing: Addressing | None = None
+) -> Response:
+    """Return the reply as a file, with what an officer typed for it.
+
+    Raises `RequestUnknown`, `ReplyUnprintable` and `CertificateDamaged`.
+    """
     request = deletion_requests.get_deletion_request(call, intake, request_id)
-    proof = deletion_requests.get_certificates(call, request_id)
-    reply = replies.reply_to(request, proof, query.language, policy=call.caller.policy)
+    proof = deletion_requests.get_certificates(call, request.erased_by or request_id)
+    reply = replies.reply_to(
+        request,
+        proof,
+        query.language,
+        policy=call.caller.policy,
+        at=datetime.datetime.now(datetime.UTC),
+        origin=call.installation.settings.dashboard_origin,
+        addressing=addressing,
+    )
     if query.format is ReplyFormat.PDF:
         # The libraries of PDF take longer to import than the gateway's other parts.
         from app.features.desk import reply_pdf
@@ -155,9 +188,50 @@ def get_reply(call: Call, intake: TheIntake, request_id: str, query: ReplyQuery)
         content, media_type, suffix = reply_pdf.as_pdf(reply, folder=folder), "application/pdf", "pdf"
     else:
         content, media_type, suffix = replies.as_text(reply).encode(), "text/plain; charset=utf-8", "txt"
+    return _file(content, media_type, f"reply-{request.id}.{suffix}", language=query.language)
+
+
+@serves(files, contract.EVIDENCE_PACK)
+def get_evidence_pack(call: Call, intake: TheIntake, request_id: str, query: EvidenceQuery) -> Response:
+    keys, tenant_id = call.installation.keys, call.caller.tenant_id
+    with call.writing() as session:
+        deletion.get(session, request_id)
+        evidence_pack.record(session, keys, request_id=request_id, tenant_id=tenant_id, kind=query.format.value)
+    request = deletion_requests.get_deletion_request(call, intake, request_id)
+    proof = deletion_requests.get_certificates(call, request.erased_by or request_id)
+    events = deletion_requests.list_events(call, request_id, EventsQuery(limit=_MAX_EVENTS))
+    with call.reading() as session:
+        log = evidence_pack.audit_part(session, request_id=request_id, tenant_id=tenant_id)
+    made_at = datetime.datetime.fromisoformat(log.entries[-1].at)
+    reply = replies.reply_to(
+        request,
+        proof,
+        query.language,
+        policy=call.caller.policy,
+        at=made_at,
+        origin=call.installation.settings.dashboard_origin,
+    )
+    evidence = evidence_pack.Evidence(
+        request=request,
+        events=events.items,
+        proof=proof,
+        reply=reply,
+        log=log,
+        keys=signing.public_keys(keys),
+        made_at=made_at,
+    )
+    folder = forms.folder(call.installation.settings)
+    if query.format is EvidenceFormat.PDF:
+        content, media_type = evidence_pack.as_pdf(evidence, folder=folder), "application/pdf"
+    else:
+        content, media_type = evidence_pack.as_zip(evidence, keys, folder=folder), "application/zip"
+    return _file(content, media_type, f"evidence-{request.id}.{query.format.value}", language=query.language)
+
+
+def _file(content: bytes, media_type: str, name: str, *, language: ReplyLanguage) -> Response:
     headers = {
-        "Content-Disposition": f'attachment; filename="reply-{request.id}.{suffix}"',
-        "Content-Language": query.language.value,
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Content-Language": language.value,
         "Cache-Control": "no-store",
     }
     return Response(content, media_type=media_type, headers=headers)

@@ -8,21 +8,20 @@ from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext
 from app.features.desk.menu import is_at, menu_of
 from app.features.desk.pages import (
-    accounting,
+    administration,
     audit_log,
     datasets,
     evidence,
     home,
-    keys,
+    inbox,
     login,
     models,
     new_model,
+    records,
+    reply,
     request,
     requests,
     runs,
-    settings_in_force,
-    suppressions,
-    tenants,
 )
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
@@ -32,20 +31,19 @@ from lethe.contract.problems import NotFound
 # Fixed paths such as /requests/decide and /models/new precede /requests/{request_id} and /models/{model_id}.
 _OWN = (
     login,
+    inbox,
     home,
     requests,
+    reply,
     request,
     new_model,
     models,
     evidence,
-    accounting,
-    datasets,
-    suppressions,
-    runs,
-    keys,
-    tenants,
+    records,
     audit_log,
-    settings_in_force,
+    datasets,
+    runs,
+    administration,
 )
 
 _unknown = pages.new_router()
@@ -62,7 +60,7 @@ def routers() -> list[APIRouter]:
 
 
 def install(gateway: APIRouter) -> None:
-    """Serve the pages and static files below /admin."""
+    """Serve the pages and static files below /admin, and the public check of certificates at /verify."""
     pages.environment().globals |= {
         "menu_of": menu_of,
         "is_at": is_at,
@@ -70,10 +68,10 @@ def install(gateway: APIRouter) -> None:
         "findings": evidence.findings,
     }
     gateway.mount(f"{ROOT}/static", pages.Assets())
-    for router in (*routers(), _unknown):
+    for router in (*routers(), reply.public, _unknown):
         gateway.include_router(router)
 
 
 MOUNTS = (Mount(router=case_endpoints.router), Mount(router=case_endpoints.files))
 INSTALLERS = (install,)
-REFUSALS = ((ROOT, pages.refused),)
+REFUSALS = ((ROOT, pages.refused), (reply.public.prefix, pages.refused))

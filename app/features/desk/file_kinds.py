@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lethe.contract.problems import AttachmentInvalid, FieldError, UploadTooLarge
-from lethe.contract.sets import AttachmentKind
-from lethe.features.desk.contract import MAX_NAME_LENGTH
+from lethe.features.desk.contract import MAX_NAME_LENGTH, AttachmentKind
 
 MEDIA_TYPES: Mapping[AttachmentKind, str] = {
     AttachmentKind.PDF: "application/pdf",
@@ -40,8 +39,8 @@ class AttachmentFile:
 def examine(name: str, content: bytes, *, max_bytes: int) -> AttachmentFile:
     """Determine the kind of a file. Raises `AttachmentInvalid` and `UploadTooLarge`, which never quote its name."""
     if len(content) > max_bytes:
-        message = f"An attachment has at most {max_bytes} bytes (LETHE_MAX_ATTACHMENT_BYTES). Nothing was stored."
-        raise UploadTooLarge(message, [FieldError("file", f"expected at most {max_bytes} bytes")])
+        fault = FieldError("file", f"expected at most {max_bytes} bytes")
+        raise UploadTooLarge.attachment([fault], max_bytes=max_bytes)
     basename = unicodedata.normalize("NFC", re.split(r"[/\\]", name)[-1]).strip()
     if not 0 < len(basename) <= MAX_NAME_LENGTH or any(unicodedata.category(char) in _INVISIBLE for char in basename):
         raise _refused(f"expected a file whose name has 1 to {MAX_NAME_LENGTH} characters that are seen")

@@ -5,7 +5,7 @@ Dates are days in the time zone of the tenant's policy.
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Depends, Query
 from pydantic import ValidationError, validate_call
@@ -14,7 +14,7 @@ from starlette.datastructures import FormData
 from app.access.service import Caller
 from app.deletion import deadlines
 from app.features.desk import forms
-from app.features.desk.languages import gettext, marked
+from app.features.desk.languages import gettext
 from lethe.contract.fields import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import ClosedSet, RequestStatus
@@ -35,10 +35,10 @@ class RequestColumn(ClosedSet):
 
 ByStatus = RequestStatus | Literal[""]
 ByRegulation = Annotated[str, Query(pattern="^[a-z0-9_]{0,31}$")]
-Due = Literal["", "soon", "overdue", "paused"]
+Due = Literal["", "soon", "overdue", "paused", "running"]
 Assigned = Annotated[str, Query(pattern=r"^(|me|nobody|usr_[0-9a-f]{1,40})$")]
 Day = Annotated[str, Query(max_length=10)]
-CLOCKS: Mapping[str, str | None] = {"": None, "soon": "at_risk", "overdue": "overdue", "paused": "paused"}
+CLOCKS: Mapping[str, str | None] = {name: name for name in get_args(Due)} | {"": None, "soon": "at_risk"}
 _DAYS = {
     "received_from": ("received_from", 0),
     "received_to": ("received_before", 1),
@@ -50,25 +50,7 @@ _DAYS = {
 """API filter of each date field, and the days to add: a period on the page includes its last day, unlike in the API."""
 _NARROWING = ("status", "regulation", "due", "assigned", *_DAYS)
 NAMES = (*_NARROWING, "order", "columns")
-COLUMNS: Mapping[RequestColumn, str] = {
-    RequestColumn.STATUS: marked("Status"),
-    RequestColumn.DUE: marked("Due"),
-    RequestColumn.REGULATION: marked("Regulation"),
-    RequestColumn.ASSIGNEE: marked("Assigned to"),
-    RequestColumn.MODELS: marked("Models done"),
-    RequestColumn.RECEIVED: marked("Received"),
-    RequestColumn.COMPLETED: marked("Completed"),
-    RequestColumn.SOURCE: marked("Source"),
-}
-_DEFAULT_COLUMNS = [column for column in COLUMNS if column not in (RequestColumn.COMPLETED, RequestColumn.SOURCE)]
-ORDERS: Mapping[RequestOrder, str] = {
-    RequestOrder.NEWEST: marked("Newest first"),
-    RequestOrder.OLDEST: marked("Oldest first"),
-    RequestOrder.DEADLINE: marked("Open requests, most urgent first"),
-    RequestOrder.LATEST_DEADLINE: marked("Open requests, most urgent last"),
-    RequestOrder.LAST_COMPLETED: marked("Completed requests, latest first"),
-    RequestOrder.FIRST_COMPLETED: marked("Completed requests, earliest first"),
-}
+_DEFAULT_COLUMNS = [column for column in RequestColumn if column not in (RequestColumn.COMPLETED, RequestColumn.SOURCE)]
 OF_COMPLETED = (RequestOrder.LAST_COMPLETED, RequestOrder.FIRST_COMPLETED)
 _FAR_FUTURE = datetime.datetime(9000, 1, 1, tzinfo=datetime.UTC)
 """Upper bound that selects all open requests by deadline, and all completed requests by completion."""
@@ -113,7 +95,7 @@ def _joined(columns: Iterable[str]) -> str:
         raise InputInvalid(
             gettext("Correct what is named."), [FieldError("columns", gettext("expected names of columns"))]
         ) from None
-    return "" if chosen == set(_DEFAULT_COLUMNS) else ".".join(column for column in COLUMNS if column in chosen)
+    return "" if chosen == set(_DEFAULT_COLUMNS) else ".".join(column for column in RequestColumn if column in chosen)
 
 
 def columns_of(query: Mapping[str, str]) -> list[RequestColumn]:

@@ -1,7 +1,6 @@
 """Forms of pages: their fields, and the faults of their values in sentences, each at its field."""
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
@@ -9,45 +8,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
-from app.features.desk.languages import gettext, marked
+from app.features.desk.glossary import labels
+from app.features.desk.languages import gettext
 from app.features.desk.wording import message, sentence, words
 from lethe.contract.problems import FieldError, InputInvalid, Problem
 
 M = TypeVar("M", bound=BaseModel)
-_SENTENCES: Mapping[str, str] = {
-    "missing": marked("Fill this in."),
-    "string_too_long": marked("Write at most {max_length} characters."),
-    "string_pattern_mismatch": marked("This contains characters that are not allowed."),
-    "string_type": marked("Fill this in."),
-    "too_short": marked("Choose at least {min_length}."),
-    "too_long": marked("Choose at most {max_length}."),
-    "int_type": marked("Write a whole number."),
-    "int_parsing": marked("Write a whole number."),
-    "int_from_float": marked("Write a whole number."),
-    "float_type": marked("Write a number."),
-    "float_parsing": marked("Write a number."),
-    "finite_number": marked("Write a number."),
-    "multiple_of": marked("Write a multiple of {multiple_of}."),
-    "greater_than": marked("Write a number above {gt}."),
-    "greater_than_equal": marked("Write {ge} or more."),
-    "less_than": marked("Write a number below {lt}."),
-    "less_than_equal": marked("Write {le} or less."),
-    "enum": marked("Choose one of the list."),
-    "literal_error": marked("Choose one of the list."),
-    "bool_type": marked("Choose yes or no."),
-    "bool_parsing": marked("Choose yes or no."),
-    "timezone_aware": marked("Write a date and a time with its zone."),
-    "datetime_type": marked("Write a date."),
-    "datetime_parsing": marked("Write a date."),
-    "datetime_from_date_parsing": marked("Write a date."),
-    "date_parsing": marked("Write a date."),
-    "dict_type": marked("Write a JSON object."),
-    "list_type": marked("Write a list."),
-    "model_type": marked("Write a JSON object."),
-    "extra_forbidden": marked("This is not known here."),
-}
-"""Sentences by pydantic's types of faults; placeholders are names of a fault's context."""
-_OTHER_FAULT = marked("This is not what is expected here.")
 
 
 def text(form: FormData, name: str) -> str:
@@ -100,7 +66,8 @@ def _sentence(fault: Any) -> str:
             # A sentence of Lethe's own contract.
             return sentence(str(context["error"]))
         case kind:
-            return gettext(_SENTENCES.get(kind, _OTHER_FAULT)).format(**context)
+            faults = labels("faults")
+            return faults.get(kind, faults["other"]).format(**context)
 
 
 _EmptyIsNone = BeforeValidator(lambda value: value or None)

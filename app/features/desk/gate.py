@@ -20,8 +20,7 @@ from lethe.contract.problems import Problem, UploadTooLarge
 _BROWSER_COOKIE = "lethe_login"
 """Cookie of a browser before its login."""
 Next = Annotated[
-    str,
-    Query(max_length=pages.MAX_ONWARD_LENGTH, description="Address of the page to show after the login."),
+    str, Query(max_length=pages.MAX_ONWARD_LENGTH, description="Address of the page to show after the login.")
 ]
 _MAX_FORM_BYTES = 16 * 1024
 
@@ -37,32 +36,31 @@ async def form_of(request: Request, settings: Settings) -> FormData:
 
 def form_token(request: Request) -> str:
     """Return the token that the form last shown to this browser carries."""
-    return sessions.form_token(request.cookies.get(_BROWSER_COOKIE, ""))
+    return sessions.form_token(sessions.read(request, _BROWSER_COOKIE))
 
 
 def is_known(request: Request) -> bool:
     """Return True if this browser was shown a form before a login."""
-    return _BROWSER_COOKIE in request.cookies
+    return bool(sessions.read(request, _BROWSER_COOKIE))
 
 
 def page(request: Request, template: str, *, token: str, error: Problem | None = None, **variables: Any) -> Response:
     """Render a page with a form. The form's token is derived from `token`, a new one of `sessions.new_token`."""
     response = pages.rendered(request, template, error=error, form_token=sessions.form_token(token), **variables)
-    response.set_cookie(_BROWSER_COOKIE, token, path=ROOT, httponly=True, samesite="strict", max_age=3600)
+    sessions.put(request, response, _BROWSER_COOKIE, token, max_age=3600)
     return response
 
 
-def let_in(request: Request, response: Response, token: str, *, is_secure: bool = False) -> Response:
-    """Set the cookie of a session. `is_secure` restricts it to https even if the request does not show https."""
-    is_secure = is_secure or is_https(request)
-    response.set_cookie(COOKIE, token, path=ROOT, secure=is_secure, httponly=True, samesite="strict")
-    response.delete_cookie(_BROWSER_COOKIE, path=ROOT)
+def let_in(request: Request, response: Response, token: str) -> Response:
+    """Set the cookie of a session."""
+    sessions.put(request, response, COOKIE, token, secure=is_https(request))
+    sessions.drop(request, response, _BROWSER_COOKIE)
     return response
 
 
 def is_https(request: Request) -> bool:
     """Return True if the browser reached the dashboard by https, perhaps through a proxy that ends TLS."""
-    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https:")
+    return sessions.is_https(request) or request.headers.get("origin", "").startswith("https:")
 
 
 def onward_page(address: str) -> str:

@@ -11,8 +11,8 @@ from fastapi import Depends, Query
 from app.api.calls import Cursor
 from app.features.desk.languages import gettext
 from app.features.desk.wording import count, number
-from lethe.contract.deletion_requests import COUNTED
 from lethe.contract.fields import PageOut
+from lethe.features.lists.contract import COUNTED
 
 SIZES = ("25", "50", "100", "200")
 _DEFAULT_SIZE = 50

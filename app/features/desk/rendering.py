@@ -17,7 +17,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
 from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -25,7 +27,7 @@ from starlette.types import Scope
 
 from app.api import forms, problems
 from app.features import FEATURES
-from app.features.desk import languages, terms, wording
+from app.features.desk import glossary, languages, wording
 from app.features.desk.forms import fault_of, in_words, place_of
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited, Unauthenticated
 
@@ -55,6 +57,12 @@ def with_templates() -> list[str]:
     return [feature for feature in FEATURES if (folder / feature / "templates").is_dir()]
 
 
+@pass_context
+def legal(page: Context, at: datetime.datetime, zone: str, *, minute: bool = False) -> Markup:
+    """Return a date of the law; without its zone if that is the variable `stated_zone` of the page."""
+    return wording.legal(at, zone, minute=minute, stated=page.get("stated_zone"))
+
+
 _FILTERS = (
     fault_of,
     languages.inside,
@@ -66,7 +74,7 @@ _FILTERS = (
     wording.given,
     wording.happened,
     wording.left,
-    wording.legal,
+    legal,
     wording.message,
     wording.moment,
     wording.number,
@@ -176,8 +184,8 @@ def rendered(
             opened_at=datetime.datetime.now(datetime.UTC),
             page_language=languages.spoken(),
             page_languages=languages.LANGUAGES,
-            terms=terms.translated(),
-            grounds=wording.rejection_grounds(),
+            terms=glossary.terms(),
+            grounds=glossary.labels("rejection_grounds"),
             **variables,
         )
     )
@@ -225,7 +233,7 @@ def is_fragment(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-class _PageRoute(forms.SpooledRoute):
+class PageRoute(forms.SpooledRoute):
     """A route of a page, which answers errors with a page. Like the API, it never spools files in plaintext."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -266,7 +274,7 @@ def _problem_of(error: Exception) -> Problem:
 
 def new_router() -> APIRouter:
     """Return a router for pages, which the API's documentation leaves out."""
-    return APIRouter(prefix=ROOT, route_class=_PageRoute, include_in_schema=False)
+    return APIRouter(prefix=ROOT, route_class=PageRoute, include_in_schema=False)
 
 
 def refused(request: Request, error: Problem) -> Response:

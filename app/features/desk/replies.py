@@ -1,23 +1,27 @@
-"""The reply to a person: what became of their request, in their language, and a page on what was erased.
+"""The reply to a person: what became of their request, in their language, and an annex on what was erased.
 
-A reply is composed on demand and stored nowhere. `reply_sentences/<language>.toml` has the sentences of a language.
+A reply is composed on demand and stored nowhere, and neither are recipient, place, salutation and signature, which an
+officer types for one of them. `reply_sentences/<language>.toml` has the sentences of a language.
 """
 
 import datetime
+import hashlib
 import importlib.resources
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from zoneinfo import ZoneInfo
 
 from app.accounting.certificates import require_whole
 from app.api.accounting import guarantee_of
+from app.deletion.deadlines import zone_named
 from app.features.desk.rounding import at_most
 from lethe.contract.certificates import CertificateOut, CertificatesOut, GuaranteeOut
 from lethe.contract.deletion_requests import DeletionRequestOut
-from lethe.contract.sets import ClockState, Outcome, ReplyLanguage, RequestStatus
+from lethe.contract.sets import ClockState, Outcome, Regulation, RejectionGround, RequestStatus
 from lethe.contract.tenants import Policy
+from lethe.features.desk.contract import Addressing, ReplyLanguage
 from lethe.proof.guarantees import Notion
 
 _MAX_EXPONENT = 700.0
@@ -29,33 +33,46 @@ Day = Callable[[datetime.datetime | None], str]
 class Wording:
     """The sentences of a reply in one language, with placeholders in braces.
 
-    `language` is the language's own name for itself, `months` the names from January on, `day` the form of a date, and
+    `language` is the language's own name for itself, `common_words` its most frequent function words, which other
+    languages lack or rarely use, `months` the names from January on, `day` the form of a date, and
     `signs` the separator of thousands and that of decimals.
     """
 
     language: str
     controller: str
+    reference: str
     subject: str
     greeting: str
     received: str
     forgotten: str
     widened: str
     nothing_held: str
+    erased_already: str
     rejected: str
+    rejected_under: str
     complaint: str
+    complaint_ccpa: str
+    complaint_other: str
     extended: str
     acknowledged: str
+    late: str
     paused: str
     withdrawn: str
     proof: str
     certificate: str
+    link: str
+    code: str
     closing: str
+    closing_named: str
     contact: str
+    enclosure: str
+    numbered: str
     page: str
     erased: str
     odds: str
     absence: str
     verifying: str
+    common_words: str
     months: str
     day: str
     signs: str
@@ -74,13 +91,20 @@ REPLY_LANGUAGES: Mapping[ReplyLanguage, str] = {language: wording.language for l
 class Reply:
     """The parts of a reply.
 
-    `head` names the controller if the policy does, `proofs` has a sentence for each certificate, `closing` the
-    signature and the contact, and `page` the paragraphs on what was erased, which is empty if nothing is signed.
+    `head` names the controller if the policy does, `sender` without the word for it. `recipient` has the lines of the
+    address, `dated` place and date. `proofs` has a sentence for each certificate, `closing` the signature and the
+    contact, and `page` the paragraphs of the annex on what was erased, which is empty if nothing is signed.
     """
 
     language: ReplyLanguage
     wording: Wording
     head: Sequence[str]
+    sender: str
+    recipient: Sequence[str]
+    case: str
+    dated: str
+    on: datetime.date
+    salutation: str
     subject: str
     paragraphs: Sequence[str]
     proofs: Sequence[str]
@@ -88,26 +112,53 @@ class Reply:
     page: Sequence[str]
 
 
-def reply_to(request: DeletionRequestOut, proof: CertificatesOut, language: ReplyLanguage, *, policy: Policy) -> Reply:
-    """Compose the reply at the present stage of a request; the controller and the time zone are those of the policy.
+def reply_to(
+    request: DeletionRequestOut,
+    proof: CertificatesOut,
+    language: ReplyLanguage,
+    *,
+    policy: Policy,
+    at: datetime.datetime,
+    origin: str | None = None,
+    addressing: Addressing | None = None,
+) -> Reply:
+    """Compose the reply at the present stage of a request, dated `at`; the controller is that of the policy.
+
+    `proof` is that of the request that erased the person's rows, if another one did. `origin` is the public address of
+    the installation, under which the reply has a link to the check of each certificate; None: it has codes alone.
 
     Raises `CertificateDamaged`.
     """
     require_whole(proof.damaged)
-    wording, zone = WORDINGS[language], policy.time_zone
+    wording, zone = WORDINGS[language], request.time_zone
     controller, contact = policy.controller, policy.contact
+    typed = addressing or Addressing()
+    day = _days(wording, zone)
+    page = _page(proof, wording, day)
+    closing = wording.closing_named if typed.salutation else wording.closing
+    signature = [closing, *(line for line in (typed.signed_by, controller) if line)]
     return Reply(
         language=language,
         wording=wording,
         head=[wording.controller.format(controller=controller)] if controller else [],
+        sender=controller or "",
+        recipient=[line.strip() for line in _normalised(typed.recipient).split("\n") if line.strip()],
+        case=_case(request),
+        dated=", ".join(part for part in (typed.place, day(at)) if part),
+        on=at.astimezone(zone_named(zone)).date(),
+        salutation=typed.salutation or wording.greeting,
         subject=wording.subject.format(case=_case(request)),
         paragraphs=paragraphs(request, language, zone=zone),
-        proofs=[_certificate_sentence(certificate, wording) for certificate in proof.certificates],
-        closing=[
-            "\n".join([wording.closing, *([controller] if controller else [])]),
-            *([wording.contact.format(contact=contact)] if contact else []),
+        proofs=[
+            f"{_certificate_sentence(certificate, wording)} {_check_sentence(certificate, wording, origin)}"
+            for certificate in proof.certificates
         ],
-        page=_page(proof, wording, _days(wording, zone)),
+        closing=[
+            "\n".join(signature),
+            *([wording.contact.format(contact=contact)] if contact else []),
+            *([wording.enclosure] if page else []),
+        ],
+        page=page,
     )
 
 
@@ -116,7 +167,9 @@ def as_text(reply: Reply) -> str:
     wording = reply.wording
     proofs = [wording.proof, *(f"- {sentence}" for sentence in reply.proofs)] if reply.proofs else []
     page = [wording.page.upper(), *reply.page] if reply.page else []
-    lines = [*reply.head, reply.subject, wording.greeting, *reply.paragraphs, *proofs, *reply.closing, *page]
+    recipient = ["\n".join(reply.recipient)] if reply.recipient else []
+    opening = [*reply.head, *recipient, reply.dated, reply.subject, reply.salutation]
+    lines = [*opening, *reply.paragraphs, *proofs, *reply.closing, *page]
     return "\n\n".join(lines) + "\n"
 
 
@@ -130,15 +183,25 @@ def paragraphs(request: DeletionRequestOut, language: ReplyLanguage, *, zone: st
             outcomes = {
                 Outcome.FORGOTTEN: wording.forgotten,
                 Outcome.NOTHING_HELD: wording.nothing_held,
+                Outcome.ERASED_ALREADY: wording.erased_already,
                 Outcome.TARGET_WIDENED: wording.widened,
             }
             outcome = outcomes[Outcome(request.outcome or "")]
-            return [received, outcome.format(completed=day(request.completed_at))]
+            return [received, outcome.format(completed=day(request.completed_at), case=request.erased_by)]
         case RequestStatus.REJECTED:
             explanation = _normalised((request.rejection and request.rejection.explanation) or "…")
-            return [received, wording.rejected.format(explanation=explanation), wording.complaint]
+            cited = article(request, language)
+            refusal = wording.rejected_under if cited else wording.rejected
+            complaints: Mapping[str, str] = {
+                Regulation.GDPR: wording.complaint,
+                Regulation.CCPA: wording.complaint_ccpa,
+            }
+            complaint = complaints.get(request.regulation, wording.complaint_other)
+            return [received, refusal.format(article=cited, explanation=explanation), complaint]
         case RequestStatus.CANCELLED:
             return [received, wording.withdrawn]
+        case _ if request.clock.state is ClockState.OVERDUE:
+            return [received, wording.late.format(due=day(request.clock.deadline), case=_case(request))]
         case _ if request.extended_due_at is not None:
             explanation = _normalised(request.extension_reason or "…")
             return [received, wording.extended.format(due=day(request.extended_due_at), explanation=explanation)]
@@ -149,6 +212,91 @@ def paragraphs(request: DeletionRequestOut, language: ReplyLanguage, *, zone: st
                 wording.acknowledged.format(due=day(request.clock.deadline), case=_case(request)),
                 *paused,
             ]
+
+
+_GDPR: Mapping[RejectionGround, tuple[int, tuple[str, ...]]] = {
+    RejectionGround.FREE_EXPRESSION: (17, ("3", "a")),
+    RejectionGround.LEGAL_OBLIGATION: (17, ("3", "b")),
+    RejectionGround.PUBLIC_HEALTH: (17, ("3", "c")),
+    RejectionGround.ARCHIVING_RESEARCH: (17, ("3", "d")),
+    RejectionGround.LEGAL_CLAIMS: (17, ("3", "e")),
+    RejectionGround.MANIFESTLY_UNFOUNDED: (12, ("5", "b")),
+    RejectionGround.IDENTITY_NOT_ESTABLISHED: (12, ("2",)),
+}
+_GDPR_FORMS: Mapping[ReplyLanguage, tuple[str, str]] = {
+    ReplyLanguage.EN: ("Article {0}({1}) GDPR", "Article {0}({1})({2}) GDPR"),
+    ReplyLanguage.DE: ("Art. {0} Abs. {1} DSGVO", "Art. {0} Abs. {1} Buchst. {2} DSGVO"),
+    ReplyLanguage.FR: ("article {0}, paragraphe {1}, du RGPD", "article {0}, paragraphe {1}, point {2}), du RGPD"),
+    ReplyLanguage.ES: ("artículo {0}, apartado {1}, del RGPD", "artículo {0}, apartado {1}, letra {2}), del RGPD"),
+}
+_CCPA: Mapping[RejectionGround, str] = {
+    RejectionGround.FREE_EXPRESSION: "Cal. Civ. Code § 1798.105(d)(4)",
+    RejectionGround.LEGAL_OBLIGATION: "Cal. Civ. Code § 1798.105(d)(8)",
+    RejectionGround.ARCHIVING_RESEARCH: "Cal. Civ. Code § 1798.105(d)(6)",
+    # The paragraph on legal claims was renumbered, so the reply cites the subdivision.
+    RejectionGround.LEGAL_CLAIMS: "Cal. Civ. Code § 1798.145(a)",
+    RejectionGround.MANIFESTLY_UNFOUNDED: "Cal. Civ. Code § 1798.145(h)(3)",
+    RejectionGround.IDENTITY_NOT_ESTABLISHED: "Cal. Code Regs. tit. 11, § 7022(a)",
+}
+"""Provisions for each ground of a rejection. The CCPA has none on public health."""
+
+
+def article(request: DeletionRequestOut, language: ReplyLanguage) -> str | None:
+    """Return the provision on which the rejection of a request rests, as the language cites it; None if the request is
+    not rejected, or if its regulation has no provision known here for the ground."""
+    if request.rejection is None:
+        return None
+    ground = request.rejection.ground
+    match request.regulation:
+        case Regulation.GDPR if ground in _GDPR:
+            number, parts = _GDPR[ground]
+            return _GDPR_FORMS[language][len(parts) - 1].format(number, *parts)
+        case Regulation.CCPA:
+            return _CCPA.get(ground)
+        case _:
+            return None
+
+
+def language_of(text: str) -> ReplyLanguage | None:
+    """Guess the language of a reason by its function words; None unless one language clearly leads.
+
+    A language leads with at least three words of its own and twice as many as any other language.
+    """
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    counts = {
+        language: sum(word in wording.common_words.split() for word in words) for language, wording in WORDINGS.items()
+    }
+    first, second = sorted(counts, key=counts.__getitem__, reverse=True)[:2]
+    return first if counts[first] >= 3 and counts[first] >= 2 * counts[second] else None
+
+
+def reason_of(request: DeletionRequestOut) -> str | None:
+    """Return the free text that the reply at the present stage of a request quotes; None if it quotes none."""
+    if request.status == RequestStatus.REJECTED:
+        return request.rejection.explanation if request.rejection else None
+    is_quoted = request.completed_at is None and request.clock.state not in (ClockState.OVERDUE, ClockState.ENDED)
+    return request.extension_reason if is_quoted else None
+
+
+CODE = re.compile("[0-9a-f]{20}")
+CODE_ID, _CODE_DIGEST = 12, 8
+
+
+def code_of(certificate_id: str, jws: str) -> str:
+    """Return the code of a certificate for its public check: five groups of four hexadecimal digits.
+
+    Twelve digits are the first of the certificate's id, and eight the first of the SHA-256 of its signed text, so the
+    code of a certificate whose text was exchanged finds nothing.
+    """
+    digits = certificate_id.rpartition("_")[2][:CODE_ID] + hashlib.sha256(jws.encode()).hexdigest()[:_CODE_DIGEST]
+    return "-".join(digits[start : start + 4] for start in range(0, len(digits), 4))
+
+
+def _check_sentence(certificate: CertificateOut, wording: Wording, origin: str | None) -> str:
+    code = code_of(certificate.id, certificate.jws)
+    if origin is None:
+        return wording.code.format(code=code)
+    return wording.link.format(link=f"{origin}/verify", code=code)
 
 
 def _certificate_sentence(certificate: CertificateOut, wording: Wording) -> str:
@@ -188,7 +336,7 @@ def _days(wording: Wording, zone: str) -> Day:
     def day(at: datetime.datetime | None) -> str:
         if at is None:
             return "…"
-        local = at.astimezone(ZoneInfo(zone))
+        local = at.astimezone(zone_named(zone))
         return wording.day.format(day=local.day, month=wording.months.split()[local.month - 1], year=local.year)
 
     return day

@@ -8,6 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.bulk import Page, page
+from app.db.tables import AuditEntry, Certificate, DeletionRequest
+from app.deletion.repository import is_about
 from app.features.desk.tables import DashboardSession, RequestAttachment, RequestNote
 
 T = TypeVar("T", RequestNote, RequestAttachment)
@@ -52,6 +54,12 @@ def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cu
     return page(session, query, table.at, table.id, limit=limit, cursor=cursor, ascending=True)
 
 
+def requests_about(session: Session, subject_refs: Collection[str], *, at_most: int) -> list[DeletionRequest]:
+    """Return the newest requests about a person, up to `at_most`."""
+    query = sa.select(DeletionRequest).where(is_about(subject_refs))
+    return list(session.scalars(query.order_by(DeletionRequest.created_at.desc(), DeletionRequest.id).limit(at_most)))
+
+
 def count_of(session: Session, table: type[T], *, request_id: str) -> int:
     """Count the notes or attachments of a request."""
     query = sa.select(sa.func.count()).select_from(table).where(table.request_id == request_id)
@@ -77,8 +85,7 @@ def drop_of(table: type[T]) -> Callable[[Session, Collection[str]], None]:
 
     def drop(session: Session, request_ids: Collection[str]) -> None:
         session.execute(
-            sa.delete(table).where(table.request_id.in_(request_ids)),
-            execution_options={"synchronize_session": False},
+            sa.delete(table).where(table.request_id.in_(request_ids)), execution_options={"synchronize_session": False}
         )
 
     return drop
@@ -87,3 +94,48 @@ def drop_of(table: type[T]) -> Callable[[Session, Collection[str]], None]:
 def attachment(session: Session, *, request_id: str, attachment_id: str) -> RequestAttachment | None:
     query = sa.select(RequestAttachment).where(RequestAttachment.id == attachment_id)
     return session.scalars(query.where(RequestAttachment.request_id == request_id)).one_or_none()
+
+
+def certificates_with(session: Session, *, prefix: str) -> list[Certificate]:
+    """Return the certificates whose ids begin with `prefix`, which ends in a hexadecimal digit; up to ten."""
+    # A range, unlike LIKE, is served by the primary key on both databases.
+    query = sa.select(Certificate).where(Certificate.id >= prefix, Certificate.id < f"{prefix}g")
+    return list(session.scalars(query.order_by(Certificate.id).limit(10)))
+
+
+def audit_entries(
+    session: Session, *, tenant_id: str, before: int | None, limit: int, **matching: Any
+) -> list[AuditEntry]:
+    """Return a tenant's newest `limit` audit entries before sequence `before` that match, as in `audit_totals`."""
+    query = _audit_query(sa.select(AuditEntry), tenant_id=tenant_id, **matching)
+    if before is not None:
+        query = query.where(AuditEntry.sequence < before)
+    return list(session.scalars(query.order_by(AuditEntry.sequence.desc()).limit(limit)))
+
+
+def audit_totals(session: Session, *, tenant_id: str, at_most: int, **matching: Any) -> dict[str, int]:
+    """Count a tenant's newest matching audit entries, up to `at_most`, by action, the most frequent first.
+
+    `matching` has `object_id`, `actor` and `action`, and the times `since` and `until`, the latter exclusive.
+    """
+    query = _audit_query(sa.select(AuditEntry.action), tenant_id=tenant_id, **matching)
+    newest = query.order_by(AuditEntry.sequence.desc()).limit(at_most).subquery()
+    total = sa.func.count().label("total")
+    counted = sa.select(newest.c.action, total).group_by(newest.c.action).order_by(total.desc(), newest.c.action)
+    return {row.action: row.total for row in session.execute(counted)}
+
+
+def _audit_query(
+    query: sa.Select[Any],
+    *,
+    tenant_id: str,
+    since: datetime.datetime | None = None,
+    until: datetime.datetime | None = None,
+    **equal: str,
+) -> sa.Select[Any]:
+    query = query.where(AuditEntry.tenant_id == tenant_id)
+    for name, value in equal.items():
+        query = query.where(getattr(AuditEntry, name) == value)
+    if since is not None:
+        query = query.where(AuditEntry.at >= since)
+    return query if until is None else query.where(AuditEntry.at < until)

@@ -102,7 +102,7 @@ def _parameter_types(endpoint: Callable[..., Any]) -> dict[str, Any]:
 
 def _authenticated(request: Request, installation: At) -> tuple[Caller, str]:
     """Return the caller of the session, and its token. Raises `Unauthenticated`."""
-    token = request.cookies.get(COOKIE, "")
+    token = sessions.read(request, COOKIE)
     with installation.database.reading() as session:
         caller, is_touch_due = sessions.caller_of(session, token, settings=installation.settings)
     if is_touch_due:

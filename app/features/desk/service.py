@@ -8,6 +8,8 @@ destroyed with the details of the request, or when the attachment is deleted; `l
 the tables, and its key with the vault's pages.
 """
 
+import datetime
+
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
@@ -21,7 +23,7 @@ from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttach
 from app.features.people import repository as people_repository
 from app.features.people import users
 from lethe.contract.deletion_requests import NOBODY
-from lethe.contract.problems import AttachmentsFull, AttachmentUnknown, NotAssignable, NotesFull
+from lethe.contract.problems import AttachmentsFull, AttachmentUnknown, DetailsErased, NotAssignable, NotesFull
 from lethe.contract.tenants import Policy
 from lethe.features.desk.contract import MAX_NOTES
 
@@ -37,9 +39,7 @@ def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None
     if user_id is not None:
         user = people_repository.user(session, user_id)
         if user is None or not users.may_decide(user):
-            raise NotAssignable(
-                "Nobody with this id decides about requests here; GET /v1/deletion-requests:assignees lists who does."
-            )
+            raise NotAssignable()
     request.assignee = user_id
     audit.record(session, "deletion_request.assigned", request.id, assignee=user_id)
 
@@ -49,9 +49,9 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
 
     Raises `DetailsErased` once the details are erased, and `NotesFull`.
     """
-    retention.require_kept(session, request, policy=policy)
+    _require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestNote, request_id=request.id) >= MAX_NOTES:
-        raise NotesFull(f"The request has {MAX_NOTES} notes; write more in your own files, about its id.")
+        raise NotesFull(max_notes=MAX_NOTES)
     note = RequestNote(
         id=new_id("note"),
         tenant_id=request.tenant_id,
@@ -73,11 +73,9 @@ def attach(
 
     Raises `DetailsErased` once the details are erased, and `AttachmentsFull` for more than `max_attachments`.
     """
-    retention.require_kept(session, request, policy=policy)
+    _require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestAttachment, request_id=request.id) >= max_attachments:
-        raise AttachmentsFull(
-            f"The request has {max_attachments} attachments (LETHE_MAX_ATTACHMENTS); delete one of them first."
-        )
+        raise AttachmentsFull(max_attachments=max_attachments)
     key = sealed.new_key(session)
     attachment = RequestAttachment(
         id=new_id("att"),
@@ -139,3 +137,15 @@ def delete_attachment(session: Session, *, request_id: str, attachment_id: str) 
 
 def _unknown_attachment() -> AttachmentUnknown:
     return AttachmentUnknown("The request has no attachment with this id; it may have been erased with its details.")
+
+
+def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
+    """Raise `DetailsErased` if the policy would erase a text added to the request now at once."""
+    days = datetime.timedelta(days=retention.days_of_details(policy))
+    is_over = request.ended_at is not None and request.ended_at + days <= now(session)
+    # A request may have been reduced to its trace under an earlier policy.
+    if is_over or request.kept == RetentionLevel.TRACE:
+        raise DetailsErased(
+            "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
+            "in your own files, about the id of the request."
+        )

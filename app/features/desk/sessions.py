@@ -2,12 +2,18 @@
 
 Only the hash of the token is stored. A session is over after a time without use, at its end, with its key, when its
 person is disabled or gets another role or password, or at logout.
+
+At https the names of cookies that let somebody in begin with `__Host-` (RFC 6265bis). Browsers take such a cookie over
+TLS, from this very host and for all its paths alone: no sibling domain, and nobody on the way of a page without TLS,
+can put a session of theirs in its place. Over plain http browsers refuse the prefix, and the plain name is used.
 """
 
 import datetime
 import hashlib
 import secrets
+from typing import Any
 
+from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from app.access import service as access
@@ -17,10 +23,42 @@ from app.config import Settings
 from app.db import now
 from app.db.tables import ApiKey
 from app.features.desk import repository
+from app.features.desk.rendering import ROOT
 from app.features.desk.tables import DashboardSession
 from app.features.people import users
 from app.features.people.tables import User
 from lethe.contract.problems import Unauthenticated
+
+_PREFIX = "__Host-"
+
+
+def is_https(request: Request) -> bool:
+    """Return True if browsers are known to reach the dashboard by https: by its configured origin or this request."""
+    origin = request.app.state.installation.settings.dashboard_origin
+    return str(origin or request.url.scheme).startswith("https")
+
+
+def read(request: Request, name: str) -> str:
+    """Return the value of a cookie, by its plain name only if the dashboard may be without https; empty without one."""
+    plain = "" if is_https(request) else request.cookies.get(name, "")
+    return request.cookies.get(_PREFIX + name, plain)
+
+
+def put(request: Request, response: Response, name: str, value: str, *, path: str = ROOT, **options: Any) -> None:
+    """Set a cookie that scripts cannot read, below `path` if its name is plain. `secure` says that the browser is at
+    https, even if `is_https` does not know it."""
+    is_secure = options.pop("secure", False) or is_https(request)
+    name, path = (_PREFIX + name, "/") if is_secure else (name, path)
+    options = {"samesite": "strict"} | options
+    response.set_cookie(name, value, path=path, secure=is_secure, httponly=True, **options)
+
+
+def drop(request: Request, response: Response, name: str, *, path: str = ROOT) -> None:
+    """Delete the cookie under both names."""
+    if _PREFIX + name in request.cookies:
+        response.delete_cookie(_PREFIX + name, path="/", secure=True, httponly=True)
+    response.delete_cookie(name, path=path)
+
 
 _SEEN_EVERY = datetime.timedelta(minutes=1)
 """Interval at which the use of a session is recorded."""
@@ -66,7 +104,7 @@ def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -
     if stored.user_id is not None:
         user = session.get_one(User, stored.user_id)
         if user.disabled_at is not None:
-            raise Unauthenticated("Nobody gets in as this person any more.")
+            raise Unauthenticated("This account can no longer log in.")
         return users.caller_as(session, user)
     key = session.get_one(ApiKey, stored.api_key_id)
     if not access.is_in_force(key, at=at):

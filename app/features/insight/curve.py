@@ -10,15 +10,15 @@ from sqlalchemy.orm import Session
 
 from app.accounting import budgets, repository
 from app.db.tables import Dataset, LedgerEntry, Model, stored_mechanism
+from app.features.insight import repository as insight_repository
 from app.features.lineage import repository as lineage_repository
 from lethe.contract.sets import RunKind
 from lethe.features.insight import curve
-from lethe.features.insight.curve import Point
-from lethe.proof import accountant, guarantees
+from lethe.features.insight.curve import Epsilons, Point
+from lethe.proof import accountant, conversion, guarantees, methods
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.budget import Adaptive
 from lethe.proof.guarantees import Guarantee
-from lethe.proof.mechanism import Mechanism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +45,17 @@ def segments(
 
     `before` counts as the end of the ledger if it is None, and is None in the result if there is no next page.
     """
-    entries = repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
+    entries = insight_repository.entries_backwards(session, model_id=model.id, before=before, limit=limit + 1)
     bodies = [_body(entry) for entry in entries[:limit]]
     chain = _chain_before(session, bodies[-1]) if bodies else None
-    steps = repository.steps_until(session, model_id=model.id, number=bodies[-1]["version"]) if bodies else 0
+    steps = insight_repository.steps_until(session, model_id=model.id, number=bodies[-1]["version"]) if bodies else 0
     exports = lineage_repository.export_counts(session, model.id)
     releases = _Releases(session, model)
     segments: list[Segment] = []
     for body in reversed(bodies):
-        mechanism, run = Mechanism.from_json(body["mechanism"]), Run(steps=body["steps"], records=body["records"])
+        mechanism, run = methods.read(body["mechanism"]), Run(steps=body["steps"], records=body["records"])
         if chain is None or body["kind"] != RunKind.UNLEARN:
-            chain = accountant.started(mechanism)
+            chain = methods.of(mechanism).started(mechanism)
         largest = max((request["records"] for request in body["requests"]), default=None)
         delta = body["guarantees"][0]["delta"]
         segments.append(
@@ -65,19 +65,44 @@ def segments(
                 largest=largest,
                 adaptive=releases.to_forgotten(body, records=largest, delta=delta) if largest else None,
                 exports=exports.get(body["version"], 0),
-                points=curve.points(
-                    chain,
-                    run,
-                    largest=largest,
-                    exposures=releases.to_present(body),
-                    delta=delta,
-                    at_most=points,
-                ),
+                points=_points(chain, run, largest, releases.to_present(body), delta=delta, at_most=points),
             )
         )
         steps += run.steps
-        chain = accountant.advance(chain, run)
+        chain = methods.of(mechanism).advance(chain, run)
     return segments[::-1], bodies[-1]["sequence"] if len(entries) > limit else None
+
+
+def _points(
+    before: Chain, run: Run, largest: int | None, exposures: tuple[Exposure, ...], *, delta: float, at_most: int
+) -> tuple[Point, ...]:
+    """Return the points of a run; only both ends of one that goes on from no version, as nothing is known between."""
+    method = methods.of(before.mechanism)
+    if method.continues:
+        return curve.points(before, run, largest=largest, exposures=exposures, delta=delta, at_most=at_most)
+    chain = method.advance(before, run)
+    unlearning, release = guarantees.of_chain(chain, last_run=run, delta=delta)
+    released = (*exposures, Exposure(mechanism=chain.mechanism, records=1, releases=((run.steps, 1),)))
+    earlier, later = (
+        guarantees.adaptive(Adaptive(mu=methods.adaptive_mu(summed), bounded=False, summed=summed), delta=delta).epsilon
+        for summed in (exposures, released)
+    )
+    forgotten = None if largest is None else unlearning.epsilon
+    nothing = Epsilons(unlearning=0.0, deletion=None if largest is None else 0.0, adaptive=earlier, release=0.0)
+    epsilons = Epsilons(unlearning=unlearning.epsilon, deletion=forgotten, adaptive=later, release=release.epsilon)
+    mu = method.deletion_mu(chain, records=1, steps_present=chain.steps)
+    of_one = conversion.gdp_epsilon(mu=mu, delta=delta)
+    return tuple(
+        Point(
+            step=state.steps,
+            influence=state.influence,
+            presence=state.presence,
+            noise_variance=state.variance,
+            epsilon=epsilon,
+            epsilon_of_one=epsilon_of_one,
+        )
+        for state, epsilon, epsilon_of_one in ((before, nothing, 0.0), (chain, epsilons, of_one))
+    )
 
 
 class _Releases:
@@ -85,7 +110,7 @@ class _Releases:
 
     def __init__(self, session: Session, model: Model) -> None:
         self._models = [
-            (row.id, stored_mechanism(row.mechanism), repository.releases(session, model_id=row.id))
+            (row.id, stored_mechanism(row.mechanism), insight_repository.releases(session, model_id=row.id))
             for row in repository.models_of(session, dataset_id=model.dataset_id)
         ]
         self._budget = budgets.of(session.get_one(Dataset, model.dataset_id))
@@ -100,8 +125,9 @@ class _Releases:
         if self._budget:
             return guarantees.adaptive(Adaptive(mu=records * self._budget.mu, bounded=True), delta=delta)
         before = [[release for release in releases if release[1] < body["revision"]] for _, _, releases in self._models]
-        mu = accountant.adaptive_mu(self._exposures(before, records=records))
-        return guarantees.adaptive(Adaptive(mu=mu, bounded=False), delta=delta)
+        exposures = self._exposures(before, records=records)
+        bound = Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
+        return guarantees.adaptive(bound, delta=delta)
 
     def to_present(self, body: dict[str, Any]) -> tuple[Exposure, ...]:
         """Return the exposures of one record that is still present at this entry.
@@ -143,14 +169,15 @@ def _chain_before(session: Session, body: dict[str, Any]) -> Chain | None:
     """Return the chain that an entry continues, as it was before the entry; None if the entry began a chain."""
     if body["kind"] != RunKind.UNLEARN:
         return None
-    mechanism = Mechanism.from_json(body["mechanism"])
+    mechanism = methods.read(body["mechanism"])
     runs = [Run(steps=earlier["steps"], records=earlier["records"]) for earlier in _earlier_in_chain(session, body)]
-    return accountant.replay_recent(mechanism, runs[::-1])
+    steps_before, recent = accountant.compact(mechanism, runs[::-1])
+    return accountant.replay(mechanism, recent, steps_before=steps_before)
 
 
 def _earlier_in_chain(session: Session, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the entries of the same chain before this one, newest first."""
-    while entries := repository.entries_backwards(
+    while entries := insight_repository.entries_backwards(
         session, model_id=body["model_id"], before=body["sequence"], limit=_AT_ONCE
     ):
         for body in map(_body, entries):

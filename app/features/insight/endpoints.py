@@ -1,33 +1,40 @@
-"""Endpoints of plans, curves, previews and the summary of requests."""
+"""Endpoints of accounts, plans, curves, previews and the summary of requests."""
 
 import math
 from collections.abc import Iterator, Sequence
 
 from fastapi import APIRouter
+from sqlalchemy.orm import Session
 
-from app.accounting import runtime_estimates
+from app.accounting import budgets, certificates, runtime_estimates
+from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
-from app.api.accounting import guarantee_of, guarantees_to_response
+from app.api.accounting import guarantee_of, guarantees_to_response, joint_to_response
 from app.api.calls import Call, number_in
 from app.api.deletion_requests import view_of
 from app.api.gateway import Mount, serves
 from app.api.sentences import of_plan
-from app.catalogue import datasets, mechanisms, repository
+from app.catalogue import datasets
 from app.catalogue import service as catalogue
-from app.db.tables import Model, Run, Version, stored_mechanism
+from app.db.tables import Dataset, DeletionRequest, Model, Run, Version, stored_mechanism
 from app.deletion import service as deletion
-from app.features.insight import curve, outlook, summary
+from app.features.insight import comparison, costs, curve, outlook, summary
+from app.features.insight import repository as insight_repository
+from app.features.insight.costs import Option
 from app.features.insight.curve import Segment
 from app.features.insight.outlook import ModelOutlook
 from app.features.quality import gates as quality
-from app.unlearning import planner
-from app.unlearning.planner import Option, Plan, PlanReason
+from app.unlearning import planner, queue, waiting
+from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.certificates import TargetOut
-from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.models import WaitingOut
+from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown, Sentence
 from lethe.contract.sets import Metric, RunKind, VersionStatus
 from lethe.features.insight import contract
-from lethe.proof import accountant, calibration, guarantees
+from lethe.proof import accountant, calibration, guarantees, methods
+from lethe.proof.accountant import Chain, Exposure
+from lethe.proof.guarantees import Notion
 
 router = APIRouter()
 accounting_router = APIRouter()
@@ -74,6 +81,7 @@ def summarise_deletion_requests(call: Call) -> contract.SummaryOut:
         at=view.at,
         time_zone=zone,
         overdue=counts.overdue,
+        paused=counts.paused,
         due=[contract.DueOnDayOut(day=day, requests=number) for day, number in counts.due.items()],
         later=counts.later,
         weeks=[contract.WeekOut.of(week) for week in counts.weeks],
@@ -131,12 +139,16 @@ _MAX_RUNS = 100
 @serves(accounting_router, contract.PREVIEW)
 def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     records, batch = body.num_records, body.batch or body.num_records
-    if math.ceil(records / batch) > _MAX_RUNS:
-        message = f"Expected num_records={records} in at most {_MAX_RUNS} runs, not {math.ceil(records / batch)}"
+    runs = math.ceil(records / batch)
+    if runs > _MAX_RUNS:
+        template = "Expected num_records={records} in at most {max_runs} runs, not {runs}"
+        message = Sentence(template, records=records, max_runs=_MAX_RUNS, runs=runs)
         raise InputInvalid(message, [FieldError("batch", message)])
     with call.reading() as session:
         model = catalogue.get_model(session, body.model_id)
         catalogue.require_kept(model)
+        if body.steps is not None:
+            catalogue.langevin_of(model)
         chain = accounting.standing(session, model).chain
         measured = runtime_estimates.of_model(session, model)
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
@@ -144,17 +156,17 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     if body.steps is not None:
         plan = Plan(kind=RunKind.UNLEARN, steps=body.steps, reason=PlanReason.REQUESTED)
     reached = planner.after(chain, plan, records=records)
-    compared = planner.options(
+    compared = costs.options(
         chain, records=records, epsilon=epsilon, delta=delta, expected_requests=body.expected_requests
     )
-    schedule = planner.in_batches(chain, records=records, batch=batch, epsilon=epsilon, delta=delta)
+    schedule = costs.in_batches(chain, records=records, batch=batch, epsilon=epsilon, delta=delta)
     last_run = accountant.Run(steps=plan.steps, records=records)
     return contract.PreviewOut(
         kind=plan.kind,
         steps=plan.steps,
         reason=of_plan(plan.reason, plan.facts),
         seconds=_seconds(measured, plan.steps),
-        epsilon_without_steps=accounting.epsilon_without_steps(chain, records=records, delta=delta),
+        epsilon_without_steps=costs.epsilon_without_steps(chain, records=records, delta=delta),
         guarantees=guarantees_to_response(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
         schedule=contract.ScheduleOut(
             batch=batch,
@@ -192,16 +204,25 @@ _METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
 def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract.PlanOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
-        objective, costs = mechanisms.costs_of(
+        objective, noise_costs = comparison.costs_of(
             dataset, objective=query.objective, loss_width=query.loss_width, l2=query.l2
         )
-        published = repository.versions_from(session, dataset_id=dataset.id, limit=_MAX_VERSIONS)
+        compared = comparison.of_dataset(
+            dataset,
+            objective=query.objective,
+            loss_width=query.loss_width,
+            l2=query.l2,
+            max_steps=call.installation.settings.max_steps,
+        )
+        published = insight_repository.versions_from(session, dataset_id=dataset.id, limit=_MAX_VERSIONS)
         metrics = [query.metric] if query.metric else _METRICS
         measured = [version for row in published for version in _measured(metrics, *row)]
     return contract.PlanOut(
         dataset_id=dataset_id,
         objective=objective,
-        costs=[contract.CostOut.of(cost) for cost in costs],
+        costs=[contract.CostOut.of(cost) for cost in noise_costs],
+        methods=[contract.MethodPlanOut.of(plan) for plan in compared],
+        takes=comparison.taken(compared),
         measured=measured,
     )
 
@@ -226,6 +247,129 @@ def _measured(
             value=value,
             published_at=version.published_at,
         )
+
+
+@serves(accounting_router, contract.MODEL)
+def get_account(call: Call, model_id: str, query: contract.AccountQuery) -> contract.AccountOut:
+    with call.reading() as session:
+        model = catalogue.get_model(session, model_id)
+        catalogue.require_kept(model)
+        standing = accounting.standing(session, model)
+        chain = standing.chain
+        plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
+        epsilon, delta = _asked(datasets.get(session, model.dataset_id), query.adaptive_epsilon, query.adaptive_delta)
+        releases_left = _left(session, model, chain, epsilon=epsilon, delta=delta)
+        releases = insight_repository.count_versions(session, model_id=model.id)
+        waits = waiting.for_models(session, [model])[model.id]
+    reset = costs.reset(model, at_most=call.installation.settings.max_steps)
+    without = costs.epsilon_without_steps(chain, records=1, delta=model.delta)
+    return contract.AccountOut(
+        model_id=model.id,
+        version=model.live_version or 0,
+        influence=chain.influence,
+        noise_variance=chain.variance,
+        mu=methods.of(chain.mechanism).unlearning_mu(chain),
+        guarantees=guarantees_to_response(standing.guarantees),
+        waiting=WaitingOut.of(waits),
+        releases=releases,
+        reset=contract.ResetOut(steps=reset[0], guarantee=guarantees_to_response([reset[1]])[0]) if reset else None,
+        next_request=contract.NextRequestOut(kind=plan.kind, steps=plan.steps, epsilon_without_steps=without),
+        releases_left=releases_left,
+    )
+
+
+@serves(accounting_router, contract.DELETION_REQUEST)
+def get_request_account(call: Call, request_id: str) -> contract.RequestAccountOut:
+    with call.reading() as session:
+        RequestUnknown.if_none(session.get(DeletionRequest, request_id), request_id=request_id)
+        stored = accounting_repository.certificates_of(session, request_id=request_id)
+        certificates.require_whole(certificates.damaged(call.installation.keys, stored))
+        statements = costs.statements_of(session, request_id=request_id)
+        joint = joint_to_response(accounting.joint_of(session, request_id=request_id))
+    models = [
+        contract.StatementOut(
+            model_id=statement.certificate.model_id,
+            certificate_id=statement.certificate.id,
+            version=statement.certificate.version,
+            signed=guarantees_to_response(statement.signed),
+            today=guarantees_to_response(statement.today),
+        )
+        for statement in statements
+    ]
+    return contract.RequestAccountOut(request_id=request_id, models=models, joint=joint)
+
+
+@serves(accounting_router, contract.DATASET)
+def get_dataset_account(call: Call, dataset_id: str, query: contract.AccountQuery) -> contract.DatasetAccountOut:
+    with call.reading() as session:
+        dataset = datasets.get(session, dataset_id)
+        exposed = budgets.exposures(session, dataset_id=dataset.id, records=1)
+        # Models lost in a restore have exposures but no account.
+        models = accounting_repository.models_of(session, dataset_id=dataset.id)
+        epsilon, delta = _asked(dataset, query.adaptive_epsilon, query.adaptive_delta)
+        by_model = [
+            _budget(
+                session,
+                model,
+                exposed[model.id],
+                epsilon=epsilon,
+                delta=delta,
+                max_requests=call.installation.settings.max_requests_per_run,
+            )
+            for model in models
+        ]
+    used = None
+    if models and any(exposure.releases for exposure in exposed.values()):
+        delta = delta or min(model.delta for model in models)
+        mu = methods.adaptive_mu(exposed.values())
+        used = guarantees_to_response([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
+    return contract.DatasetAccountOut(dataset_id=dataset.id, used=used, models=by_model)
+
+
+def _budget(
+    session: Session, model: Model, exposed: Exposure, *, epsilon: float | None, delta: float | None, max_requests: int
+) -> contract.ModelBudgetOut:
+    plan, records = queue.next_run(session, model, max_requests=max_requests)
+    waits = records > 0 or model.wanted is not None
+    room = releases_left = None
+    large: list[tuple[str, int]] = []
+    if model.live_version is not None:
+        chain = accounting.standing(session, model).chain
+        room = costs.room(chain, epsilon=model.epsilon, delta=model.delta)
+        large = insight_repository.larger_requests(session, model, records=room, limit=100)
+        releases_left = _left(session, model, chain, epsilon=epsilon, delta=delta)
+    return contract.ModelBudgetOut(
+        model_id=model.id,
+        version=model.live_version,
+        target=TargetOut(epsilon=model.epsilon, delta=model.delta),
+        releases=sum(count for _, count in exposed.releases),
+        mu=methods.adaptive_mu([exposed]),
+        releases_left=releases_left,
+        room=room,
+        next_run=_next_run(plan, records) if waits else None,
+        relearning=[contract.LargeRequestOut(request_id=request_id, records=rows) for request_id, rows in large],
+    )
+
+
+def _next_run(plan: Plan, records: int) -> contract.NextRunOut:
+    reason = of_plan(plan.reason, plan.facts)
+    return contract.NextRunOut(kind=plan.kind, steps=plan.steps, reason=reason, records=records)
+
+
+def _asked(dataset: Dataset, epsilon: float | None, delta: float | None) -> tuple[float | None, float | None]:
+    """Return epsilon and delta of the budget in the query, or of the dataset's own budget if the query names none."""
+    own = budgets.of(dataset)
+    return (own.epsilon, own.delta) if own and epsilon is None and delta is None else (epsilon, delta)
+
+
+def _left(
+    session: Session, model: Model, chain: Chain, *, epsilon: float | None, delta: float | None
+) -> contract.ReleasesLeftOut:
+    """Return the number of further versions, each forgetting one record, that fit a budget (default: the target)."""
+    plan = planner.forget(chain, records=1, epsilon=model.epsilon, delta=model.delta)
+    epsilon, delta = epsilon or model.epsilon, delta or model.delta
+    count = costs.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
+    return contract.ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
 
 
 MOUNTS = (Mount(router=router), Mount(router=accounting_router, by_accounting=True))

@@ -10,7 +10,7 @@ from app.accounting import service as accounting
 from app.db import now
 from app.db.tables import OWED, DeletionRequest, Model
 from app.deletion import completion, repository
-from app.rows import repository as rows_repository
+from app.features.insight import repository as insight_repository
 from app.unlearning import planner, waiting
 from app.unlearning.planner import Plan
 from app.unlearning.waiting import Wait
@@ -45,7 +45,7 @@ def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | N
     """Return the outlook of a request; None once a run has started on it, or it has ended."""
     if request.status not in (*_UNDECIDED, RequestStatus.ACCEPTED):
         return None
-    counts = rows_repository.count_unclaimed(session, subject_refs=request.subject_refs)
+    counts = insight_repository.count_unclaimed(session, subject_refs=request.subject_refs)
     rows = {dataset_id: count for dataset_id, count in counts.items() if completion.asks_for(request, dataset_id)}
     if request.status in _UNDECIDED:
         models_of = repository.look_up(session, subject_refs=request.subject_refs).models

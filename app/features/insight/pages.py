@@ -30,11 +30,7 @@ Axis = Literal["runs", "steps"]
 _RUNS = 12
 _POINTS = 60
 _EPSILONS = (marked("unlearning"), marked("deletion"), marked("one more"), marked("adaptive"), marked("release"))
-_INFLUENCES = (
-    marked("of all forgotten people"),
-    marked("of one who stays"),
-    marked("noise (standard deviation)"),
-)
+_INFLUENCES = (marked("of all forgotten people"), marked("of one who stays"), marked("noise (standard deviation)"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,14 +339,16 @@ def weekly_outlook(summary: contract.SummaryOut) -> WeeklyOutlook:
 
 
 def _days(summary: contract.SummaryOut) -> list[Day]:
-    passed = {"due": "overdue", "order": "deadline"}
-    overdue = Day(count=summary.overdue, label="", when=gettext("overdue"), path=_requests_path(**passed), tone="bad")
+    path = _requests_path(due="overdue", order="deadline")
+    overdue = Day(count=summary.overdue, label="", when=gettext("overdue"), path=path, tone="bad")
+    path = _requests_path(due="paused", order="deadline")
+    paused = Day(count=summary.paused, label="", when=gettext("paused"), path=path)
     days = [
         Day(
             count=day.requests,
             label=gettext("due on") if place else gettext("due"),
             when=languages.short_day(day.day) if place else gettext("today"),
-            path=_requests_path(due_from=day.day, due_to=day.day, order="deadline"),
+            path=_requests_path(due="running", due_from=day.day, due_to=day.day, order="deadline"),
             title=languages.weekday(day.day),
             tone="warn" if place < _PRESSING else "",
         )
@@ -361,9 +359,9 @@ def _days(summary: contract.SummaryOut) -> list[Day]:
         count=summary.later,
         label=gettext("due"),
         when=gettext("later"),
-        path=_requests_path(due_from=after, order="deadline"),
+        path=_requests_path(due="running", due_from=after, order="deadline"),
     )
-    return [overdue, *days, later]
+    return [overdue, *days, later, paused]
 
 
 def _week_texts(total: int, day: str, name: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""SQL of the summary of requests: counts of open requests by their deadline, and of received and completed ones."""
+"""SQL of the summary of requests (counts by deadline, and of received and completed ones) and of accounts."""
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -9,21 +9,26 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.functions import days_between
-from app.db.tables import DeletionRequest
-from app.deletion.search_repository import completed_at, is_open, is_overdue, was_completed
+from app.db.tables import DeletionRequest, LedgerEntry, Model, Record, RequestAlias, RequestModel, Run, Version
+from app.deletion.repository import has_clock
+from app.deletion.search_repository import completed_at, is_open, was_completed
 from app.deletion.views import View
+from lethe.contract.sets import ClockState, RequestModelStatus
 
 _ALL = 2**62
 """Limit above any number of rows."""
 
 
-def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int]]:
-    """Return (place, open requests, overdue ones among them) by the place of the deadlines: 0 before the first edge, 1
-    before the second, and so on, up to len(edges) after the last."""
+def count_due(session: Session, edges: Sequence[datetime.datetime], *, view: View) -> list[tuple[int, int, int, int]]:
+    """Return (place, requests with a running clock, overdue ones, paused ones) by the place of the deadlines: 0 before
+    the first edge, 1 before the second, and so on, up to len(edges) after the last. Each open request counts once."""
     place = _place(DeletionRequest.deadline, edges).label("place")
-    overdue = sa.func.count().filter(is_overdue(view))
-    query = sa.select(place, sa.func.count(), overdue).where(is_open(view)).group_by(place)
-    return [(where, count, late) for where, count, late in session.execute(query)]
+    running, overdue, paused = (
+        sa.func.count().filter(has_clock(state, at=view.at))
+        for state in ("running", ClockState.OVERDUE, ClockState.PAUSED)
+    )
+    query = sa.select(place, running, overdue, paused).where(is_open(view)).group_by(place)
+    return [(where, count, late, waiting) for where, count, late, waiting in session.execute(query)]
 
 
 def count_received(session: Session, edges: Sequence[datetime.datetime]) -> list[int]:
@@ -74,3 +79,67 @@ def _place(
     middle = len(edges) // 2
     earlier = _place(column, edges[:middle], first)
     return sa.case((column < edges[middle], earlier), else_=_place(column, edges[middle + 1 :], first + middle + 1))
+
+
+def larger_requests(session: Session, model: Model, *, records: int, limit: int) -> list[tuple[str, int]]:
+    """Return up to `limit` pending requests with more than `records` rows in a model's data: their ids and numbers of
+    rows, largest first."""
+    mine = sa.select(RequestModel.request_id).where(
+        RequestModel.model_id == model.id, RequestModel.status == RequestModelStatus.PENDING
+    )
+    in_dataset = Record.dataset_id == model.dataset_id
+    by_subject = mine.join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
+    by_alias = mine.join(RequestAlias, RequestAlias.request_id == RequestModel.request_id)
+    matches = sa.union_all(
+        by_subject.join(Record, sa.and_(in_dataset, Record.subject_ref == DeletionRequest.subject_ref)),
+        by_alias.join(Record, sa.and_(in_dataset, Record.subject_ref == RequestAlias.subject_ref)),
+    ).subquery()
+    rows = sa.func.count()
+    query = sa.select(matches.c.request_id, rows).group_by(matches.c.request_id).having(rows > records)
+    query = query.order_by(rows.desc(), matches.c.request_id).limit(limit)
+    return [(request_id, count) for request_id, count in session.execute(query)]
+
+
+def count_versions(session: Session, *, model_id: str) -> int:
+    return session.scalars(sa.select(sa.func.count()).where(Version.model_id == model_id)).one()
+
+
+def releases(session: Session, *, model_id: str) -> list[tuple[int, int, int]]:
+    """Return every version of a model in order: its number, dataset revision and the steps of its run. Lost versions
+    come first, with number 0 and revision -1."""
+    query = sa.select(Version.number, Version.revision, Run.steps_total).join(Run, Run.id == Version.run_id)
+    query = query.where(Version.model_id == model_id).order_by(Version.number)
+    lost = [(0, -1, steps) for steps in session.get_one(Model, model_id).lost_releases]
+    return [*lost, *((number, revision, steps) for number, revision, steps in session.execute(query))]
+
+
+def steps_until(session: Session, *, model_id: str, number: int) -> int:
+    """Return the total steps of the runs of all versions of a model before version `number`."""
+    query = sa.select(sa.func.coalesce(sa.func.sum(Run.steps_total), 0)).join(Version, Version.run_id == Run.id)
+    return session.scalars(query.where(Version.model_id == model_id, Version.number < number)).one()
+
+
+def entries_backwards(session: Session, *, model_id: str, before: int | None, limit: int) -> list[LedgerEntry]:
+    """Return the last `limit` entries of a model before entry `before`, newest first."""
+    query = sa.select(LedgerEntry).where(LedgerEntry.model_id == model_id)
+    if before is not None:
+        query = query.where(LedgerEntry.sequence < before)
+    return list(session.scalars(query.order_by(LedgerEntry.sequence.desc()).limit(limit)))
+
+
+def versions_from(session: Session, *, dataset_id: str, limit: int) -> list[tuple[Model, Version, Run]]:
+    """Return the last `limit` versions of all models that learn from a dataset, newest first, with their runs."""
+    query = sa.select(Model, Version, Run).join(Version, Version.model_id == Model.id)
+    query = query.join(Run, Run.id == Version.run_id).where(Model.dataset_id == dataset_id)
+    query = query.order_by(Version.published_at.desc(), Version.id.desc()).limit(limit)
+    return [(model, version, run) for model, version, run in session.execute(query)]
+
+
+def count_unclaimed(session: Session, *, subject_refs: Collection[str]) -> dict[str, int]:
+    """Return the number of a person's unclaimed rows by dataset."""
+    query = (
+        sa.select(Record.dataset_id, sa.func.count())
+        .where(Record.subject_ref.in_(subject_refs), Record.erasure_id.is_(None))
+        .group_by(Record.dataset_id)
+    )
+    return {row[0]: row[1] for row in session.execute(query)}

@@ -1,14 +1,13 @@
 """Summary of a tenant's requests: due dates of the next days, and submissions, completions and durations of the last
 weeks, in the time zone of the tenant's policy.
 
-Each number equals the length of a list: `Sought` with the same bounds finds as many requests. A paused clock therefore
-counts on the day of its deadline, and never as overdue.
+Each number equals the length of a list: `Sought` with the same bounds finds as many requests. Each open request counts
+once: as overdue, as paused, or by the day on which its deadline ends.
 """
 
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
@@ -31,10 +30,12 @@ class Week:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Summary of requests: `due` counts open requests by day and `later` those due after these days; `took` counts the
-    requests completed in `weeks` by duration in whole days, and `in_time` those completed before their deadline."""
+    """Summary of requests: `due` counts open requests by day and `later` those due after these days, without `overdue`
+    and `paused` ones; `took` counts the requests completed in `weeks` by duration in whole days, and `in_time` those
+    completed before their deadline."""
 
     overdue: int
+    paused: int
     due: Mapping[datetime.date, int]
     later: int
     weeks: Sequence[Week]
@@ -56,19 +57,20 @@ class Summary:
 
 
 def of_requests(session: Session, *, view: View, zone: str) -> Summary:
-    today = view.at.astimezone(ZoneInfo(zone)).date()
+    today = view.at.astimezone(deadlines.zone_named(zone)).date()
     days = [today + n * _DAY for n in range(DAYS)]
     monday = today - today.weekday() * _DAY
     weeks = [monday - n * _WEEK for n in reversed(range(WEEKS))]
     mornings = [deadlines.midnight(day, zone=zone) for day in (*days, today + DAYS * _DAY)]
     mondays = [deadlines.midnight(day, zone=zone) for day in (*weeks, monday + _WEEK)]
     due_counts = repository.count_due(session, mornings, view=view)
-    counts = {place: count for place, count, _ in due_counts}
+    counts = {place: running for place, running, _, _ in due_counts}
     received = repository.count_received(session, mondays)
     completed = repository.count_completed(session, mondays, view=view)
     took = repository.count_durations(session, since=mondays[0], before=mondays[-1], view=view)
     return Summary(
-        overdue=sum(overdue for _, _, overdue in due_counts),
+        overdue=sum(overdue for _, _, overdue, _ in due_counts),
+        paused=sum(paused for _, _, _, paused in due_counts),
         due={day: counts.get(n, 0) for n, day in enumerate(days, start=1)},
         later=counts.get(len(mornings), 0),
         weeks=[

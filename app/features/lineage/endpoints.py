@@ -13,9 +13,8 @@ from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import actor
 from app.deletion import service as deletion
-from app.features.lineage import repository, service, serving
-from app.features.lineage.service import FirstWithout, ModelLineage, PersonLineage
-from app.features.lineage.serving import Serving
+from app.features.lineage import repository, service
+from app.features.lineage.service import FirstWithout, ModelLineage, PersonLineage, Serving
 from lethe.contract.fields import PageOut, SubjectIn
 from lethe.features.lineage import contract
 
@@ -49,7 +48,7 @@ def get_serving(
 ) -> Response:
     with call.reading() as session:
         model = catalogue.get_model(session, model_id)
-        permission = serving.of_model(session, model, number=query.version, weights_sha256=query.weights_sha256)
+        permission = service.of_model(session, model, number=query.version, weights_sha256=query.weights_sha256)
     headers = {
         "ETag": _etag(permission),
         "Cache-Control": f"private, max-age={permission.fresh_seconds}, must-revalidate",

@@ -129,3 +129,23 @@ def exports(session: Session, *, model_id: str, version: int | None, limit: int,
     if version is not None:
         query = query.where(Export.version == version)
     return page(session, query, Export.at, Export.id, limit=limit, cursor=cursor)
+
+
+def version_named(session: Session, *, model_id: str, number: int | None, weights_sha256: str | None) -> Version | None:
+    """Return the version of a model with this number, this digest, or both; None if there is no such version."""
+    query = sa.select(Version).where(Version.model_id == model_id)
+    if number is not None:
+        query = query.where(Version.number == number)
+    if weights_sha256 is not None:
+        query = query.where(Version.weights_sha256 == weights_sha256)
+    return session.scalars(query.order_by(Version.number.desc()).limit(1)).first()
+
+
+def first_deadline_owed(session: Session, model: Model) -> datetime.datetime | None:
+    """Return the earliest deadline of accepted requests about people whom a model's live version carries, if any."""
+    mine = sa.select(Erasure.deadline).where(Erasure.dataset_id == model.dataset_id, Erasure.ready_at.is_not(None))
+    revision = sa.select(Version.revision).where(Version.model_id == model.id, Version.number == model.live_version)
+    claimed_deadlines = mine.where(Erasure.revision > revision.scalar_subquery(), Erasure.num_records > 0)
+    waiting = mine.where(Erasure.revision.is_(None)).order_by(Erasure.deadline).limit(1)
+    of_claimed = session.scalar(sa.select(sa.func.min(claimed_deadlines.subquery().c.deadline)))
+    return min(filter(None, (of_claimed, session.scalar(waiting))), default=None)

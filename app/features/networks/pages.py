@@ -96,4 +96,8 @@ def _file(part: object) -> UploadFile:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=70, title=marked("Networks"), path=f"{ROOT}/networks", endpoint=networks.list_networks),)
+MENU = (
+    MenuEntry(
+        place=70, title=marked("Networks"), path=f"{ROOT}/networks", endpoint=networks.list_networks, group="models"
+    ),
+)

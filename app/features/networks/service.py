@@ -21,13 +21,13 @@ from app.config import Settings
 from app.db import actor, now
 from app.db.bulk import Page
 from app.db.tables import Dataset, new_id
-from app.features.networks import repository, under_way
+from app.features.networks import places, repository, under_way
 from app.features.networks.tables import Network
 from app.rows.formats import FeaturesOf
 from lethe.contract import problems
+from lethe.contract.fields import expected
 from lethe.contract.models import TangentIn
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.spelling import expected
 from lethe.encoding.rows import numbers_of
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
@@ -45,7 +45,7 @@ class StoredNetwork:
 
     def __init__(self, row: Network, content: bytes, settings: Settings) -> None:
         self.input_size = math.prod(row.input_shape)
-        self._id = row.id
+        self._id, self._tenant_id = row.id, row.tenant_id
         self._output_size = row.output_size
         self._content = content
         self._settings = settings
@@ -80,13 +80,9 @@ class StoredNetwork:
 
     @contextmanager
     def _started(self) -> Iterator[Encoder]:
-        """Start a process of the network, which ends with the block. Raises `NetworkFailed`."""
-        with process.started(
-            self._content,
-            input_size=self.input_size,
-            output_size=self._output_size,
-            limits=limits_of(self._settings),
-        ) as encoder:
+        """Start a process of the network, which ends with the block. Raises `NetworkFailed`, and `Busy`."""
+        size, limits = {"input_size": self.input_size, "output_size": self._output_size}, limits_of(self._settings)
+        with places.place(self._tenant_id), process.started(self._content, **size, limits=limits) as encoder:
             yield encoder
 
 
@@ -111,9 +107,9 @@ def register(
     try:
         PublicNetwork(sha256=examined.sha256, licence=licence, opset=int(examined.facts["opset"]), dp_ledger=dp_ledger)
     except PrivacyError as error:
-        raise problems.NetworkInvalid(f"{error}; send it so, since certificates state it.") from error
+        raise problems.NetworkInvalid("{error}; send it so, since certificates state it.", error=str(error)) from error
     if existing := repository.by_sha256(session, examined.sha256):
-        raise problems.NetworkExists(f"This file is network {existing.id}; use that, or delete it to register it anew.")
+        raise problems.NetworkExists(network_id=existing.id)
     row = Network(
         id=new_id("net"),
         tenant_id=actor(session).tenant_id,
@@ -133,10 +129,7 @@ def register(
 
 def get(session: Session, network_id: str) -> Network:
     """Return a network. Raises `NetworkUnknown`."""
-    row = repository.network(session, network_id)
-    if row is None:
-        raise problems.NetworkUnknown(f"There is no network {network_id!r}; GET /v1/networks lists them.")
-    return row
+    return problems.NetworkUnknown.if_none(repository.network(session, network_id), network_id=network_id)
 
 
 def listed(session: Session, *, limit: int, cursor: str | None) -> Page[Network]:
@@ -148,7 +141,8 @@ def content_of(session: Session, row: Network) -> bytes:
     content = repository.content_of(session, row.id)
     if hashlib.sha256(content).hexdigest() != row.sha256:
         raise problems.DatabaseDamaged(
-            f"The file of network {row.id} is not the one on record (its SHA-256 differs); restore a backup."
+            "The file of network {row_id} is not the one on record (its SHA-256 differs); restore a backup.",
+            row_id=row.id,
         )
     return content
 
@@ -160,7 +154,7 @@ def content_by(session: Session, sha256: str) -> bytes:
     """
     row = repository.any_with(session, sha256)
     if row is None:
-        raise problems.NetworkUnknown(f"There is no network of SHA-256 {sha256}; restore a backup.")
+        raise problems.NetworkUnknown("There is no network of SHA-256 {sha256}; restore a backup.", sha256=sha256)
     return content_of(session, row)
 
 
@@ -189,13 +183,11 @@ def delete(session: Session, network_id: str) -> None:
     """
     row = get(session, network_id)
     if dataset_id := repository.first_dataset_on(session, network_id):
-        raise problems.NetworkInUse(
-            f"The rows of dataset {dataset_id} are features of network {network_id}; retire it first."
-        )
+        raise problems.NetworkInUse.by_dataset(dataset_id=dataset_id, network_id=network_id)
     for model_id, mechanism in repository.mechanisms_in_service(session):
         stated = mechanism.get("network")
         if isinstance(stated, dict) and stated.get("sha256") == row.sha256:
-            raise problems.NetworkInUse(f"Model {model_id} stands on network {network_id}; retire it first.")
+            raise problems.NetworkInUse.by_model(model_id=model_id, network_id=network_id)
     repository.drop(session, row)
     audit.record(session, "network.deleted", network_id, sha256=row.sha256)
 

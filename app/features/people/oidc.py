@@ -21,6 +21,7 @@ from joserfc.jwk import KeySet
 
 from app.config import Settings
 from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
+from lethe.features.people.contract import is_email_normal
 
 ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
 """Asymmetric algorithms only, so that a client secret cannot sign a token."""
@@ -92,7 +93,7 @@ def finish(settings: Settings, attempt: Attempt, *, code: str, redirect_uri: str
     email = claims.get("email")
     # Some providers send a text. An absent claim is no verification.
     verified = claims.get("email_verified")
-    is_verified = (verified is True or verified == "true") and isinstance(email, str)
+    is_verified = (verified is True or verified == "true") and isinstance(email, str) and is_email_normal(email)
     return OidcIdentity(issuer=claims["iss"], subject=claims["sub"], email=str(email).lower() if is_verified else None)
 
 
@@ -169,7 +170,7 @@ def _metadata(http: httpx.Client, settings: Settings) -> dict[str, Any]:
     for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
         address = metadata.get(name)
         if not isinstance(address, str) or not address.startswith(("https://", f"{issuer.rstrip('/')}/")):
-            raise IdentityRefused(f"The identity provider has no {name} that is reached by https.")
+            raise IdentityRefused("The identity provider has no {name} that is reached by https.", name=name)
     return metadata
 
 
@@ -196,5 +197,5 @@ def _exchange(
     )
     answer = http.post(address, headers=headers, content=body)
     if 400 <= answer.status_code < 500:
-        raise IdentityRefused("The identity provider takes the code that it gave for no login of ours. Begin again.")
+        raise IdentityRefused("The identity provider did not accept the authorization code. Log in again.")
     return _json(answer)

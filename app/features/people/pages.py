@@ -31,14 +31,13 @@ from app.features.desk.menu import MenuEntry
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import words
-from app.features.people import endpoints, oidc, passwords, users
-from app.features.people.codes import enrolment
+from app.features.people import credentials, endpoints, oidc, users
+from app.features.people.credentials import enrolment
 from app.features.people.oidc import Attempt, OidcIdentity
 from app.features.people.tables import User
 from app.installations import Installation
 from lethe.contract.problems import FieldError, IdentityRefused, InputInvalid, NotFound, Problem, RateLimited
-from lethe.contract.sets import Role
-from lethe.features.people.contract import SCOPES_OF, InvitedUserOut, UserChangeIn, UserIn, UserOut
+from lethe.features.people.contract import SCOPES_OF, InvitedUserOut, Role, UserChangeIn, UserIn, UserOut
 
 router = pages.new_router()
 
@@ -58,15 +57,8 @@ async def begin(request: Request, installation: At, next: Next = ROOT) -> Respon
         lambda: oidc.start(installation.settings, redirect_uri=_back(request, installation)), limiter=limits.providers
     )
     answer = pages.see(address)
-    answer.set_cookie(
-        _COOKIE,
-        _sealed(installation, attempt, gate.onward_page(next)),
-        path=_PATH,
-        max_age=_SECONDS,
-        httponly=True,
-        samesite="lax",
-        secure=_back(request, installation).startswith("https:"),
-    )
+    sealed = _sealed(installation, attempt, gate.onward_page(next))
+    sessions.put(request, answer, _COOKIE, sealed, path=_PATH, max_age=_SECONDS, samesite="lax")
     return answer
 
 
@@ -78,7 +70,7 @@ async def come_back(
     limits = _provider_limits(request, installation)
     token = sessions.new_token()
     try:
-        attempt, onward = _opened(installation, request.cookies.get(_COOKIE, ""))
+        attempt, onward = _opened(installation, sessions.read(request, _COOKIE))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
             raise IdentityRefused(
                 gettext("This answer is to another login than the one that was begun in this browser.")
@@ -94,8 +86,8 @@ async def come_back(
         limits.rates.failed(calls.address_of(request.scope))
         raise
     answer = pages.rendered(request, "continue.html", onward=onward, name=caller.name)
-    answer.delete_cookie(_COOKIE, path=_PATH)
-    return gate.let_in(request, answer, token, is_secure=_back(request, installation).startswith("https:"))
+    sessions.drop(request, answer, _COOKIE, path=_PATH)
+    return gate.let_in(request, answer, token)
 
 
 def _provider_limits(request: Request, installation: Installation) -> Known:
@@ -175,7 +167,7 @@ async def accept_invitation(request: Request, installation: At) -> Response:
         if not code and installation.settings.require_totp:
             message = gettext("enrol an app: this installation asks everybody for its codes")
             raise InputInvalid(gettext("The password was not set."), [FieldError("code", message)])
-        password_hash = await anyio.to_thread.run_sync(passwords.hash_of, password, limiter=state.strangers)
+        password_hash = await anyio.to_thread.run_sync(credentials.hash_of, password, limiter=state.strangers)
         await run_in_threadpool(
             _accept, installation, user, invitation, token, password_hash=password_hash, secret=secret, code=code
         )
@@ -219,7 +211,7 @@ def _welcome_page(
         error=error,
         invitation=invitation,
         user=user,
-        least=passwords.MIN_LENGTH,
+        least=credentials.MIN_LENGTH,
         enrolment=enrolment(user.email, secret),
         is_totp_required=installation.settings.require_totp,
     )
@@ -236,7 +228,7 @@ async def change_password(context: TheContext, form: Form) -> Response:
     """Set another password and end all sessions; this browser gets a new session."""
     try:
         user = await _confirmed(context, form)
-        password_hash = await run_in_threadpool(passwords.hash_of, str(form.get("password", "")))
+        password_hash = await run_in_threadpool(credentials.hash_of, str(form.get("password", "")))
     except (InputInvalid, RateLimited) as error:
         return await run_in_threadpool(_account_page, context, error=error, at="password")
     token = sessions.new_token()
@@ -296,7 +288,7 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     places = calls.address_of(context.request.scope), account_key(user.email)
     state.rates.admit(*places)
     password = str(form.get("present", ""))
-    if not await anyio.to_thread.run_sync(passwords.matches, password, user.password_hash, limiter=state.strangers):
+    if not await anyio.to_thread.run_sync(credentials.matches, password, user.password_hash, limiter=state.strangers):
         state.rates.failed(*places)
         raise InputInvalid(
             gettext("Nothing was changed."), [FieldError("present", gettext("this is not your present password"))]
@@ -327,7 +319,7 @@ def _account_page(
         done=done,
         error=error,
         at=at,
-        least=passwords.MIN_LENGTH,
+        least=credentials.MIN_LENGTH,
         enrolment=enrolment(user.email, secret) if user and not user.totp.secret else None,
         is_totp_required=context.call.installation.settings.require_totp,
     )
@@ -449,4 +441,8 @@ def _people_page(
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=120, title=marked("People"), path=f"{ROOT}/people", endpoint=endpoints.list_users),)
+MENU = (
+    MenuEntry(
+        place=120, title=marked("People"), path=f"{ROOT}/people", endpoint=endpoints.list_users, group="settings"
+    ),
+)

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from app.db import now
 from app.db.bulk import Page, page
-from app.features.people import codes
+from app.features.people import credentials
 from app.features.people.tables import User
-from lethe.contract.sets import Role
+from lethe.features.people.contract import Role
 
 
 def is_known(session: Session, email: str) -> bool:
@@ -51,8 +51,8 @@ def lasting_users(session: Session, tenant_id: str, role: Role, *, at: datetime.
     """Return a tenant's people with this role and a password, who do not depend on an identity provider, unless
     disabled or locked by wrong codes."""
     is_let_in = User.disabled_at.is_(None) & User.password_hash.is_not(None)
-    is_counted = sa.func.coalesce(User.wrong_since > at - codes.COUNTED_FOR, sa.false())
-    is_locked = is_counted & (User.wrong_codes >= codes.MAX_WRONG_CODES)
+    is_counted = sa.func.coalesce(User.wrong_since > at - credentials.COUNTED_FOR, sa.false())
+    is_locked = is_counted & (User.wrong_codes >= credentials.MAX_WRONG_CODES)
     query = sa.select(User).where(User.tenant_id == tenant_id, User.role == role, is_let_in, ~is_locked)
     return list(session.scalars(query))
 

@@ -12,14 +12,14 @@ from app.access.service import Caller
 from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Tenant, new_id
-from app.features.people import codes, passwords, repository
+from app.features.people import credentials, repository
 from app.features.people.oidc import OidcIdentity
 from app.features.people.tables import Authenticator, User
 from lethe import sockets
 from lethe.contract import problems
-from lethe.contract.sets import Role, Scope
+from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
-from lethe.features.people.contract import SCOPES_OF
+from lethe.features.people.contract import SCOPES_OF, Role
 
 DECIDING = frozenset(role for role, scopes in SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW})
 """Roles whose holders decide about requests."""
@@ -55,10 +55,7 @@ def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -
 
 def get(session: Session, user_id: str) -> User:
     """Return a person. Raises `UserUnknown`."""
-    user = repository.user(session, user_id)
-    if user is None:
-        raise problems.UserUnknown(f"There is no person {user_id!r}.")
-    return user
+    return problems.UserUnknown.if_none(repository.user(session, user_id), user_id=user_id)
 
 
 def caller_as(session: Session, user: User) -> Caller:
@@ -70,7 +67,7 @@ def caller_as(session: Session, user: User) -> Caller:
         tenant_name=tenant.name,
         tenant_id=user.tenant_id,
         scopes=frozenset(SCOPES_OF[Role(user.role)]),
-        policy=Policy.model_validate(tenant.policy),
+        policy=Policy.stored(tenant.policy),
         calls_per_minute=None,
         is_person=True,
     )
@@ -136,9 +133,7 @@ def invited(session: Session, invitation: str) -> User:
     """Return the invited person, of any tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
     if user is None or not _is_invitation_open(session, user):
-        raise problems.InvitationOver(
-            "An invitation is good for a week, and once. Ask an administrator for another one."
-        )
+        raise problems.InvitationOver()
     return user
 
 
@@ -152,7 +147,7 @@ def accept(session: Session, user: User, *, password_hash: str) -> None:
 def checked(session: Session, *, email: str, password: str) -> User:
     """Return the person with this address and password. Takes as long for an unknown address. Raises `LoginRefused`."""
     user = repository.user_with(session, email=email.strip().lower())
-    is_right = passwords.matches(password, user.password_hash if user else None)
+    is_right = credentials.matches(password, user.password_hash if user else None)
     if user is None or not is_right or user.disabled_at is not None or _is_locked(session, user):
         raise refusal()
     return user
@@ -163,12 +158,12 @@ def accept_code(session: Session, user: User, code: str) -> bool:
     wrong codes are counted."""
     step, at = None, now(session)
     if not _is_locked(session, user):
-        step = codes.step_of(user.totp.secret, code, at=at, after=user.totp_last_step)
+        step = credentials.step_of(user.totp.secret, code, at=at, after=user.totp_last_step)
     if step is None:
-        if user.wrong_since is None or user.wrong_since <= at - codes.COUNTED_FOR:
+        if user.wrong_since is None or user.wrong_since <= at - credentials.COUNTED_FOR:
             user.wrong_codes, user.wrong_since = 0, at
         user.wrong_codes += 1
-        if user.wrong_codes == codes.MAX_WRONG_CODES:
+        if user.wrong_codes == credentials.MAX_WRONG_CODES:
             audit.record(session, "user.locked", user.id)
         return False
     user.totp_last_step, user.wrong_codes, user.wrong_since = step, 0, None
@@ -178,8 +173,8 @@ def accept_code(session: Session, user: User, code: str) -> bool:
 def entered(session: Session, user: User, *, password: str | None = None) -> None:
     """Record a login. Rehash `password`, if given, with this release's parameters if the stored hash is outdated."""
     user.last_login_at = now(session)
-    if password is not None and user.password_hash and passwords.is_outdated(user.password_hash):
-        user.password_hash = passwords.hash_of(password)
+    if password is not None and user.password_hash and credentials.is_outdated(user.password_hash):
+        user.password_hash = credentials.hash_of(password)
 
 
 def of_identity(session: Session, identity: OidcIdentity) -> User:
@@ -223,7 +218,7 @@ def enrol(session: Session, user: User, *, secret: str, code: str) -> None:
 
 def first_step(session: Session, secret: str, code: str) -> int:
     """Return the time step of the code that proves that an app has the secret. Raises `InputInvalid`."""
-    step = codes.step_of(secret, code, at=now(session)) if codes.is_secret(secret) else None
+    step = credentials.step_of(secret, code, at=now(session)) if credentials.is_secret(secret) else None
     if step is None:
         message = "this is not the code that the app shows for this secret now"
         raise problems.InputInvalid("The authenticator app was not enrolled.", [problems.FieldError("code", message)])
@@ -264,8 +259,8 @@ def _is_invitation_open(session: Session, user: User) -> bool:
 
 
 def _is_locked(session: Session, user: User) -> bool:
-    is_counted = user.wrong_since is not None and user.wrong_since > now(session) - codes.COUNTED_FOR
-    return is_counted and user.wrong_codes >= codes.MAX_WRONG_CODES
+    is_counted = user.wrong_since is not None and user.wrong_since > now(session) - credentials.COUNTED_FOR
+    return is_counted and user.wrong_codes >= credentials.MAX_WRONG_CODES
 
 
 def _hash_of(invitation: str) -> str:
@@ -292,6 +287,9 @@ def _require_other_holder(session: Session, user: User) -> None:
         others = [holder for holder in holders if holder.id != user.id]
         if not others and not any(scope in key.scopes for key in keys):
             raise problems.LastAdministrator(
-                f"{user.id} is the last {role} who logs in with a password, and no key with the scope {scope.value!r} "
-                "lasts; invite another one first."
+                "{user_id} is the last {role} who logs in with a password, and no key with the scope {scope!r} "
+                "lasts; invite another one first.",
+                user_id=user.id,
+                role=role,
+                scope=scope.value,
             )

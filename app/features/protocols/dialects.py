@@ -30,7 +30,7 @@ async def small_body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MAX_BYTES:
-            raise UploadTooLarge(f"A message has at most {_MAX_BYTES} bytes.")
+            raise UploadTooLarge("A message has at most {max_bytes} bytes.", max_bytes=_MAX_BYTES)
     return bytes(body)
 
 

@@ -5,6 +5,7 @@ A message is the base64 of an Ed25519 signature followed by the signed JSON (lib
 
 import base64
 import binascii
+import contextlib
 import datetime
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,19 @@ worthless."""
 _CLOCKS_DIFFER_BY = datetime.timedelta(minutes=1)
 _SIGNATURE_BYTES = 64
 _KEY_BYTES = 32
+SMALL_ORDER = frozenset(
+    bytes.fromhex(point)
+    for point in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+)
+"""Encodings, without the sign bit, of the points of edwards25519 whose order divides 8, those not reduced included."""
 _VERIFIED = "verified"
 
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
@@ -105,14 +119,15 @@ class Subject:
 
 
 def check_verify_key(verify_key: str) -> None:
-    """Raise `InputInvalid` unless the text is the base64 of an Ed25519 public key."""
-    try:
-        if len(base64.b64decode(verify_key, validate=True)) == _KEY_BYTES:
+    """Raise `InputInvalid` unless the text is the base64 of an Ed25519 public key of large order. Signatures under a
+    key of small order are made without a private key."""
+    wrong = FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes, a point of large order")
+    with contextlib.suppress(binascii.Error, ValueError):
+        key = base64.b64decode(verify_key, validate=True)
+        # The highest bit is the sign of the other coordinate.
+        if len(key) == _KEY_BYTES and key[:-1] + bytes([key[-1] & 0x7F]) not in SMALL_ORDER:
             return
-    except (binascii.Error, ValueError):
-        pass
-    wrong = FieldError("verify_key", f"expected the base64 of {_KEY_BYTES} bytes")
-    raise InputInvalid("This is no Ed25519 verify key.", [wrong])
+    raise InputInvalid("The verify key is not an Ed25519 public key.", [wrong])
 
 
 def open_message(body: bytes, *, verify_key: str) -> bytes:

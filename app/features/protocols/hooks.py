@@ -11,7 +11,7 @@ from app.config import Settings
 from app.db.tables import DeletionRequest
 from app.deletion.admission import StatementJudge
 from app.deletion.views import View
-from app.features.protocols import certificate, drp, identity, opendsr, repository
+from app.features.protocols import drp, identity, opendsr, repository
 from app.features.webhooks.service import ProtocolCallbacks
 
 
@@ -43,7 +43,7 @@ def _opendsr_words(_session: Session, requests: Sequence[DeletionRequest], at: d
 
 
 def _opendsr_headers(settings: Settings, body: bytes) -> Mapping[str, str]:
-    return certificate.signer(settings).headers(body)
+    return opendsr.signer(settings).headers(body)
 
 
 def _drp_words(session: Session, requests: Sequence[DeletionRequest], at: datetime.datetime, _url: str) -> str:

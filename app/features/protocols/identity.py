@@ -146,9 +146,7 @@ def register(session: Session, *, issuer: str, audience: str, jwks: Mapping[str,
 
 def delete(session: Session, issuer_id: str) -> None:
     """Remove an issuer, whose statements are then refused. Raises `IssuerUnknown`."""
-    row = session.get(IdentityIssuer, issuer_id)
-    if row is None:
-        raise IssuerUnknown(f"There is no issuer {issuer_id!r}.")
+    row = IssuerUnknown.if_none(session.get(IdentityIssuer, issuer_id), issuer_id=issuer_id)
     session.execute(sa.delete(UsedStatement).where(UsedStatement.issuer_id == issuer_id))
     session.delete(row)
     audit.record(session, "identity_issuer.deleted", issuer_id)

@@ -12,10 +12,9 @@ from app.api.deletion_requests import view_of
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
-from app.features.protocols import certificate, opendsr, repository
-from app.features.protocols.certificate import Signer
+from app.features.protocols import opendsr, repository
 from app.features.protocols.dialects import small_body, speaking, submit
-from app.features.protocols.opendsr import SubjectRequest, SubjectRequestState
+from app.features.protocols.opendsr import Signer, SubjectRequest, SubjectRequestState
 from app.features.webhooks import receiver
 from lethe.contract.problems import IdempotencyConflict, RequestUnknown, TransitionForbidden
 from lethe.contract.sets import RequestStatus, Scope
@@ -42,7 +41,7 @@ router = APIRouter(tags=["OpenDSR"], route_class=speaking(_refusal))
 
 
 def _signer(installation: At) -> Signer:
-    return certificate.signer(installation.settings)
+    return opendsr.signer(installation.settings)
 
 
 Signing = Annotated[Signer, Depends(_signer)]

@@ -20,7 +20,7 @@ def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> 
     """Register an agent with its Ed25519 key, `verify_key` in base64. Raises `InputInvalid`, `AgentExists`."""
     drp.check_verify_key(verify_key)
     if repository.agents_called(session, agent_id):
-        raise AgentExists(f"There is an agent {agent_id!r}; remove it first to change its key.")
+        raise AgentExists(agent_id=agent_id)
     by = actor(session)
     row = Agent(
         id=new_id("agt"),
@@ -37,9 +37,7 @@ def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> 
 
 def remove(session: Session, row_id: str) -> None:
     """Remove an agent and revoke its token; its requests remain. Raises `AgentUnknown`."""
-    row = repository.agent(session, row_id)
-    if row is None:
-        raise AgentUnknown(f"There is no agent {row_id!r}; GET /v1/agents lists them.")
+    row = AgentUnknown.if_none(repository.agent(session, row_id), row_id=row_id)
     _revoke_token(session, row)
     session.delete(row)
     audit.record(session, "agent.removed", row_id)

@@ -51,7 +51,7 @@ def release_version(call: Call, model_id: str, number: VersionNumber) -> ModelOu
 def list_remedies(call: Call, model_id: str) -> RemediesOut:
     with call.reading() as session:
         model = _kept(session, model_id)
-        mechanism, epsilon, delta = catalogue.mechanism_of(model), model.epsilon, model.delta
+        mechanism, epsilon, delta = catalogue.langevin_of(model), model.epsilon, model.delta
     return RemediesOut(
         model_id=model_id,
         score_noise=remedies.score_noise(mechanism),

@@ -16,10 +16,10 @@ from app.audit.service import Deed
 from app.catalogue import repository
 from app.catalogue.prediction import MAX_RANKED_CLASSES
 from app.db.tables import Model, Version
+from lethe.contract.fields import expected
 from lethe.contract.models import QualityIn, QualityOut
 from lethe.contract.problems import FieldError, PreconditionFailed
 from lethe.contract.sets import Metric, OnBreach
-from lethe.contract.spelling import expected
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -71,15 +71,11 @@ def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
 def to_stored(gate: QualityIn, mechanism: Mechanism, is_evaluated: bool) -> dict[str, Any]:
     """Return a gate as its model stores it. Raises `PreconditionFailed` if its metric would never be measured."""
     if not is_evaluated:
-        raise PreconditionFailed(
-            "A quality gate needs evaluation data: create the model with an evaluation_dataset_id.",
-            [FieldError("quality", "expected a model with an evaluation dataset")],
-        )
+        raise PreconditionFailed.not_evaluated([FieldError("quality", "expected a model with an evaluation dataset")])
     metrics = measured(mechanism)
     if gate.metric not in metrics:
-        raise PreconditionFailed(
-            f"{gate.metric} is not measured of {mechanism.objective}.",
-            [FieldError("quality.metric", expected(metrics))],
+        raise PreconditionFailed.not_measured(
+            [FieldError("quality.metric", expected(metrics))], metric=gate.metric, objective=mechanism.objective
         )
     return gate.model_dump(mode="json")
 

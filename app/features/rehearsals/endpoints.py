@@ -14,9 +14,8 @@ from app.features.rehearsals import service as rehearsals
 from app.features.rehearsals.tables import Rehearsal
 from app.unlearning import repository
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.sets import RehearsalStatus
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalIn, RehearsalOut
+from lethe.features.rehearsals.contract import RehearsalIn, RehearsalOut, RehearsalStatus
 
 router = APIRouter()
 

@@ -8,8 +8,8 @@ from fastapi import Response
 from app.api import models, problems
 from app.features.desk import forms
 from app.features.desk import rendering as pages
-from app.features.desk.advice import advice
 from app.features.desk.forms import checked, text
+from app.features.desk.glossary import advice
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.rendering import ROOT

@@ -8,11 +8,12 @@ from sqlalchemy.orm import Session
 
 from app.db.bulk import Page, page
 from app.db.functions import raw
-from app.db.tables import Addition, DeletionRequest, Model, Record, RequestAlias, Run
+from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, RequestAlias, Run
 from app.deletion.status import OPEN
-from app.features.rehearsals.tables import Rehearsal
+from app.features.rehearsals.tables import Rehearsal, RehearsedRows
 from app.rows.repository import StoredRecord, stored_records
-from lethe.contract.sets import AdditionStatus, RehearsalStatus
+from lethe.contract.sets import AdditionStatus
+from lethe.features.rehearsals.contract import RehearsalStatus
 
 _AT_ONCE = 10_000
 _OPEN = (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
@@ -24,17 +25,39 @@ def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | Non
     return page(session, query, Rehearsal.asked_at, Rehearsal.id, limit=limit, cursor=cursor)
 
 
-def open_rehearsal(session: Session, *, model_id: str) -> Rehearsal | None:
-    """Return the rehearsal of a model that has not ended; None without one."""
-    query = sa.select(Rehearsal).where(Rehearsal.model_id == model_id, Rehearsal.status.in_(_OPEN))
-    return session.scalars(query.limit(1)).first()
+def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
+    """Return a rehearsal of the dataset's models that has not ended; None without one."""
+    query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
+    return session.scalars(query.where(Model.dataset_id == dataset_id, Rehearsal.status.in_(_OPEN)).limit(1)).first()
 
 
-def rehearsal_done(session: Session, *, model_id: str, version_id: str) -> Rehearsal | None:
-    """Return the completed rehearsal of a version, with or without its report; None if it was not rehearsed."""
-    query = sa.select(Rehearsal).join(Run, Run.id == Rehearsal.run_id)
-    query = query.where(Rehearsal.model_id == model_id, Rehearsal.status.in_(_DONE))
-    return session.scalars(query.where(Run.parent_version_id == version_id).limit(1)).first()
+def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | None:
+    """Return the id of the completed rehearsal of a version, or of the present rows of its dataset, whatever has become
+    of its report; None if neither was rehearsed."""
+    query = sa.select(Rehearsal.id).join(Run, Run.id == Rehearsal.run_id)
+    query = query.where(Rehearsal.model_id == model.id, Rehearsal.status.in_(_DONE))
+    of_version = session.scalars(query.where(Run.parent_version_id == version_id).limit(1)).first()
+    return of_version or session.scalars(_rows_rehearsed(model.dataset_id)).one_or_none()
+
+
+def is_measured(session: Session, *, dataset_id: str) -> bool:
+    """Return True if a rehearsal has measured the present rows of a dataset, or runs for one of its models."""
+    running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
+    running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == RehearsalStatus.RUNNING)
+    return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
+
+
+def mark_measured(session: Session, rehearsal: Rehearsal, *, dataset_id: str) -> None:
+    """Record that a rehearsal has measured the present rows of a dataset."""
+    revision = session.get_one(Dataset, dataset_id).revision
+    mark = {"dataset_id": dataset_id, "tenant_id": rehearsal.tenant_id, "rehearsal_id": rehearsal.id}
+    session.merge(RehearsedRows(**mark, revision=revision))
+
+
+def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
+    """Return a query of the id of the rehearsal that has measured the present rows of a dataset."""
+    joined = sa.select(RehearsedRows.rehearsal_id).join(Dataset, Dataset.id == RehearsedRows.dataset_id)
+    return joined.where(Dataset.id == dataset_id, Dataset.revision == RehearsedRows.revision)
 
 
 def rehearsal_to_make(session: Session, *, dataset_id: str) -> Rehearsal | None:

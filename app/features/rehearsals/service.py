@@ -28,12 +28,13 @@ from app.deletion import repository as deletion_repository
 from app.features.rehearsals import repository
 from app.features.rehearsals.tables import Rehearsal
 from app.rows import records
-from app.unlearning import planner, queue, service
+from app.unlearning import queue, service
 from app.unlearning.kinds import PlannedRun
-from app.unlearning.planner import Plan
+from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.problems import RehearsalDone, RehearsalPending, RehearsalTooLarge, RehearsalUnknown
-from lethe.contract.sets import QueueRule, RehearsalStatus, RunKind
-from lethe.features.rehearsals.contract import MIN_PEOPLE
+from lethe.contract.sets import QueueRule, RunKind
+from lethe.features.rehearsals.contract import MIN_PEOPLE, RehearsalStatus
+from lethe.proof.canary_test import CanaryPlan
 
 _RANDOM = SystemRandom()
 SAMPLE = 5_000
@@ -54,11 +55,13 @@ class Drawn:
 def ask(session: Session, model: Model, *, people: int) -> Rehearsal:
     """Add a rehearsal of the live version to the queue.
 
-    Raises `ModelNotLive`, `ModelRetired`, `RehearsalPending`, `RehearsalDone`, `RehearsalTooLarge`.
+    Raises `ModelNotLive`, `ModelRetired`, `RehearsalPending`, `RehearsalDone`, `RehearsalTooLarge`, and
+    `PreconditionFailed` for a model whose method has no steps to rehearse.
     """
     live = catalogue.get_live_version(session, model)
-    if pending := repository.open_rehearsal(session, model_id=model.id):
-        raise RehearsalPending(f"Rehearsal {pending.id} of model {model.id} is {pending.status}; wait until it ended.")
+    catalogue.langevin_of(model)
+    if pending := repository.open_rehearsal(session, dataset_id=model.dataset_id):
+        raise RehearsalPending(rehearsal_id=pending.id, model_id=pending.model_id, status=pending.status)
     _require_new(session, model, version_id=live.id)
     _require_spare(session, model, people)
     rehearsal = Rehearsal(
@@ -80,7 +83,7 @@ def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
     catalogue.get_model(session, model_id)
     rehearsal = session.get(Rehearsal, rehearsal_id)
     if rehearsal is None or rehearsal.model_id != model_id:
-        raise RehearsalUnknown(f"Model {model_id} has no rehearsal {rehearsal_id!r}.")
+        raise RehearsalUnknown(model_id=model_id, rehearsal_id=rehearsal_id)
     return rehearsal
 
 
@@ -135,14 +138,19 @@ def sampled(slots: Sequence[int]) -> tuple[int, ...]:
 
 
 def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
-    """Complete the rehearsal of a run with its report, without measurements on test rows that were erased meanwhile."""
-    model = session.get_one(Model, run.model_id)
+    """Complete the rehearsal of a run with its report, without measurements on test rows that were erased meanwhile or
+    that another rehearsal has measured."""
+    tested_on = session.get_one(Model, run.model_id).evaluation_dataset_id
     rehearsal = _of(session, run)
-    if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
-        session, dataset_id=model.evaluation_dataset_id, at=run.started_at
+    if tested_on is not None and (
+        deletion_repository.is_anybody_erased_since(session, dataset_id=tested_on, at=run.started_at)
+        or repository.is_measured(session, dataset_id=tested_on)
     ):
         for name in ("before", "forgotten", "relearned"):
             report[name]["sets"]["test"], report[name]["attack"] = None, None
+    repository.mark_measured(session, rehearsal, dataset_id=run.dataset_id)
+    if tested_on is not None and report["before"]["sets"]["test"] is not None:
+        repository.mark_measured(session, rehearsal, dataset_id=tested_on)
     rehearsal.report, rehearsal.error_code = report, None
     rehearsal.status, rehearsal.finished_at = RehearsalStatus.COMPLETED, now(session)
 
@@ -159,6 +167,9 @@ class RehearsalKind:
     def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
         rehearsal = repository.rehearsal_to_make(session, dataset_id=dataset_id)
         return session.get_one(Model, rehearsal.model_id) if rehearsal else None
+
+    def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
+        """Return None: a rehearsal is measured on rows."""
 
     def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
         rehearsal = _next(session, dataset.id)
@@ -208,7 +219,9 @@ def _plans(session: Session, model: Model, *, records: int) -> tuple[Plan, Plan]
     """Return the plan by which the model would forget `records` more, and the plan of the whole rehearsal."""
     records += accounting_repository.records_waiting_for(session, model)
     forgetting = queue.plan_next(session, model, records=records)
-    return forgetting, planner.rehearsal(catalogue.mechanism_of(model), forgetting=forgetting)
+    # A scratch copy forgets, and another learns from scratch.
+    steps = forgetting.steps + catalogue.mechanism_of(model).learn_steps
+    return forgetting, Plan(kind=RunKind.REHEARSAL, steps=steps, reason=PlanReason.REHEARSAL_REQUESTED)
 
 
 def _of(session: Session, run: Run) -> Rehearsal:
@@ -224,11 +237,13 @@ def _next(session: Session, dataset_id: str) -> Rehearsal:
 
 
 def _require_new(session: Session, model: Model, *, version_id: str) -> None:
-    """Raise `RehearsalDone` for a version with a report: differences or means of reports would reveal more."""
-    if done := repository.rehearsal_done(session, model_id=model.id, version_id=version_id):
+    """Raise `RehearsalDone` for a version or rows with a report: differences or means of reports would reveal more."""
+    if done := repository.rehearsal_done(session, model=model, version_id=version_id):
         raise RehearsalDone(
-            f"Rehearsal {done.id} has measured the live version of model {model.id}; the next one is possible when "
-            "another version is live."
+            "Rehearsal {rehearsal_id} has measured the live version of model {model_id} or the rows of its dataset; "
+            "the next one is possible when rows have been added or erased and another version is live.",
+            rehearsal_id=done,
+            model_id=model.id,
         )
 
 
@@ -241,8 +256,12 @@ def _require_spare(session: Session, model: Model, people: int) -> int:
     count, num_unlinked = repository.count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)
     if people > count // 2 or (count + num_unlinked - people) // 2 < MIN_PEOPLE:
         raise RehearsalTooLarge(
-            f"A rehearsal forgets at most half of the people of dataset {dataset.id} who did not ask to be forgotten, "
-            f"and measures on half of the others, who have to be {2 * MIN_PEOPLE} at least: draw fewer, "
-            f"{MIN_PEOPLE} at least. A dataset of fewer than {3 * MIN_PEOPLE} has no rehearsals."
+            "A rehearsal forgets at most half of the people of dataset {dataset_id} who did not ask to be forgotten, "
+            "and measures on half of the others, who have to be {num_measured} at least: draw fewer, {num_drawn} at "
+            "least. A dataset of fewer than {num_needed} has no rehearsals.",
+            dataset_id=dataset.id,
+            num_measured=2 * MIN_PEOPLE,
+            num_drawn=MIN_PEOPLE,
+            num_needed=3 * MIN_PEOPLE,
         )
     return count

@@ -34,3 +34,13 @@ class Rehearsal(Owned, Table):
             postgresql_where=sa.text("status = 'waiting'"),
         ),
     )
+
+
+class RehearsedRows(Owned, Table):
+    """Newest `revision` of a dataset whose rows a completed rehearsal measured, to learn from or to test on. Outlives
+    the rehearsal: deleting a report, or its model, makes nobody forget the numbers."""
+
+    __tablename__ = "rehearsed_rows"
+    dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)
+    revision: Mapped[int]
+    rehearsal_id: Mapped[str]

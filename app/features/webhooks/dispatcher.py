@@ -2,31 +2,243 @@
 
 Each delivery is leased to one dispatcher at a time. No transaction is open during a send. If the process dies
 meanwhile, its lease expires and any dispatcher sends the delivery again, under the same id.
+
+A delivery is sent by a POST to a checked address only, within a time that the receiver cannot extend. httpcore follows
+no redirects, keeps no cookies, ignores proxies of the environment and does not decompress answers. The connection below
+it is made here.
 """
 
+import contextlib
 import datetime
+import email.utils
+import enum
+import re
+import socket
 import ssl
+import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random, SystemRandom
+from types import MappingProxyType
 
+import httpcore
 import httpx
+import prometheus_client
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.config import Settings
 from app.db import Database, now
-from app.features.webhooks import repository, secret, sender, service
-from app.features.webhooks.sender import DeliveryVerdict, SendResult
+from app.features.webhooks import receiver as receivers
+from app.features.webhooks import repository, secret, service
+from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
 from app.periodic import Periodic
 from lethe.contract.problems import SealedTextDamaged
 from lethe.contract.sets import DeliveryStatus
 from lethe.features.webhooks import signatures as signature
+
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_ADDRESSES = 4
+_MAX_RETRY_AFTER = datetime.timedelta(days=1)
+_HEADERS = {"user-agent": "lethe-webhooks", "content-type": "application/json", "connection": "close"}
+
+
+class DeliveryVerdict(enum.StrEnum):
+    DELIVERED = "delivered"
+    GONE = "gone"
+    """The receiver answered 410 and wants no further deliveries."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendResult:
+    """Result of one attempt. `error_code` is stable, and None if and only if the delivery succeeded. `url_invalid`,
+    `refused_address`, `not_resolved`, `not_connected`, `tls_failed`, `timeout`, `connection_lost`, `answer_malformed`,
+    `answer_too_large`, `redirected`, `http_<status>`."""
+
+    verdict: DeliveryVerdict
+    error_code: str | None = None
+    status: int | None = None
+    retry_after: datetime.timedelta | None = None
+    """Pause that the receiver asked for."""
+
+
+def send(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    allowed: Sequence[Network],
+    timeout_seconds: float,
+    resolve: Resolve = receivers.look_up,
+    tls: ssl.SSLContext | None = None,
+) -> SendResult:
+    """POST `body` once. Every failure outside this process is a result, within `timeout_seconds`.
+
+    `allowed` networks may be called although they are not public, also without TLS. The result depends on the status
+    only; the rest of the answer is read within the time and 64 KiB, and discarded. `tls` verifies certificates, by
+    default against the authorities of certifi or SSL_CERT_FILE, which are read at each call; frequent callers pass
+    their own context.
+    """
+    # Outside the try block, because a missing file here is not a failure of the receiver.
+    tls = tls or httpx.create_ssl_context()
+    deadline = _Deadline(timeout_seconds)
+    try:
+        receiver = receivers.parse(url, allowed)
+        addresses = receivers.addresses(receiver, allowed, resolve=resolve, seconds=deadline.left())
+        connections = _Connections(addresses, deadline)
+        return _post(receiver, body, headers, connections, tls)
+    except (ReceiverRefused, _Broken) as error:
+        return _failed(error.code)
+    except TimeoutError:
+        return _failed("timeout")
+    except (OSError, httpcore.NetworkError):
+        return _failed("connection_lost")
+    except httpcore.ProtocolError:
+        return _failed("answer_malformed")
+
+
+def _post(
+    receiver: Receiver, body: bytes, headers: Mapping[str, str], connections: "_Connections", tls: ssl.SSLContext
+) -> SendResult:
+    scheme = b"https" if receiver.encrypted else b"http"
+    url = httpcore.URL(scheme=scheme, host=receiver.host.encode(), port=receiver.port, target=receiver.target)
+    sent = [(name.encode(), value.encode()) for name, value in ({**headers, **_HEADERS}).items()]
+    with (
+        httpcore.ConnectionPool(ssl_context=tls, network_backend=connections) as pool,
+        pool.stream("POST", url, headers=[(b"host", receiver.authority), *sent], content=body) as answer,
+    ):
+        outcome = _outcome(answer.status, answer.headers)
+        with contextlib.suppress(OSError, httpcore.ProtocolError, _Broken):
+            for _ in answer.iter_stream():
+                pass
+        return outcome
+
+
+def _outcome(status: int, headers: Iterable[tuple[bytes, bytes]]) -> SendResult:
+    if 200 <= status < 300:
+        return SendResult(verdict=DeliveryVerdict.DELIVERED, status=status)
+    if status == 410:
+        return SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=status)
+    return SendResult(
+        verdict=DeliveryVerdict.FAILED,
+        error_code="redirected" if 300 <= status < 400 else f"http_{status}",
+        status=status,
+        retry_after=_retry_after(headers),
+    )
+
+
+def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> datetime.timedelta | None:
+    """Return the pause of the header `Retry-After` (RFC 9110: seconds, or a date), up to a day; None if malformed."""
+    text = next((value.decode("latin-1") for name, value in headers if name.lower() == b"retry-after"), "")
+    try:
+        if re.fullmatch("[0-9]+", text):
+            seconds = float(text)
+        elif date := email.utils.parsedate_tz(text):
+            seconds = email.utils.mktime_tz(date) - time.time()
+        else:
+            return None
+    except (ValueError, OverflowError):
+        return None
+    return datetime.timedelta(seconds=min(max(seconds, 0.0), _MAX_RETRY_AFTER.total_seconds()))
+
+
+def _failed(code: str) -> SendResult:
+    return SendResult(verdict=DeliveryVerdict.FAILED, error_code=code)
+
+
+class _Broken(Exception):
+    """Failure of the attempt; `code` names the stage."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Deadline:
+    """Time limit of a whole attempt; a limit per read would start again with every byte."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the remaining seconds. Raises `TimeoutError` after the deadline."""
+        seconds = self._end - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError
+        return seconds
+
+
+class _Connections(httpcore.NetworkBackend):
+    """Backend that connects to the checked addresses only, whatever name httpcore requests."""
+
+    def __init__(self, addresses: Sequence[Address], deadline: _Deadline) -> None:
+        self._addresses = addresses[:_MAX_ADDRESSES]
+        self._deadline = deadline
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: object = None,
+    ) -> httpcore.NetworkStream:
+        for untried, address in zip(range(len(self._addresses), 0, -1), self._addresses, strict=True):
+            share = self._deadline.left() / untried
+            with contextlib.suppress(OSError):
+                return _Stream(socket.create_connection((str(address), port), timeout=share), self._deadline)
+        self._deadline.left()
+        raise _Broken("not_connected")
+
+
+class _Stream(httpcore.NetworkStream):
+    """Connection that is closed at the deadline, and after 64 KiB of answer."""
+
+    def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._received = 0
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._received >= _MAX_ANSWER_BYTES:
+            raise _Broken("answer_too_large")
+        self._connection.settimeout(self._deadline.left())
+        data = self._connection.recv(min(max_bytes, _MAX_ANSWER_BYTES - self._received))
+        self._received += len(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        while buffer:
+            self._connection.settimeout(self._deadline.left())
+            try:
+                buffer = buffer[self._connection.send(buffer) :]
+            # httpcore continues to read, because a receiver may answer and close before it has read the request.
+            except OSError as error:
+                raise httpcore.WriteError from error
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        self._connection.settimeout(self._deadline.left())
+        try:
+            self._connection = ssl_context.wrap_socket(self._connection, server_hostname=server_hostname)
+        except TimeoutError:
+            self.close()
+            raise
+        except OSError:
+            self.close()
+            raise _Broken("tls_failed") from None
+        return self
+
+    def close(self) -> None:
+        self._connection.close()
+
 
 _PAUSES = tuple(
     datetime.timedelta(seconds=seconds)
@@ -35,6 +247,10 @@ _PAUSES = tuple(
 """Example schedule of Standard Webhooks: ten attempts in about three days."""
 
 MAX_PAUSE = 2 * _PAUSES[-1]
+
+_attempts = prometheus_client.Counter(
+    "lethe_webhook_deliveries", "Attempts to call back, by what came of them", ["outcome"], registry=telemetry.registry
+)
 
 
 def next_attempt(
@@ -81,29 +297,46 @@ def claim(
     lease_for: datetime.timedelta,
     under_way: Mapping[str, int],
     max_per_host: int,
+    of_tenants: Mapping[str, int] = MappingProxyType({}),
+    latest: Mapping[str, int] = MappingProxyType({}),
 ) -> list[ClaimedDelivery]:
     """Claim due deliveries, hidden from other dispatchers during the lease. Only the first of each request and receiver
-    is claimed, and no more than `max_per_host` per host, including those `under_way`."""
+    is claimed, and no more than `max_per_host` per host, including those `under_way`.
+
+    Tenants take turns: the next delivery is of a tenant with the fewest under way, `of_tenants`, and among these of the
+    tenant whose `latest` claim is the oldest. A tenant gets a place only while more are free than it has, so that it
+    takes half of what the others leave.
+    """
     at = now(session)
-    lease, counts = at + lease_for, dict(under_way)
-    claimed_deliveries = []
-    rows = repository.due(session, at=at, besides=busy(under_way, max_per_host), limit=limit)
-    for delivery, source, generation, rotated_at, waits_for in rows:
+    lease, counts, shares = at + lease_for, Counter(under_way), Counter(of_tenants)
+    waiting: dict[str, deque[repository.Due]] = {}
+    claimed_deliveries: list[ClaimedDelivery] = []
+    besides = busy(under_way, max_per_host)
+    # A page may be of one tenant alone; those after it are without tenants of which deliveries are known.
+    while rows := repository.due(
+        session, at=at, besides=besides, besides_tenants={*busy(shares, limit), *waiting}, limit=limit
+    ):
+        for row in rows:
+            waiting.setdefault(row[0].tenant_id, deque()).append(row)
+    while waiting:
+        tenant_id = min(waiting, key=lambda name: (shares[name], latest.get(name, 0)))
+        if shares[tenant_id] >= limit - len(claimed_deliveries):
+            break
+        delivery, source, generation, rotated_at, waits_for = waiting[tenant_id].popleft()
+        if not waiting[tenant_id]:
+            del waiting[tenant_id]
         if delivery.letter.is_damaged:
             delivery.status, delivery.error, delivery.ended_at = DeliveryStatus.DEAD, SealedTextDamaged.code, at
         elif waits_for is not None:
             delivery.next_attempt_at = waits_for
-        elif counts.get(delivery.host, 0) < max_per_host:
-            counts[delivery.host] = counts.get(delivery.host, 0) + 1
+        elif counts[delivery.host] < max_per_host:
+            counts[delivery.host] += 1
+            shares[tenant_id] += 1
             delivery.next_attempt_at = lease
             claimed_deliveries.append(
                 ClaimedDelivery(
-                    id=delivery.id,
-                    tenant_id=delivery.tenant_id,
-                    request_id=delivery.request_id,
-                    event=delivery.event,
+                    **{name: getattr(delivery, name) for name in ("id", "tenant_id", "request_id", "event", "host")},
                     url=delivery.letter.url,
-                    host=delivery.host,
                     body=delivery.letter.body,
                     source=source,
                     generation=generation,
@@ -115,9 +348,9 @@ def claim(
     return claimed_deliveries
 
 
-def busy(under_way: Mapping[str, int], max_per_host: int) -> Collection[str]:
-    """Return the hosts that have reached their maximum of concurrent calls."""
-    return [host for host, count in under_way.items() if count >= max_per_host]
+def busy(under_way: Mapping[str, int], maximum: int) -> Collection[str]:
+    """Return the hosts or tenants that have reached their maximum of concurrent calls."""
+    return [name for name, count in under_way.items() if count >= maximum]
 
 
 def record(session: Session, delivery: ClaimedDelivery, outcome: SendResult, random: Random) -> str | None:
@@ -158,7 +391,8 @@ def _result(outcome: SendResult) -> DeliveryVerdict | DeliveryStatus:
 Dialect = Callable[[bytes], Mapping[str, str]]
 """Function from a callback's body to the headers that a protocol requires."""
 
-_AT_ONCE = 16
+_AT_ONCE = 32
+"""Maximum number of concurrent calls. One tenant alone has half of them at most."""
 _MAX_CALLS_PER_HOST = 4
 """Maximum number of concurrent calls to a host, so that a slow receiver does not delay the others."""
 _POLL_SECONDS = 1.0
@@ -178,7 +412,9 @@ class Dispatcher:
         self._dialects = dialects
         self._random = SystemRandom()
         self._away = False
-        self._under_way: Counter[str] = Counter()
+        self._under_way: dict[str, ClaimedDelivery] = {}
+        self._num_claimed = 0
+        self._latest: dict[str, int] = {}
         self._finished: deque[tuple[ClaimedDelivery, SendResult]] = deque()
         self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
         self._working = Periodic("dispatcher", self._work, seconds=_POLL_SECONDS).start()
@@ -208,8 +444,11 @@ class Dispatcher:
     def _round(self) -> bool:
         """Record finished attempts and claim due deliveries. Return True if there may be more."""
         finished = [*self._finished]
-        free = 0 if self._working.is_stopping else _AT_ONCE - self._under_way.total()
-        if not finished and not (free and self._is_any_due()):
+        ended = {delivery.id for delivery, _ in finished}
+        under_way = [delivery for delivery in self._under_way.values() if delivery.id not in ended]
+        hosts, tenants = Counter(d.host for d in under_way), Counter(d.tenant_id for d in under_way)
+        free = 0 if self._working.is_stopping else _AT_ONCE - len(under_way)
+        if not finished and not (free and self._is_any_due(hosts, tenants, free)):
             return False
         with self._database.writing() as session:
             results = [record(session, delivery, outcome, self._random) for delivery, outcome in finished]
@@ -217,27 +456,33 @@ class Dispatcher:
                 session,
                 limit=free,
                 lease_for=datetime.timedelta(seconds=self._timeout_seconds) + _LEASE_MARGIN,
-                under_way=self._under_way - Counter(delivery.host for delivery, _ in finished),
+                under_way=hosts,
                 max_per_host=_MAX_CALLS_PER_HOST,
+                of_tenants=tenants,
+                latest=self._latest,
             )
+            # A round may put off what waits for an earlier delivery, and nothing else.
+            has_moved = bool(session.dirty)
         for (delivery, outcome), result in zip(finished, results, strict=True):
             self._finished.popleft()
-            self._under_way -= Counter([delivery.host])
+            del self._under_way[delivery.id]
             _log(delivery, outcome, result)
         for delivery in deliveries:
-            self._under_way[delivery.host] += 1
+            self._under_way[delivery.id] = delivery
+            self._num_claimed += 1
+            self._latest[delivery.tenant_id] = self._num_claimed
             self._senders.submit(self._send, delivery)
-        return bool(deliveries)
+        return has_moved
 
-    def _is_any_due(self) -> bool:
-        besides = busy(self._under_way, _MAX_CALLS_PER_HOST)
+    def _is_any_due(self, hosts: Mapping[str, int], tenants: Mapping[str, int], free: int) -> bool:
+        besides, besides_tenants = busy(hosts, _MAX_CALLS_PER_HOST), busy(tenants, free)
         with self._database.reading() as session:
-            return repository.is_any_due(session, at=now(session), besides=besides)
+            return repository.is_any_due(session, at=now(session), besides=besides, besides_tenants=besides_tenants)
 
     def _send(self, delivery: ClaimedDelivery) -> None:
         try:
             body = delivery.body.encode()
-            outcome = sender.send(
+            outcome = send(
                 delivery.url,
                 body,
                 self._headers(delivery, body),
@@ -257,7 +502,7 @@ class Dispatcher:
 
     def _headers(self, delivery: ClaimedDelivery, body: bytes) -> Mapping[str, str]:
         dialect = self._dialects.get(delivery.source or "")
-        if dialect is not None:
+        if dialect is not None and delivery.event == service.protocol_event(delivery.source):
             return dialect(body)
         secrets = secret.signing(
             self._keys,
@@ -278,7 +523,7 @@ def _log(delivery: ClaimedDelivery, outcome: SendResult, result: str | None) -> 
     log."""
     if result is None:
         return
-    telemetry.delivery_attempted(result)
+    _attempts.labels(result).inc()
     log = telemetry.logger()
     fields = {"delivery": delivery.id, "event_type": delivery.event, "error": outcome.error_code}
     match result:

@@ -75,7 +75,7 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
     """Return a delivery. Raises `DeliveryUnknown`, also for a delivery that the caller may not know of."""
     row = service.get(session, delivery_id)
     if caller.discreet and not repository.is_seen(session, row, at=now(session)):
-        raise DeliveryUnknown(f"There is no delivery {delivery_id!r}.")
+        raise DeliveryUnknown(delivery_id=delivery_id)
     return row
 
 

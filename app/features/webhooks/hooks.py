@@ -7,10 +7,11 @@ from sqlalchemy.orm import Session
 from app.deletion.admission import CheckUrl
 from app.deletion.history import Change, OnChange
 from app.deletion.search_repository import Attached
+from app.features.overview.endpoints import CountUndelivered
 from app.features.webhooks import receiver, repository, service
 from app.features.webhooks.service import Announcement
-from app.operations.service import CountUndelivered
-from lethe.contract.sets import EventKind, WebhookEvent
+from lethe.contract.sets import EventKind
+from lethe.features.webhooks.contract import WebhookEvent
 
 _WEBHOOK_EVENTS = {
     EventKind.IN_REVIEW: WebhookEvent.IN_REVIEW,

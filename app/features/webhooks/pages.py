@@ -6,16 +6,17 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Response
 
-from app.api import operations, problems
+from app.api import problems
 from app.features.desk import rendering as pages
-from app.features.desk.advice import delivery_advice
 from app.features.desk.forms import checked, text
+from app.features.desk.glossary import delivery_advice
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.menu import MenuEntry
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import state
+from app.features.overview import endpoints as overview
 from app.features.webhooks import endpoints as webhook_deliveries
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import Problem
@@ -132,8 +133,8 @@ def _total(
     context: RequestContext, page: PageOut[DeliveryOut], query: Mapping[str, str], place: PagePosition
 ) -> int | None:
     """Return the number of deliveries on all pages; None unless the overview counts them (undelivered ones)."""
-    is_counted = query == {"status": "undelivered"} and not place.has_all(page) and context.may(operations.get_overview)
-    return sum(context.ask(operations.get_overview).undelivered.values()) if is_counted else None
+    is_counted = query == {"status": "undelivered"} and not place.has_all(page) and context.may(overview.get_overview)
+    return sum(context.ask(overview.get_overview).undelivered.values()) if is_counted else None
 
 
 def _legible(body: str | None) -> str | None:
@@ -153,5 +154,6 @@ MENU = (
         title=marked("Deliveries"),
         path=f"{ROOT}/deliveries",
         endpoint=webhook_deliveries.list_webhook_deliveries,
+        group="settings",
     ),
 )

@@ -133,12 +133,7 @@ def parse(url: str, allowed: Sequence[Network]) -> Receiver:
     elif not encrypted and not allowed:
         raise _invalid("Expected https; http is only for addresses that the operator of this server allows")
     return Receiver(
-        encrypted=encrypted,
-        host=host,
-        port=port,
-        address=address,
-        target=parts.raw_path,
-        authority=parts.netloc,
+        encrypted=encrypted, host=host, port=port, address=address, target=parts.raw_path, authority=parts.netloc
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
-from app.db import bulk, sealed
+from app.db import bulk, now, sealed
 from app.db.bulk import Page, page
 from app.db.tables import DeletionRequest, Tenant
 from app.features.webhooks.tables import WebhookDelivery
-from lethe.contract.sets import DeliveryStatus, WebhookEvent
+from lethe.contract.sets import DeliveryStatus
+from lethe.features.webhooks.contract import WebhookEvent
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """Literal in the statement, because SQLite uses the partial index of pending deliveries only if it sees the value."""
@@ -21,11 +22,11 @@ destroyed."""
 _LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-_IS_UNDELIVERED = sa.or_(
-    WebhookDelivery.status == DeliveryStatus.DEAD,
-    sa.and_(WebhookDelivery.status == DeliveryStatus.PENDING, WebhookDelivery.error.is_not(None)),
-)
-"""Condition that the delivery was tried without success, or was abandoned."""
+def _is_undelivered(session: Session) -> sa.ColumnElement[bool]:
+    """Return the condition that a receiver lacks a delivery that it may have by now: the delivery is pending, tried or
+    not, or was abandoned."""
+    statuses = (DeliveryStatus.DEAD, DeliveryStatus.PENDING)
+    return sa.and_(WebhookDelivery.status.in_(statuses), WebhookDelivery.created_at <= now(session))
 
 
 def add(session: Session, rows: Sequence[WebhookDelivery]) -> None:
@@ -54,7 +55,7 @@ def deliveries(
     if status is not None:
         query = query.where(WebhookDelivery.status == status)
     if undelivered:
-        query = query.where(_IS_UNDELIVERED)
+        query = query.where(_is_undelivered(session))
     if request_id is not None:
         query = query.where(WebhookDelivery.request_id == request_id)
     if of_discreet_until is not None:
@@ -66,7 +67,7 @@ def undelivered(session: Session, *, at_most: int) -> dict[str, int]:
     """Return the number of undelivered deliveries by status, each counted up to `at_most`."""
     counts = []
     for status in (DeliveryStatus.DEAD, DeliveryStatus.PENDING):
-        rows = sa.select(WebhookDelivery.id).where(WebhookDelivery.status == status, _IS_UNDELIVERED)
+        rows = sa.select(WebhookDelivery.id).where(WebhookDelivery.status == status, _is_undelivered(session))
         sample = rows.limit(at_most).subquery()
         counts.append(sa.select(sa.func.count()).select_from(sample).scalar_subquery().label(status.value))
     return {name: count for name, count in session.execute(sa.select(*counts)).mappings().one().items() if count}
@@ -80,7 +81,8 @@ def is_seen(session: Session, delivery: WebhookDelivery, *, at: datetime.datetim
 
 def _seen(query: sa.Select[WebhookDelivery], at: datetime.datetime) -> sa.Select[WebhookDelivery]:
     query = query.join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
-    return query.where(DeletionRequest.discreet, WebhookDelivery.created_at <= at)
+    is_for_receivers = WebhookDelivery.event.not_like("system_task.%")
+    return query.where(DeletionRequest.discreet, WebhookDelivery.created_at <= at, is_for_receivers)
 
 
 def planned(session: Session, *, request_ids: Collection[str], event: str) -> set[str]:
@@ -91,10 +93,16 @@ def planned(session: Session, *, request_ids: Collection[str], event: str) -> se
     return set(session.scalars(query))
 
 
-def drop_planned(session: Session, *, request_ids: Collection[str], since: datetime.datetime | None = None) -> None:
-    """Withdraw the planned completions of these requests or, with `since`, all unsent deliveries from then on. They
-    count as ended long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
-    selected = WebhookDelivery.event == WebhookEvent.COMPLETED if since is None else WebhookDelivery.created_at >= since
+def drop_planned(
+    session: Session,
+    *,
+    request_ids: Collection[str],
+    event: str = WebhookEvent.COMPLETED,
+    since: datetime.datetime = _LONG_AGO,
+) -> None:
+    """Withdraw the unsent deliveries of `event` about these requests, planned for `since` or later. They count as ended
+    long ago, so that the next purge destroys their keys and deletes them (`ended`)."""
+    selected = sa.and_(WebhookDelivery.event == event, WebhookDelivery.created_at >= since)
     planned = sa.and_(WebhookDelivery.request_id.in_(request_ids), selected, WebhookDelivery.attempts == 0)
     withdrawn = sa.update(WebhookDelivery).where(planned, WebhookDelivery.status == DeliveryStatus.PENDING)
     session.execute(withdrawn.values(status=_WITHDRAWN, ended_at=_LONG_AGO))
@@ -115,18 +123,27 @@ def last_notified(session: Session, *, request_id: str, url: str, until: datetim
     return session.scalars(query.limit(1)).one_or_none()
 
 
-def is_any_due(session: Session, *, at: datetime.datetime, besides: Collection[str]) -> bool:
-    """Return True if a delivery is due to a host other than `besides`."""
-    return session.scalar(sa.select(sa.exists().where(*_due(at, besides)))) is True
+def is_any_due(
+    session: Session, *, at: datetime.datetime, besides: Collection[str], besides_tenants: Collection[str] = ()
+) -> bool:
+    """Return True if a delivery is due to a host other than `besides`, of a tenant other than `besides_tenants`."""
+    return session.scalar(sa.select(sa.exists().where(*_due(at, besides, besides_tenants)))) is True
 
 
 Due = tuple[WebhookDelivery, str | None, int, datetime.datetime | None, datetime.datetime | None]
 
 
-def due(session: Session, *, at: datetime.datetime, besides: Collection[str], limit: int) -> list[Due]:
-    """Return at most `limit` due deliveries, longest waiting first. Each comes with the source of its request, the
-    generation of its tenant's secret and its time of rotation, and the next attempt at an earlier delivery to the same
-    receiver about the same request, or None."""
+def due(
+    session: Session,
+    *,
+    at: datetime.datetime,
+    besides: Collection[str],
+    besides_tenants: Collection[str] = (),
+    limit: int,
+) -> list[Due]:
+    """Return at most `limit` due deliveries, as in `is_any_due`, longest waiting first. Each comes with the source of
+    its request, the generation of its tenant's secret and its time of rotation, and the next attempt at an earlier
+    delivery to the same receiver about the same request, or None."""
     earlier = aliased(WebhookDelivery)
     waits_for = (
         sa.select(sa.func.max(earlier.next_attempt_at))
@@ -144,7 +161,7 @@ def due(session: Session, *, at: datetime.datetime, besides: Collection[str], li
         )
         .join(Tenant, Tenant.id == WebhookDelivery.tenant_id)
         .join(DeletionRequest, DeletionRequest.id == WebhookDelivery.request_id)
-        .where(*_due(at, besides))
+        .where(*_due(at, besides, besides_tenants))
         .order_by(WebhookDelivery.next_attempt_at)
         .limit(limit)
     )
@@ -154,9 +171,11 @@ def due(session: Session, *, at: datetime.datetime, besides: Collection[str], li
     ]
 
 
-def _due(at: datetime.datetime, besides: Collection[str]) -> list[sa.ColumnElement[bool]]:
+def _due(at: datetime.datetime, hosts: Collection[str], tenant_ids: Collection[str]) -> list[sa.ColumnElement[bool]]:
     where = [WebhookDelivery.status == _PENDING, WebhookDelivery.next_attempt_at <= at]
-    return [*where, WebhookDelivery.host.not_in(sorted(besides))] if besides else where
+    if hosts:
+        where.append(WebhookDelivery.host.not_in(sorted(hosts)))
+    return [*where, WebhookDelivery.tenant_id.not_in(sorted(tenant_ids))] if tenant_ids else where
 
 
 def put_off(session: Session, *, request_id: str, url: str, since: datetime.datetime, until: datetime.datetime) -> None:

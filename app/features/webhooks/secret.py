@@ -38,7 +38,7 @@ def rotate(session: Session, *, generation: int) -> Tenant:
     if tenant.webhook_generation == generation + 1:
         return tenant
     if tenant.webhook_generation != generation:
-        raise SecretNotPresent(f"The present secret is {tenant.webhook_generation}; GET /v1/webhook-secret shows it.")
+        raise SecretNotPresent(generation=tenant.webhook_generation)
     tenant.webhook_generation, tenant.webhook_rotated_at = generation + 1, now(session)
     audit.record(session, "webhook_secret.rotated", tenant.id, generation=tenant.webhook_generation)
     return tenant

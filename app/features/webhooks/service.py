@@ -16,7 +16,8 @@ from app.features.webhooks import receiver, repository
 from app.features.webhooks.tables import Payload, WebhookDelivery
 from lethe import sockets
 from lethe.contract.problems import DeliveryUnknown
-from lethe.contract.sets import DeliveryStatus, RequestStatus, WebhookEvent
+from lethe.contract.sets import DeliveryStatus, RequestStatus
+from lethe.features.webhooks.contract import WebhookEvent
 
 API_VERSION = "1"
 
@@ -108,6 +109,11 @@ class ProtocolCallbacks:
     is_discreet: Callable[[DeletionRequest], bool]
 
 
+def protocol_event(source: str | None) -> str:
+    """Return the event of a protocol's callbacks, which its dialect signs."""
+    return f"{source}.status"
+
+
 def protocols() -> dict[str, ProtocolCallbacks]:
     """Return the protocols that plug in, by the source of their requests."""
     return {protocol.source: protocol for protocol in sockets.plugs("app.features", "hooks", "DIALECTS")}
@@ -135,14 +141,16 @@ def _send_state(session: Session, announcement: Announcement, protocol: Protocol
     reported = [part.reported_at for part in parts if protocol.is_discreet(part) and part.reported_at is not None]
     # Replace what was planned for the time of the report.
     if reported and min(reported) > at:
-        repository.drop_planned(session, request_ids=[first.id], since=min(reported))
+        repository.drop_planned(
+            session, request_ids=[first.id], event=protocol_event(first.source), since=min(reported)
+        )
     for moment in sorted({at, max([at, *reported])}):
         for url in dict.fromkeys(first.particulars.callback_urls):
             body = protocol.words(session, parts, moment, url)
             last = repository.last_notified(session, request_id=first.id, url=url, until=moment)
             if last is None or last.letter.is_damaged or last.letter.body != body:
                 send_at = moment if last is None else max(moment, last.created_at + _MOMENT)
-                event = f"{first.source}.status"
+                event = protocol_event(first.source)
                 message = WebhookMessage(request=first, urls=[url], event=event, body=body, at=send_at)
                 send_all(session, [message])
 
@@ -195,10 +203,7 @@ def send_all(session: Session, messages: Sequence[WebhookMessage]) -> None:
 
 def get(session: Session, delivery_id: str) -> WebhookDelivery:
     """Return a delivery. Raises `DeliveryUnknown`."""
-    row = repository.delivery(session, delivery_id)
-    if row is None:
-        raise DeliveryUnknown(f"There is no delivery {delivery_id!r}.")
-    return row
+    return DeliveryUnknown.if_none(repository.delivery(session, delivery_id), delivery_id=delivery_id)
 
 
 def replay(session: Session, delivery: WebhookDelivery) -> None:

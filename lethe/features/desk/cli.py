@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import GROUPS, CommandCall, derive, made
-from lethe.cli.gateway import Key, Url, connect, show
-from lethe.cli.options import OptionShape
+from lethe.cli.commands import key_set_in
+from lethe.cli.derived import GROUPS, CommandCall, OptionShape, derive, made
+from lethe.cli.gateway import Key, Url, connect, console, show
 from lethe.client.methods import makes
 from lethe.features.desk import contract
 
@@ -26,8 +26,7 @@ def request_add_note(call: CommandCall) -> None:
 
 
 derive(
-    "deletion_requests.notes",
-    line=lambda note: f"{note.at:%F %T}  {note.author_name or note.author}\n{note.text}\n",
+    "deletion_requests.notes", line=lambda note: f"{note.at:%F %T}  {note.author_name or note.author}\n{note.text}\n"
 )
 
 
@@ -36,8 +35,7 @@ derive(
 def request_attach(
     request_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
     file: Annotated[
-        Path,
-        typer.Argument(exists=True, dir_okay=False, help="File to attach: .pdf, .png, .jpeg, .jpg, .txt or .eml."),
+        Path, typer.Argument(exists=True, dir_okay=False, help="File to attach: .pdf, .png, .jpeg, .jpg, .txt or .eml.")
     ],
     url: Url = None,
     key: Key = None,
@@ -51,3 +49,28 @@ derive(
     "deletion_requests.attachments",
     line=lambda file: f"{file.id}  {file.at:%F %T}  {file.size:>9}  {file.author_name or file.author}  {file.name}",
 )
+
+
+@GROUPS["deletion_requests"].app.command("verify-evidence-pack")
+def verify_evidence_pack(
+    pack: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Evidence pack of a request, as a ZIP file")
+    ],
+    jwks: Annotated[Path | None, typer.Option(help="The issuer's public keys; default: those in the pack")] = None,
+) -> None:
+    """Verify an evidence pack offline: the signed manifest, the digest of every file, all certificates, and the audit
+    entries.
+
+    Exits with 1 unless all of it is as it was signed. Keys from the pack itself do not prove who signed it.
+    """
+    from lethe.features.desk import evidence_pack
+
+    verified = evidence_pack.verify(pack.read_bytes(), key_set_in(jwks) if jwks else None)
+    console.print(
+        f"[green]valid[/]  request {verified.request_id}  made {verified.made_at:%F %T}  key {verified.key_id[:12]}"
+    )
+    console.print(f"       {len(verified.members)} files, {len(verified.verdicts)} signed statements")
+    link = "linked up to a signed checkpoint" if verified.is_chained else "each by itself, not linked to a checkpoint"
+    console.print(f"       {verified.entries} audit entries, {link}")
+    if jwks is None:
+        console.print("       signed with a key from the pack itself: name the issuer's keys with --jwks")

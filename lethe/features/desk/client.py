@@ -15,3 +15,4 @@ class RequestCases(Resource[H]):
     attachment = call(contract.ATTACHMENT)
     delete_attachment = call(contract.DELETE_ATTACHMENT)
     reply = call(contract.REPLY)
+    evidence_pack = call(contract.EVIDENCE_PACK)

@@ -9,7 +9,31 @@ from lethe.contract import problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.sets import AttachmentKind, ReplyFormat, ReplyLanguage, Scope
+from lethe.contract.sets import ClosedSet, Scope
+
+
+class ReplyFormat(ClosedSet):
+    TEXT = "text"
+    PDF = "pdf"
+
+
+class ReplyLanguage(ClosedSet):
+    """Language of a reply to a person (ISO 639-1)."""
+
+    EN = "en"
+    DE = "de"
+    FR = "fr"
+    ES = "es"
+
+
+class AttachmentKind(ClosedSet):
+    """Kind of a file attached to a request, by the extension of its name."""
+
+    PDF = "pdf"
+    PNG = "png"
+    JPEG = "jpeg"
+    TXT = "txt"
+    EML = "eml"
 
 
 class AssignmentIn(Body):
@@ -183,6 +207,21 @@ class ReplyQuery(Query):
     format: ReplyFormat = Field(default=ReplyFormat.TEXT, description="Format of the reply.")
 
 
+class Addressing(Body):
+    """What an officer types for one reply and nothing stores: recipient, place, salutation and signature."""
+
+    recipient: Annotated[Text, Field(max_length=500)] = Field(
+        default="", description="Name and address of the recipient, one line each; empty: no address.", repr=False
+    )
+    place: Annotated[Text, Field(max_length=100)] = Field(default="", description="Place before the date.")
+    salutation: Annotated[Text, Field(max_length=200)] = Field(
+        default="", description="Salutation; empty: the general one of the language.", repr=False
+    )
+    signed_by: Annotated[Text, Field(max_length=200)] = Field(
+        default="", description="Name and function under the closing; empty: the controller alone."
+    )
+
+
 REPLY = of_one(
     _REQUESTS.operation(
         "get_reply",
@@ -195,5 +234,36 @@ REPLY = of_one(
         does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
         "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
         "is composed on demand and not stored.",
+    )
+)
+
+
+class EvidenceFormat(ClosedSet):
+    ZIP = "zip"
+    PDF = "pdf"
+
+
+class EvidenceQuery(Query):
+    language: ReplyLanguage = Field(default=ReplyLanguage.EN, description="Language of the letter in the pack.")
+    format: EvidenceFormat = Field(
+        default=EvidenceFormat.ZIP,
+        description="zip: an archive that is verified offline; pdf: the readable part of it.",
+    )
+
+
+EVIDENCE_PACK = of_one(
+    _REQUESTS.operation(
+        "get_evidence_pack",
+        "GET",
+        "/{request_id}/evidence-pack",
+        scope=Scope.REQUESTS_REVIEW,
+        query=EvidenceQuery,
+        gives=bytes,
+        problems=(problems.RequestUnknown, problems.ReplyUnprintable, problems.CertificateDamaged),
+        does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
+        "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
+        "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "
+        "records who downloaded it. The archive has audit entries about other requests too, by ID, because the hash "
+        "chain needs them; the PDF has those about this request alone.",
     )
 )

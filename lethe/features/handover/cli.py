@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from lethe.cli.commands import Id
 from lethe.cli.derived import GROUPS
 from lethe.cli.gateway import Key, Url, connect, show
-from lethe.cli.learning import Id
 
 
 @GROUPS["models"].app.command("export-onnx")

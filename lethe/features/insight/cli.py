@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import CommandCall, derive, made
+from lethe.cli.derived import CommandCall, OptionShape, derive, made
 from lethe.cli.gateway import show
-from lethe.cli.options import OptionShape
 
 derive("accounting.preview", OptionShape(positional=("model_id",), also={"num_records": "--records"}))
 

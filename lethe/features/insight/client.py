@@ -5,8 +5,11 @@ from lethe.features.insight import contract
 
 
 class InsightAccounting(Resource[H]):
-    """Calls of `client.accounting` about previews, plans and trajectories."""
+    """Calls of `client.accounting` about the cost of requests: accounts, previews, plans and trajectories."""
 
+    model = call(contract.MODEL)
+    dataset = call(contract.DATASET)
+    deletion_request = call(contract.DELETION_REQUEST)
     trajectory = pages(contract.TRAJECTORY)
     preview = call(contract.PREVIEW)
     plan = call(contract.PLAN)

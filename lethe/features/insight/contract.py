@@ -1,4 +1,4 @@
-"""Operations on the cost of forgetting: previews, plans of models, and a model's history step by step."""
+"""Operations on the cost of forgetting: accounts, previews, plans of models, a model's history step by step."""
 
 import datetime
 from typing import Annotated
@@ -6,9 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from lethe.contract import problems
-from lethe.contract.certificates import GuaranteeOut, TargetOut
+from lethe.contract.certificates import GuaranteeOut, JointOut, TargetOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Positive, Query, example
-from lethe.contract.models import Objective
+from lethe.contract.models import Objective, WaitingOut
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
 
@@ -162,7 +162,7 @@ DAYS, WEEKS = 30, 12
 
 class DueOnDayOut(Answer):
     day: datetime.date = Field(description="Day in the time zone of the policy.")
-    requests: int = Field(description="Number of open requests due that day, paused ones too: by due_from, due_before.")
+    requests: int = Field(description="Number of requests due that day, by clock=running, due_from and due_before.")
 
 
 class WeekOut(Answer):
@@ -184,11 +184,11 @@ class SummaryOut(Answer):
     at: datetime.datetime = Field(description="Time of the summary.")
     time_zone: str = Field(description="Time zone of the policy, to which days and weeks refer.")
     overdue: int = Field(
-        description="Number of open requests past their deadline whose clock runs, by clock=overdue; those due "
-        "earlier today also count in `due`."
+        description="Number of open requests past their deadline, unless their clock was paused before: clock=overdue."
     )
+    paused: int = Field(description="Number of open requests whose clock was paused in time: clock=paused.")
     due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, today first.")
-    later: int = Field(description="Number of open requests due after those days.")
+    later: int = Field(description="Number of requests due after those days, by clock=running and due_from.")
     weeks: list[WeekOut] = Field(description=f"Requests of each of the last {WEEKS} weeks, the current one last.")
     completion: CompletionOut = Field(description="Times to completion of the requests completed in `weeks`.")
 
@@ -221,6 +221,25 @@ class CostOut(Answer):
     )
 
 
+class MethodPlanOut(Answer):
+    """Default model by one method at the default target, from public numbers alone. Accuracy is not known from them."""
+
+    method: str = Field(description="Name of the method.")
+    refused: str | None = Field(description="Reason why the method cannot learn this; null if it can.")
+    learn_passes: float | None = Field(description="Passes over the rows to learn, or their cap; null if refused.")
+    request_passes: float | None = Field(
+        description="Passes over the rows to forget the first person, or their cap; null if refused."
+    )
+    deletion: float | None = Field(description="Epsilon of `deletion` of that person, in nats; null if refused.")
+    release: float | None = Field(
+        description="Epsilon of `release` of a record in the first version, in nats; null if refused."
+    )
+    adaptive: list[float] | None = Field(
+        description="Epsilon of `adaptive` of a record in all versions, in nats, after 1, 10 and 100 requests of "
+        "others with a version each; null if refused."
+    )
+
+
 class MeasuredVersionOut(Answer):
     """Version and its value of a metric on evaluation data."""
 
@@ -241,6 +260,11 @@ class PlanOut(Answer):
     dataset_id: str = Field(description="ID of the dataset.")
     objective: str = Field(description="Objective of the planned models.")
     costs: list[CostOut] = Field(description="Costs by `epsilon`, then by `l2`, both ascending.")
+    methods: list[MethodPlanOut] = Field(description="Installed methods, compared at the default target.")
+    takes: str | None = Field(
+        description="Method with the smallest `adaptive` after 10 requests; of methods within 1 % of it, the one with "
+        "the fewest passes a request. Null if none can learn this."
+    )
     measured: list[MeasuredVersionOut] = Field(
         description="Last 100 versions of the dataset's models with evaluation data, newest first."
     )
@@ -349,5 +373,151 @@ TRAJECTORY = of_one(
         does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
         "alone: what a certificate would state had the run been planned to end there. At most `points` per run, "
         "densest where they change most, and 10,000 in all; newest run first.",
+    )
+)
+
+
+class NextRequestOut(Answer):
+    kind: str = Field(description="Kind of the run that would forget one more record: unlearn or relearn.")
+    steps: int = Field(description="Number of steps of that run.")
+    epsilon_without_steps: float = Field(
+        description="Epsilon of `unlearning`, in nats, if the record were erased and no step followed."
+    )
+
+
+class ReleasesLeftOut(Answer):
+    epsilon: float = Field(
+        description="Epsilon of the `adaptive` budget (nats): of the query, else the dataset's, else the model's "
+        "target."
+    )
+    delta: float = Field(description="Delta of the budget: of the query, else the dataset's, else the model's target.")
+    steps_per_release: int = Field(description="Number of steps that forgetting one more record takes now.")
+    records: int = Field(description="Number of the person's records, in every version of all the dataset's models.")
+    count: int | None = Field(
+        description="Further versions of this model, if no other model publishes, within the budget; null if exceeded."
+    )
+
+
+class ResetOut(Answer):
+    steps: int = Field(description="Minimum number of steps after which `reset` meets the model's target.")
+    guarantee: GuaranteeOut = Field(description="`reset` guarantee after these steps.")
+
+
+class NextRunOut(Answer):
+    kind: str = Field(description="Kind of the run: learn, unlearn or relearn.")
+    steps: int = Field(description="Number of steps of the run.")
+    reason: str = Field(description="Reason for this kind and number of steps, in words.")
+    records: int = Field(description="Number of records that the run would forget.")
+
+
+class LargeRequestOut(Answer):
+    request_id: str = Field(description="ID of the deletion request.")
+    records: int = Field(description="Number of rows of the person in the model's dataset.")
+
+
+class ModelBudgetOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    version: int | None = Field(description="Number of the live version; null before the first version.")
+    target: TargetOut = Field(description="Target of the model's `unlearning` guarantee.")
+    releases: int = Field(description="Number of versions published so far, including destroyed and lost ones.")
+    mu: float = Field(description="`adaptive` mu of one record over these versions; squares of all models add up.")
+    releases_left: ReleasesLeftOut | None = Field(description="Versions that still fit; null before the first.")
+    room: int | None = Field(
+        description="Most records forgotten together in fewer steps than relearning; null before the first version."
+    )
+    next_run: NextRunOut | None = Field(description="Run that would serve waiting requests now; null if none waits.")
+    relearning: list[LargeRequestOut] = Field(description="Open requests that each force relearning, the largest 100.")
+
+
+class DatasetAccountOut(Answer):
+    dataset_id: str = Field(description="ID of the dataset.")
+    used: GuaranteeOut | None = Field(
+        description="`adaptive` guarantee of one record in every version of every model; null without versions."
+    )
+    models: list[ModelBudgetOut] = Field(description="Account of each model of the dataset.")
+
+
+class AccountOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    version: int = Field(description="Number of the live version.")
+    influence: float = Field(
+        description="Influence W: bound on the parameter shift by all edits so far, each at its worst position."
+    )
+    noise_variance: float = Field(description="Variance V of the noise in each coordinate of the live version.")
+    mu: float = Field(description="Mu of `unlearning`, counting rows erased since the live version was published.")
+    guarantees: list[GuaranteeOut] = Field(
+        description="`unlearning` of erased rows, not of people in `waiting`, and `release` of a record still present."
+    )
+    waiting: WaitingOut = Field(description="People with open requests whose rows are not erased yet.")
+    releases: int = Field(description="Number of versions of the model on record, including destroyed ones.")
+    next_request: NextRequestOut = Field(description="Run that forgetting one more record would take.")
+    releases_left: ReleasesLeftOut = Field(description="Versions that still fit an `adaptive` budget.")
+    reset: ResetOut | None = Field(description="Repair run after which no initial weights matter; null if too long.")
+
+
+class StatementOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    certificate_id: str = Field(description="ID of the certificate.")
+    version: int = Field(description="Number of the version that the certificate is about.")
+    signed: list[GuaranteeOut] = Field(description="Guarantees that the certificate states.")
+    today: list[GuaranteeOut] = Field(description="The same guarantees, recomputed for today's live version.")
+
+
+class RequestAccountOut(Answer):
+    request_id: str = Field(description="ID of the deletion request.")
+    models: list[StatementOut] = Field(description="One statement per certificate of the request.")
+    joint: JointOut | None = Field(
+        description="Guarantee over all models that carried the person, except models destroyed before they forgot; "
+        "null if there is none or one must still forget."
+    )
+
+
+class AccountQuery(Query):
+    adaptive_epsilon: Annotated[
+        Positive | None,
+        Field(description="Epsilon of the budget, in nats. Default: the dataset's, else the model's target."),
+    ] = None
+    adaptive_delta: Annotated[
+        float | None,
+        Field(gt=0, lt=1, description="Delta of the budget. Default: the dataset's, else the model's target."),
+    ] = None
+
+
+MODEL = of_one(
+    _ACCOUNTING.operation(
+        "get_account",
+        "GET",
+        "/models/{model_id}",
+        scope=Scope.ACCOUNTING_READ,
+        query=AccountQuery,
+        gives=AccountOut,
+        problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
+        does="Return the guarantees of the live version, the cost of forgetting one more record, and how many more "
+        "versions a person who stays can feed before the `adaptive` guarantee exceeds a budget.",
+    )
+)
+DELETION_REQUEST = of_one(
+    _ACCOUNTING.operation(
+        "get_request_account",
+        "GET",
+        "/deletion-requests/{request_id}",
+        scope=Scope.ACCOUNTING_READ,
+        gives=RequestAccountOut,
+        problems=(problems.RequestUnknown, problems.CertificateDamaged),
+        does="Return the guarantees signed for a request, the same for today's live versions, and the joint guarantee "
+        "over all models.",
+    )
+)
+DATASET = of_one(
+    _ACCOUNTING.operation(
+        "get_dataset_account",
+        "GET",
+        "/datasets/{dataset_id}",
+        scope=Scope.ACCOUNTING_READ,
+        query=AccountQuery,
+        gives=DatasetAccountOut,
+        problems=(problems.DatasetUnknown,),
+        does="Return the `adaptive` guarantee of one record that fed every version of every model, the versions that "
+        "still fit a budget, and the open requests that force relearning.",
     )
 )

@@ -9,8 +9,19 @@ import math
 import secrets
 from dataclasses import dataclass
 
-from lethe.contract.sets import LeavingReason
+from lethe.contract.sets import ClosedSet
 from lethe.errors import InputInvalid
+
+
+class LeavingReason(ClosedSet):
+    """Reason for leaving, the same set for every tenant: estimates require it of the client's randomiser."""
+
+    PRIVACY = "privacy"
+    NOT_USING = "not_using"
+    COST = "cost"
+    SWITCHED = "switched"
+    OTHER = "other"
+
 
 REASONS = tuple(LeavingReason)
 ODDS = 3

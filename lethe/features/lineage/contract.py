@@ -8,7 +8,16 @@ from pydantic import Field
 from lethe.contract.fields import Answer, PageOut, Paging, Query, Sha256, SubjectIn
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import ModelUnknown, RequestUnknown, VersionUnknown
-from lethe.contract.sets import Scope, VersionStatus
+from lethe.contract.sets import ClosedSet, Scope, VersionStatus
+
+
+class ServingRefusal(ClosedSet):
+    NOT_LIVE = "not_live"
+    HELD = "held"
+    """The version misses its quality gate and was not released."""
+    FORGETTING_OVERDUE = "forgetting_overdue"
+    SUPERSEDED = "superseded"
+    WEIGHTS_DESTROYED = "weights_destroyed"
 
 
 class ExportOut(Answer):

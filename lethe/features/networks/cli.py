@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from lethe import Client
+from lethe.cli.commands import WatchUpload
 from lethe.cli.derived import VERBS, CommandCall, add_group, derive, made
 from lethe.cli.gateway import console, show
-from lethe.cli.learning import WatchUpload
 from lethe.client.waiting import Progress
 from lethe.contract.problems import Problem
 

@@ -1,7 +1,6 @@
 """Commands about people who log in to the dashboard."""
 
-from lethe.cli.derived import add_group, derive
-from lethe.cli.options import OptionShape
+from lethe.cli.derived import OptionShape, add_group, derive
 from lethe.features.people.contract import UserOut
 
 add_group("users", "user", "People who log in to the dashboard.")

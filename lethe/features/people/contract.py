@@ -1,6 +1,7 @@
 """Operations on people who log in to the dashboard, each with a role, invited by an administrator."""
 
 import datetime
+import unicodedata
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -9,7 +10,20 @@ from pydantic import AfterValidator, Field, Strict
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import LastAdministrator, UserExists, UserUnknown
-from lethe.contract.sets import Role, Scope
+from lethe.contract.sets import ClosedSet, Scope
+
+
+class Role(ClosedSet):
+    """Role of a person, which sets their scopes (`lethe.features.people.contract.SCOPES_OF`)."""
+
+    VIEWER = "viewer"
+    OFFICER = "officer"
+    """Makes requests and decides about them."""
+    ENGINEER = "engineer"
+    ADMINISTRATOR = "administrator"
+    OPERATOR = "operator"
+    """Creates tenants, without access to their contents."""
+
 
 _READING = frozenset({Scope.REQUESTS_READ, Scope.MODELS_READ, Scope.ACCOUNTING_READ})
 SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
@@ -21,11 +35,24 @@ SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
 }
 """Scopes of each role, with the same effect as the scopes of an API key."""
 
+
+def is_email_normal(address: str) -> bool:
+    """Return True if an address has no compatibility characters. Lower case makes a k of a Kelvin sign, and of its
+    address somebody else's."""
+    return unicodedata.is_normalized("NFKC", address)
+
+
+def _lower(address: str) -> str:
+    if not is_email_normal(address):
+        raise ValueError("expected an address without compatibility characters (Unicode NFKC)")
+    return address.lower()
+
+
 Email = Annotated[
     Text,
     # The maximum length is that of RFC 5321, 4.5.3.1.3.
     Field(min_length=3, max_length=254, pattern=r"^[^@\s\x00]+@[^@\s\x00]+$"),
-    AfterValidator(str.lower),
+    AfterValidator(_lower),
 ]
 AnyRole = Annotated[Role, Strict(False)]
 

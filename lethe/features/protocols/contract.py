@@ -80,7 +80,10 @@ class IdentityIssuerIn(Body):
     )
 
 
-class IdentityIssuerOut(IdentityIssuerIn):
+class IdentityIssuerOut(Answer):
+    issuer: _LongText = Field(description="Claim `iss` of the issuer's statements.")
+    audience: _LongText = Field(description="Claim `aud` of the issuer's statements.")
+    jwks: dict[str, Any] = Field(description="Public keys of the issuer (RFC 7517).")
     id: str = Field(description="ID of the issuer.")
     created_at: datetime.datetime = Field(description="Time of registration.")
 

@@ -10,8 +10,7 @@ from lethe.cli.gateway import bar, show
 
 @made("models.rehearse")
 def model_rehearse(
-    call: CommandCall,
-    wait: Annotated[bool, typer.Option(help="Wait for the report, with a progress bar")] = True,
+    call: CommandCall, wait: Annotated[bool, typer.Option(help="Wait for the report, with a progress bar")] = True
 ) -> None:
     """Forget people drawn at random on a scratch copy, and show the effect; exit code 1 if the rehearsal fails."""
     rehearsal = call()
@@ -25,7 +24,4 @@ def model_rehearse(
         raise typer.Exit(1)
 
 
-derive(
-    "models.rehearsals",
-    line="{item.id}  {item.status:<10} {item.people:>5} people  {item.asked_at:%Y-%m-%d %H:%M}",
-)
+derive("models.rehearsals", line="{item.id}  {item.status:<10} {item.people:>5} people  {item.asked_at:%Y-%m-%d %H:%M}")

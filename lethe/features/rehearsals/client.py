@@ -3,9 +3,8 @@
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, composed, pages
 from lethe.client.waiting import Progress, Watch, report
-from lethe.contract.sets import RehearsalStatus
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalOut
+from lethe.features.rehearsals.contract import RehearsalOut, RehearsalStatus
 
 
 class _NewRehearsal(contract.RehearsalIn, Keyed):

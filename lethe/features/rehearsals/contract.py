@@ -9,7 +9,18 @@ from lethe.contract import problems
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
 from lethe.contract.models import ProgressOut
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.sets import RehearsalStatus, Scope
+from lethe.contract.sets import ClosedSet, Scope
+
+
+class RehearsalStatus(ClosedSet):
+    WAITING = "waiting"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    OUTDATED = "outdated"
+    """Completed, but its report was deleted: a person was erased since whose row may have been measured."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
 
 MIN_PEOPLE = 10
 MAX_PEOPLE = 1000
@@ -131,7 +142,8 @@ ASK = of_one(
         ),
         does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
         "version, learn another copy without them, measure all three models, and destroy both copies. Nothing records "
-        "who was drawn, and the model stays unchanged. Each version can be rehearsed to completion once.",
+        "who was drawn, and the model stays unchanged. The same rows are measured to completion once, "
+        "whichever model is rehearsed.",
     )
 )
 LIST = of_one(

@@ -1,9 +1,10 @@
 """Commands about tables on this machine, which send nothing of them, and plans of models."""
 
+import inspect
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,6 @@ from rich.table import Column, Table
 
 from lethe.cli.derived import GROUPS
 from lethe.cli.gateway import Key, Url, bar, connect, console, show
-from lethe.cli.options import spread
 from lethe.contract.datasets import TableIn
 from lethe.contract.models import ModelIn, Objective, TangentIn
 from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed, SchemaInvalid
@@ -36,6 +36,28 @@ _LIMITS = Limits()
 def _help(model: type[BaseModel], field: str) -> str | None:
     """Return the description of a field in the contract."""
     return model.model_fields[field].description
+
+
+def spread(act: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with an option per field of a frozen value in place of its parameter of that type."""
+    own = inspect.signature(act, eval_str=True).parameters
+    values: dict[str, Any] = {name: arg.annotation for name, arg in own.items() if is_dataclass(arg.annotation)}
+
+    def command(**arguments: Any) -> None:
+        for name, kind in values.items():
+            arguments[name] = kind(**{field: arguments.pop(field) for field in inspect.signature(kind).parameters})
+        act(**arguments)
+
+    options = [
+        option
+        for name, arg in own.items()
+        for option in (inspect.signature(values[name], eval_str=True).parameters.values() if name in values else (arg,))
+    ]
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    )
+    command.__doc__ = act.__doc__
+    return command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,9 +251,8 @@ def _print(preview: "Preview") -> None:
         f"constant prediction has the {metric} {_formatted(preview.metric, preview.majority)}"
     )
     if preview.network is not None:
-        walls = "" if preview.network.shut_in else "; on this system only the memory of its process was limited"
         rows = f"a tangent, in {preview.num_moved} parameters," if preview.num_moved else "features"
-        console.print(f"{rows} of the network of SHA-256 {preview.network.sha256}{walls}")
+        console.print(f"{rows} of the network of SHA-256 {preview.network.sha256}")
     columns = Table("column", "kind", "features", "unknown", "clipped")
     for column in preview.columns:
         shares = (f"{column.unknown:.1%}", f"{column.clipped:.1%}")
@@ -281,7 +302,7 @@ def model_plan(
     and its rows are not read. Noise and passes follow from public numbers alone.
     """
     if file is not None and schema is not None and dataset is None:
-        from lethe.proof import costs
+        from lethe.features.insight import costs
 
         preview = _preview(file, schema, trial, epsilons=costs.EPSILONS)
         if as_json:
@@ -337,6 +358,7 @@ def _print_plan(plan: PlanOut) -> None:
         )
     console.print(table)
     console.print(_UNITS)
+    _print_methods(plan)
     if not plan.measured:
         console.print("No model of this dataset has been measured on evaluation data: accuracy is not known.")
         return
@@ -355,6 +377,24 @@ def _print_plan(plan: PlanOut) -> None:
             bar_of(version.value, low, high),
         )
     console.print(measured)
+
+
+def _print_methods(plan: PlanOut) -> None:
+    table = Table("method", "learn", "request", "deletion", "adaptive after 1, 10, 100", "release")
+    for method in plan.methods:
+        if method.adaptive is None:
+            console.print(f"{method.method}: {method.refused}")
+            continue
+        table.add_row(
+            method.method,
+            _passes(method.learn_passes),
+            _passes(method.request_passes),
+            f"{method.deletion:.2g}",
+            ", ".join(f"{epsilon:.2f}" for epsilon in method.adaptive),
+            f"{method.release:.2f}",
+        )
+    console.print(table)
+    console.print(f"At epsilon 1, by `adaptive` after 10 requests, the method to take: {plan.takes or 'none'}.")
 
 
 def bar_of(value: float, low: float, high: float) -> str:

@@ -12,7 +12,8 @@ from scipy.special import entr, expit, log_softmax, softmax, xlogy
 from lethe.contract.problems import PreconditionFailed
 from lethe.contract.sets import Metric
 from lethe.encoding.targets import UNIT, y_of_scores
-from lethe.proof import calibration, costs
+from lethe.features.insight import costs
+from lethe.proof import calibration
 from lethe.proof.calibration import ModelSettings
 from lethe.proof.errors import PrivacyError
 from lethe.proof.losses import Objective
@@ -30,7 +31,7 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittingPlan:
-    """Cost of a setting (`lethe.proof.costs.Cost`), and the accuracy on held-out rows, by the metric of the preview,
+    """Cost of a setting (`costs.Cost`), and the accuracy on held-out rows, by the metric of the preview,
     with and without noise."""
 
     epsilon: float

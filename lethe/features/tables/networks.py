@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lethe.client.waiting import Progress
+from lethe.contract.fields import expected
 from lethe.contract.problems import FieldError, InputInvalid, NetworkFailed, NetworkInvalid, PreconditionFailed
-from lethe.contract.spelling import expected
 from lethe.encoding.rows import Features, Schema, check_finite, check_fit
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
@@ -30,8 +30,8 @@ _LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSeen:
-    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: True if its process could open
-    neither connections nor files."""
+    """Network of a dry run, with the fields of `GET /v1/networks/{id}`. `shut_in`: True, as its process could open
+    neither connections nor files; a network is not run otherwise."""
 
     sha256: str
     input_shape: tuple[int, ...]

@@ -14,17 +14,17 @@ import numpy as np
 
 from lethe.client.files import Frame
 from lethe.client.waiting import Progress
+from lethe.contract.fields import expected
 from lethe.contract.problems import DatasetUnusable, FieldError, PreconditionFailed, SchemaInvalid
-from lethe.contract.spelling import expected
 from lethe.encoding.columns import refuse
 from lethe.encoding.rows import Labelled, Schema, as_factors, labels_in, unit_rows, weights_in
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
+from lethe.features.insight import costs
 from lethe.features.tables import fitting, networks
+from lethe.features.tables.inferring import columns_of
 from lethe.features.tables.networks import NetworkFile, NetworkSeen
-from lethe.features.tables.reading import columns_of
 from lethe.features.tables.rivals import scikit_learn
-from lethe.proof import costs
 from lethe.proof.calibration import ModelSettings
 from lethe.proof.losses import Objective, num_weight_rows
 

@@ -1,21 +1,25 @@
-"""A bound: one theorem as a function of numbers, declared in one place.
+"""A bound: one theorem as a function of numbers.
 
 The signature is the declaration. Each argument is annotated with a symbol of `symbols.py`, a type together with its
-`Domain` (meaning and range); `bound` reads the annotations and adds the title, source, statement and assumptions.
+`Domain` (meaning and range); `bound` reads the annotations and adds the title, source, statement and assumptions, which
+are the table of the function's name in `theorems.toml`.
 
 No number is clamped. A number outside its domain raises `DomainError`. A `hypothesis` is a condition that no number
 shows, such as a decision rule that was fixed in advance; a `notion` is one about the meaning of the guarantee. The
 theorem assumes both, and a caller who denies one gets its error. A result that is not a number is refused as well.
 """
 
+import functools
+import importlib.resources
 import inspect
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, get_args, get_type_hints
 
-from lethe.proof import work
+from lethe.features.analysis import work
 from lethe.proof.errors import DomainError, NotionError, PreconditionError, PrivacyError
 
 Kind = Literal["real", "integer", "boolean", "choice", "reals", "integers", "words", "segments"]
@@ -201,34 +205,35 @@ class Bound:
         return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def bound(
-    title: str, *, reference: str, statement: str, outputs: Mapping[str, str], assumptions: Sequence[str] = ()
-) -> Callable[[Callable[..., Outputs]], Bound]:
-    """Make a bound of the decorated function, whose arguments are annotated with symbols."""
+def bound(function: Callable[..., Outputs]) -> Bound:
+    """Make a bound of a function whose arguments are annotated with symbols. Its texts are those of its name in
+    `theorems.toml`."""
     omitted = inspect.Parameter.empty
+    hints = get_type_hints(function, include_extras=True)
+    texts = _texts()[function.__name__]
+    return Bound(
+        name=function.__name__,
+        title=texts["title"],
+        reference=texts["reference"],
+        statement=texts["statement"],
+        assumptions=tuple(texts.get("assumptions", ())),
+        parameters=tuple(
+            Parameter(
+                **asdict(_domain(hints[name])),
+                name=name,
+                required=argument.default is omitted,
+                default=None if argument.default is omitted else argument.default,
+            )
+            for name, argument in inspect.signature(function).parameters.items()
+        ),
+        outputs=texts["outputs"],
+        function=function,
+    )
 
-    def declare(function: Callable[..., Outputs]) -> Bound:
-        hints = get_type_hints(function, include_extras=True)
-        return Bound(
-            name=function.__name__,
-            title=title,
-            reference=reference,
-            statement=statement,
-            assumptions=tuple(assumptions),
-            parameters=tuple(
-                Parameter(
-                    **asdict(_domain(hints[name])),
-                    name=name,
-                    required=argument.default is omitted,
-                    default=None if argument.default is omitted else argument.default,
-                )
-                for name, argument in inspect.signature(function).parameters.items()
-            ),
-            outputs=outputs,
-            function=function,
-        )
 
-    return declare
+@functools.cache
+def _texts() -> dict[str, Any]:
+    return tomllib.loads((importlib.resources.files("lethe.features.theorems") / "theorems.toml").read_text("utf8"))
 
 
 def expect(condition: bool, detail: str) -> None:

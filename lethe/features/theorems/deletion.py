@@ -17,57 +17,28 @@ shrinks like 1/(d q B), so that a hundred parameters take millions of steps.
 
 import math
 
-from scipy.special import digamma
+import scipy  # which loads its modules when they are first used
 
+from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym
 from lethe.features.theorems.bound import Outputs, bound, expect, require, steps_up
-from lethe.proof import work
 from lethe.proof.errors import NotionError
 
-_ADVANTAGE = {"adv": "largest advantage of an adversary who asks whether the record was there, in [0, 1]"}
-_PRIVACY = 'Chourasia, Ye, Shokri, "Differential privacy dynamics of Langevin diffusion", NeurIPS 2021, Corollary 1'
-_LAST = {"eps": "Renyi divergence of the last iterate at order q, nats, both directions"}
-_ERASED = {"eps": "Renyi divergence at order q from the run in which the record had been replaced from the start, nats"}
-_STARTED = (*sym.CONVEX, "The initial law is Gaussian with at most the variance of g14_init_variance; a point will do.")
-_BOUNDED = "The loss is beta-smooth and takes values in [-b, b], b = sigma^2 log(B)/4; it need not be convex."
-_GIBBS = {"bound": "Renyi divergence of the Gibbs laws at every order, both directions, nats"}
 
-
-@bound(
-    "Exact adaptive unlearning may reveal the record",
-    reference=f"{sym.FORGET}, Theorem 3.1",
-    statement="Some (0, 0)-adaptive-unlearning pair lets a 1-adaptive requester infer the record deleted at step i from"
-    " one release with probability at least 1 - 2^(3 - i).",
-    assumptions=("A demonstration: the median of distinct records, n odd.",),
-    outputs={"prob": "probability of inference"},
-)
+@bound
 def t31_success(i: sym.DeletionRequest) -> Outputs:
     return {"prob": -math.expm1((3 - i) * math.log(2))}
 
 
-@bound(
-    "A secret counter leaks over releases",
-    reference=f"{sym.FORGET}, Theorem 3.2, proof",
-    statement="Some (eps, 0)-non-adaptive-unlearning pair that keeps state loses eps (1/i + ... + 1/(i + N - 1)) about"
-    " the deleted record over N releases, without limit.",
-    assumptions=("A demonstration of why a deletion run may keep no state but the last model.",),
-    outputs={"loss": "privacy loss, nats"},
-)
+@bound
 def t32_count_loss(eps: sym.EpsilonTarget, i: sym.FirstRelease, N: sym.Releases) -> Outputs:
     if N <= 10_000:
         work.spend(N)
         return {"loss": eps * math.fsum(1 / j for j in range(i, i + N))}
-    return {"loss": eps * float(digamma(i + N) - digamma(i))}
+    return {"loss": eps * float(scipy.special.digamma(i + N) - scipy.special.digamma(i))}
 
 
-@bound(
-    "Soundness of data deletion",
-    reference=f"{sym.FORGET}, Theorem 4.1, with the scope corrected",
-    statement="(q, eps)-data-deletion limits the advantage about the deleted record to"
-    " min(sqrt(2 eps), q/(q - 1) e^(eps (q - 1)/q) (2(q - 1))^(1/q) - 1); printed for all later versions, it needs the"
-    " joint bound as soon as p >= 1 and more than one version follows.",
-    outputs=_ADVANTAGE,
-)
+@bound
 def t41_adv(
     q: sym.OrderOrInfinity,
     eps: sym.Epsilon,
@@ -78,13 +49,7 @@ def t41_adv(
     return {"adv": _advantage(q, eps, scope, p, releases)}
 
 
-@bound(
-    "Soundness of data deletion, with the chi-square branch",
-    reference=f"{sym.FORGET}, Theorem 4.1, with the scope corrected and a third branch",
-    statement="As t41_adv, and for q >= 2 also at most sqrt(e^eps - 1): each law is within total variation"
-    " sqrt(chi^2)/2 of the reference, and chi^2 = e^(R_2) - 1.",
-    outputs=_ADVANTAGE,
-)
+@bound
 def t41_adv_plus(
     q: sym.OrderOrInfinity,
     eps: sym.Epsilon,
@@ -96,18 +61,7 @@ def t41_adv_plus(
     return {"adv": min(_advantage(q, eps, scope, p, releases), chi_square)}
 
 
-@bound(
-    "From non-adaptive to adaptive requesters",
-    reference=f"{sym.FORGET}, Theorem 4.3, with the hypotheses corrected",
-    statement="If from every published model the deletion bound is (q, eps_dd) and each version published while the"
-    " record was there costs (q, eps_dp), requesters who see p of them are covered by (q, eps_dd + p eps_dp); as"
-    " printed, for marginal bounds and observed versions only, this is false.",
-    assumptions=(
-        "eps_dp bounds a version given the one published before; noisy gradient descent from a fixed start provides"
-        " it.",
-    ),
-    outputs={"eps": "Renyi divergence at the common order, nats; joint in the versions read and the requests"},
-)
+@bound
 def t43_adaptive(
     eps_dd: sym.Epsilon,
     eps_dp: sym.Epsilon,
@@ -124,15 +78,7 @@ def t43_adaptive(
     return {"eps": eps_dd + p * eps_dp}
 
 
-@bound(
-    "What an observed advantage refutes",
-    reference=f"{sym.FORGET}, Theorem 4.5",
-    statement="If tests against learning and against deletion have advantage above adv, no (q, eps)-data-deletion under"
-    " 1-adaptive requesters is possible for eps below"
-    " max(adv^4/2, log(q - 1) + q/(q - 1) log((1 + adv^2)/(q 2^(1/q)))).",
-    assumptions=("The test of the deletion has that advantage whatever the input model.",),
-    outputs={"eps_min": "certificates below this epsilon are refuted, nats"},
-)
+@bound
 def t45_threshold(q: sym.OrderOrInfinity, adv: sym.Advantage, lower_limit: sym.LowerLimit = True) -> Outputs:
     gain = math.log1p(adv**2)
     if not math.isinf(q):
@@ -140,28 +86,14 @@ def t45_threshold(q: sym.OrderOrInfinity, adv: sym.Advantage, lower_limit: sym.L
     return {"eps_min": max(adv**4 / 2, gain)}
 
 
-@bound(
-    "All iterates of noisy gradient descent",
-    reference=f"{sym.FORGET}, Theorem G.7",
-    statement="K steps on a loss with gradients bounded by L are (q, eps)-RDP with eps = q S^2 L^2 eta K/(sigma n)^2,"
-    " for all iterates together.",
-    assumptions=("No convexity: a gradient bound, or a clip of every row's gradient, of any model.",),
-    outputs={"eps": "Renyi divergence of all iterates at order q, nats"},
-)
+@bound
 def g7_rdp(
     q: sym.Order, L: sym.Lipschitz, sigma: sym.Noise, n: sym.Rows, eta: sym.StepSize, K: sym.Steps, S: sym.Group = 1
 ) -> Outputs:
     return {"eps": q * (S * L / (sigma * n)) ** 2 * eta * K}
 
 
-@bound(
-    "Last iterate of noisy gradient descent",
-    reference=f"{sym.FORGET}, Theorem G.9; {_PRIVACY}",
-    statement="On convex losses K steps are (q, eps)-RDP with eps = 4 q S^2 L^2/(lambda (sigma n)^2)"
-    " (1 - e^(-lambda eta K/2)).",
-    assumptions=(*sym.CONVEX, sym.HIDDEN, "K counts the steps since the record entered."),
-    outputs=_LAST,
-)
+@bound
 def g9_rdp(
     q: sym.Order,
     L: sym.Lipschitz,
@@ -177,14 +109,7 @@ def g9_rdp(
     return {"eps": -_saturated(q, S * L, lam, sigma, n) * math.expm1(-lam * eta * K / 2)}
 
 
-@bound(
-    "Last iterate of noisy gradient descent, constants kept",
-    reference=f"{sym.FORGET}, Theorem G.9, without its last two estimates",
-    statement="On convex losses K steps are (q, eps)-RDP with eps = 2 q S^2 L^2/(c1 (sigma n)^2) (1 - e^(-c1 eta K)),"
-    " c1 = lambda (1 - eta lambda/2).",
-    assumptions=(*sym.CONVEX, sym.HIDDEN, "K counts the steps since the record entered."),
-    outputs=_LAST,
-)
+@bound
 def g9_rdp_tight(
     q: sym.Order,
     L: sym.Lipschitz,
@@ -201,28 +126,14 @@ def g9_rdp_tight(
     return {"eps": -_saturated(q, S * L, rate, sigma, n) / 2 * math.expm1(-rate * eta * K)}
 
 
-@bound(
-    "Variance of the initial law",
-    reference=f"{sym.FORGET}, Lemma G.14",
-    statement="Started from N(0, v I) with v = sigma^2/(lambda (1 - eta lambda/2)), or less, the tracing diffusions"
-    " satisfy the log-Sobolev inequality with constant v at all times.",
-    assumptions=("Convex losses and eta <= 2/(2 lambda + beta).",),
-    outputs={"var": "variance per coordinate"},
-)
+@bound
 def g14_init_variance(
     lam: sym.Convexity, sigma: sym.Noise, eta: sym.StepSize, actual_variance: sym.Variance | None = None
 ) -> Outputs:
     return {"var": _initial_variance(lam, sigma, eta, None, actual_variance)}
 
 
-@bound(
-    "Data deletion by noisy gradient descent",
-    reference=f"{sym.FORGET}, Theorem G.15",
-    statement="After K steps on the edited data, eps = 4 q S^2 L^2/(lambda (sigma n)^2) e^(-lambda eta K/2), however"
-    " many requests came before.",
-    assumptions=(*_STARTED, sym.HIDDEN),
-    outputs=_ERASED,
-)
+@bound
 def g15_eps(
     q: sym.Order,
     L: sym.Lipschitz,
@@ -240,14 +151,7 @@ def g15_eps(
     return {"eps": _saturated(q, S * L, lam, sigma, n) * math.exp(-lam * eta * K / 2)}
 
 
-@bound(
-    "Data deletion by noisy gradient descent, constants kept",
-    reference=f"{sym.FORGET}, Theorem G.15, without its last two estimates",
-    statement="After K steps on the edited data, eps = 2 q S^2 L^2/(c1 (sigma n)^2) e^(-c1 eta K),"
-    " c1 = lambda (1 - eta lambda/2).",
-    assumptions=(*_STARTED, sym.HIDDEN),
-    outputs=_ERASED,
-)
+@bound
 def g15_eps_tight(
     q: sym.Order,
     L: sym.Lipschitz,
@@ -266,13 +170,7 @@ def g15_eps_tight(
     return {"eps": _saturated(q, S * L, rate, sigma, n) / 2 * math.exp(-rate * eta * K)}
 
 
-@bound(
-    "Steps of data deletion by noisy gradient descent",
-    reference=f"{sym.FORGET}, Theorem G.15, equation (111)",
-    statement="K = 2/(eta lambda) log(4 q S^2 L^2/(lambda eps_dd (sigma n)^2)) steps reach (q, eps_dd)-data-deletion.",
-    assumptions=(*_STARTED, sym.HIDDEN),
-    outputs={"K": "least number of steps, >= 0"},
-)
+@bound
 def g15_K(
     q: sym.Order,
     L: sym.Lipschitz,
@@ -290,24 +188,7 @@ def g15_K(
     return {"K": steps_up(2 / (eta * lam) * math.log(_saturated(q, S * L, lam, sigma, n) / eps_dd))}
 
 
-@bound(
-    "Convex data deletion with all constants",
-    reference=f"{sym.FORGET}, Theorem 5.1",
-    statement="With the step size, noise and initial law returned, learning and deletion are (q, eps_dp)-RDP for any"
-    " number of steps, deletion is (q, eps_dd)-data-deletion after K_del steps, and the excess risk stays below"
-    " risk_bound if learning runs K_A_util and each deletion K_Abar_util steps.",
-    assumptions=(*sym.CONVEX, "The loss is twice differentiable and convex; requests are non-adaptive."),
-    outputs={
-        "kappa": "condition number (lambda + beta)/lambda",
-        "eta": "step size 1/(2(lambda + beta))",
-        "sigma2": "squared noise scale 4 q L^2/(lambda eps_dp n^2)",
-        "init_var": "variance per coordinate of the initial law",
-        "K_del": "steps per deletion for (q, eps_dd)",
-        "K_A_util": "steps of learning for the risk bound",
-        "K_Abar_util": "steps per deletion for the risk bound, requests of r records",
-        "risk_bound": "10 kappa q d L^2/(lambda eps_dp n^2)",
-    },
-)
+@bound
 def t51(
     lam: sym.Convexity,
     beta: sym.DataSmoothness,
@@ -336,27 +217,14 @@ def t51(
     }
 
 
-@bound(
-    "Excess risk after an edit",
-    reference=f"{sym.FORGET}, Lemma G.16",
-    statement="On the edited data the excess risk is at most (1 + beta/lambda)(2 err + 16 r^2 L^2/(lambda n^2)).",
-    assumptions=(*sym.CONVEX[:1], "The loss is convex."),
-    outputs={"err": "expected excess risk on the edited data"},
-)
+@bound
 def g16(
     err: sym.ExcessRisk, lam: sym.Convexity, beta: sym.DataSmoothness, L: sym.Lipschitz, n: sym.Rows, r: sym.Group
 ) -> Outputs:
     return {"err": (1 + beta / lam) * (2 * err + 16 * (r * L / n) ** 2 / lam)}
 
 
-@bound(
-    "Excess risk after K steps",
-    reference=f"{sym.FORGET}, Lemma G.17",
-    statement="After K steps the excess risk is at most err0 e^(-lambda eta K/2) + (1 + beta/lambda) d sigma^2; the"
-    " rate e^(-lambda eta K) also holds, and the printed one is loose by 2 in the exponent.",
-    assumptions=(*sym.CONVEX[:1], "The loss is convex."),
-    outputs={"err": "expected excess risk, printed rate", "err_fast": "expected excess risk, twice the printed rate"},
-)
+@bound
 def g17(
     err0: sym.ExcessRisk,
     lam: sym.Convexity,
@@ -371,14 +239,7 @@ def g17(
     return {"err": err0 * math.exp(-lam * eta * K / 2) + floor, "err_fast": err0 * math.exp(-lam * eta * K) + floor}
 
 
-@bound(
-    "Convergence of noisy gradient descent to the Gibbs law",
-    reference=f"{sym.FORGET}, Theorem G.22",
-    statement="From any start with divergence R0, R_q after K steps is at most"
-    " q R0 e^(-lambda eta K/(2B)) + 32 d eta q B (beta + lambda)^2/lambda.",
-    assumptions=(_BOUNDED,),
-    outputs={"bound": "Renyi divergence from the Gibbs law at order q, one direction, nats"},
-)
+@bound
 def g22(
     q: sym.Order,
     R0: sym.Divergence,
@@ -395,63 +256,24 @@ def g22(
     return {"bound": q * math.exp(-lam * eta * K / (2 * B)) * R0 + bias}
 
 
-@bound(
-    "Gibbs laws of nearby objectives",
-    reference=f"{sym.FORGET}, Lemma G.23",
-    statement="If two objectives differ by at most c everywhere, their Gibbs laws at temperature sigma^2 are within"
-    " R_q <= 2c/sigma^2, for every q.",
-    outputs=_GIBBS,
-)
+@bound
 def g23(c: sym.PotentialGap, sigma: sym.Noise) -> Outputs:
     return {"bound": 2 * c / sigma**2}
 
 
-@bound(
-    "Excess risk of the Gibbs law",
-    reference=f"{sym.FORGET}, Theorem G.24",
-    statement="The Gibbs law has excess risk at most d sigma^2/2 (log((beta + lambda)/lambda) + sqrt(B)).",
-    assumptions=(_BOUNDED,),
-    outputs={"err": "expected excess empirical risk"},
-)
+@bound
 def g24(
     d: sym.Dimension, sigma: sym.Noise, lam: sym.Convexity, beta: sym.DataSmoothness, B: sym.Boundedness
 ) -> Outputs:
     return {"err": d * sigma**2 / 2 * (math.log1p(beta / lam) + math.sqrt(B))}
 
 
-@bound(
-    "Gibbs laws of data sets that differ in one record",
-    reference=f"{sym.LANGEVIN}, Proposition E.1, with the temperature sigma^2",
-    statement="If the losses of two records differ by at most F everywhere, the Gibbs laws are within 2F/(n sigma^2).",
-    outputs={"eps": _GIBBS["bound"]},
-)
+@bound
 def pE1(F: sym.RecordGap, n: sym.Rows, sigma: sym.Noise) -> Outputs:
     return {"eps": 2 * F / (n * sigma**2)}
 
 
-@bound(
-    "Data deletion without convexity",
-    reference=f"{sym.FORGET}, Theorem 5.2, with the step size completed",
-    statement="With step size eta, (q, eps_dd)-data-deletion from the Gibbs law after K_A steps of learning and"
-    " K_Abar per deletion; the printed step size omits the condition of Theorem G.22, which it implies only if q"
-    " eps_dd <= d, and the printed K_Abar takes K_A at its least.",
-    assumptions=(
-        _BOUNDED,
-        "Requests are non-adaptive; the guarantee has one direction.",
-        "Started from N(0, sigma^2/lambda I).",
-    ),
-    outputs={
-        "eta_printed": "step size of the printed theorem",
-        "eta_g22": "step size that Theorem G.22 needs",
-        "eta": "step size to use: the smaller one",
-        "K_A": "steps of learning",
-        "K_Abar": "steps per deletion: 2B/(lambda eta) log(2q(eps_dd + r/n log B)/eps_dd)",
-        "K_Abar_printed": "the same as printed: K_A - 2B/(lambda eta) log(log B/(2(eps_dd + r/n log B)))",
-        "loss_bound": "the loss must lie in [-loss_bound, loss_bound]",
-        "eps_dp_actual": "Renyi privacy of all iterates at order q, by g7_rdp, nats",
-        "cheaper_than_retraining": "whether r/n <= 1/2 - eps_dd/log B",
-    },
-)
+@bound
 def t52(
     lam: sym.Convexity,
     beta: sym.DataSmoothness,

@@ -18,37 +18,20 @@ sensitivity.
 import math
 from collections.abc import Callable, Iterator
 
-from scipy.optimize import brentq, minimize_scalar
+import scipy  # which loads its modules when they are first used
 
+from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym
 from lethe.features.theorems.bound import Outputs, bound, expect, num_batches, require, root_gap, steps_up
-from lethe.proof import work
 from lethe.proof.errors import DomainError, InfeasibleError, NotionError
 
-_RATES = {
-    "sum_R": "R_0 + ... + R_(K-1): the divergence falls by the factor e^(-sum_R/alpha)",
-    "R_0": "rate of the first step",
-    "C_K": "log-Sobolev constant after K steps",
-}
-_NEEDED = "nc needs of these only the smoothness L; sc without L leaves eta <= 1/L to the caller."
-_REGIMES = (*sym.CONVEX, sym.HIDDEN, _NEEDED)
-_RENYI = "Renyi divergence at order alpha, nats, both directions"
 _MAX_REQUESTS = 200
 """Maximum length of a sequence by Corollary 3.4: request s evaluates the first one at the order 2^(s - 1) alpha."""
 _TRIALS = 40
 """Minimum number of orders tried to find whether one number of steps suffices."""
-_CONVERGED = (*sym.CONVEX, sym.HIDDEN, "Learning has converged, with C_LSI = 2 sigma^2/m.")
-_NEEL = 'Neel, Roth, Sharifi-Malvajerdi, "Descent-to-delete", ALT 2021, arXiv 2007.02923'
-_ASSUMED = (*sym.CONVEX[:1], *sym.CONVEX[2:5], "The step size is 2/(L + m), and eps is of order log(1/delta) at most.")
 
 
-@bound(
-    "Largest log-Sobolev constant of a projected noisy step",
-    reference=f"{sym.LANGEVIN}, Lemma G.2",
-    statement="On a ball C <= 6(4 rho^2 + xi) e^(4 rho^2/xi) with rho = R + eta M: C-tilde with xi = 2 eta sigma^2,"
-    " C-bar with xi = eta sigma^2.",
-    outputs={"log_C": "natural logarithm of the constant"},
-)
+@bound
 def lsi_cap_log(
     R: sym.Radius,
     Mlip: sym.GradientBoundOrZero,
@@ -59,14 +42,7 @@ def lsi_cap_log(
     return {"log_C": _log_cap(R + eta * Mlip, s2_noise)}
 
 
-@bound(
-    "Rates of unlearning in three regimes",
-    reference=f"{sym.LANGEVIN}, Theorem 3.2",
-    statement="From the stationary law K steps on the new data reduce the divergence by e^(-(R_0 + ... +"
-    " R_(K-1))/alpha).",
-    assumptions=_REGIMES,
-    outputs=_RATES,
-)
+@bound
 def t32_rates(
     regime: sym.Regime,
     K: sym.StepsSummed,
@@ -102,14 +78,7 @@ def t32_rates(
     return {"sum_R": math.fsum(rates()), "R_0": math.log1p(noise / (stretch * C_lsi)), "C_K": C}
 
 
-@bound(
-    "Unlearning in three regimes",
-    reference=f"{sym.LANGEVIN}, Theorem 3.2",
-    statement="If learning is (alpha, eps0)-RDP and has converged, K steps on the new data are (alpha, eps)-Renyi"
-    " unlearning with eps = eps0 e^(-sum_R/alpha), sum_R that of t32_rates.",
-    assumptions=_REGIMES,
-    outputs={"eps": _RENYI, **_RATES},
-)
+@bound
 def t32_eps(
     alpha: sym.Order,
     eps0: sym.Divergence,
@@ -129,18 +98,7 @@ def t32_eps(
     return {"eps": math.exp(-rates["sum_R"] / alpha) * eps0, **rates}
 
 
-@bound(
-    "Unlearning, strongly convex",
-    reference=f"{sym.LANGEVIN}, Theorem 3.2, case 3 with C_LSI = 2 sigma^2/m",
-    statement="If learning is (alpha, eps0)-RDP and has converged, K steps on the new data are (alpha, eps)-Renyi"
-    " unlearning with eps = e^(-m eta K/alpha) eps0.",
-    assumptions=(*sym.CONVEX, sym.HIDDEN),
-    outputs={
-        "eps": _RENYI,
-        "eps_order_shift": "(1 - eta m)^(2K) eps0: the same with the order shifted instead of the term dropped; valid"
-        " if the privacy of learning is linear in alpha, as that of t33_sc is",
-    },
-)
+@bound
 def t32_sc_eps(
     alpha: sym.Order,
     eps0: sym.Divergence,
@@ -155,18 +113,7 @@ def t32_sc_eps(
     return {"eps": math.exp(-m * eta * K / alpha) * eps0, "eps_order_shift": shifted * eps0}
 
 
-@bound(
-    "Privacy of learning, strongly convex",
-    reference=f"{sym.LANGEVIN}, Theorem 3.3",
-    statement="T steps are (alpha, eps)-RDP for groups of S with eps = 4 alpha (S M)^2/(m (sigma n)^2) (1 - e^(-m eta"
-    " T)).",
-    assumptions=(
-        *sym.CONVEX,
-        sym.HIDDEN,
-        "The initial law satisfies a log-Sobolev inequality with constant at most 2 sigma^2/m.",
-    ),
-    outputs={"eps": _RENYI},
-)
+@bound
 def t33_sc(
     alpha: sym.Order,
     S: sym.Group,
@@ -186,17 +133,7 @@ def t33_sc(
     return {"eps": -eps * math.expm1(-m * _given("eta", eta, "a finite T") * T)}
 
 
-@bound(
-    "Privacy of learning without strong convexity",
-    reference=f"{sym.LANGEVIN}, Theorem 3.3",
-    statement="T steps are (alpha, eps)-RDP for groups of S with eps = 2 alpha eta (S M/(sigma n))^2 times the sum"
-    " over t of prod (1 + eta sigma^2/C_(t',1))^(-1), the log-Sobolev constants C following the steps.",
-    assumptions=(
-        sym.HIDDEN,
-        "The initial law satisfies a log-Sobolev inequality with constant C0; a point does for any C0.",
-    ),
-    outputs={"eps": _RENYI, "C_T": "log-Sobolev constant after T steps"},
-)
+@bound
 def t33_general(
     regime: sym.OpenRegime,
     alpha: sym.Order,
@@ -224,13 +161,7 @@ def t33_general(
     return {"eps": alpha * total, "C_T": C}
 
 
-@bound(
-    "Iterations saved against retraining",
-    reference=f"{sym.LANGEVIN}, Appendix E, equation (7)",
-    statement="alpha/(m eta) log(d0/eps0) iterations, d0 the divergence of the initial law of retraining and eps0"
-    " that of the learnt one.",
-    outputs={"iterations": "saved; negative if retraining is cheaper", "retraining_cheaper": "whether it is negative"},
-)
+@bound
 def savings_sc(
     alpha: sym.Order, m: sym.Convexity, eta: sym.StepSize, d0: sym.PositiveDivergence, eps0: sym.PositiveDivergence
 ) -> Outputs:
@@ -238,14 +169,7 @@ def savings_sc(
     return {"iterations": saved, "retraining_cheaper": saved < 0}
 
 
-@bound(
-    "A sequence of requests by the weak triangle inequality",
-    reference=f"{sym.LANGEVIN}, Corollary 3.4, Algorithms 7 and 8",
-    statement="eps_(s+1)(alpha) = e^(-m eta K_(s+1)/alpha) (alpha - 1/2)/(alpha - 1) (eps0(2 alpha) + eps_s(2 alpha)),"
-    " without the middle factor and eps_s at the first request.",
-    assumptions=_CONVERGED,
-    outputs={"eps": f"after the last request: {_RENYI}"},
-)
+@bound
 def c34_sequence(
     alpha: sym.Order,
     Ks: sym.StepList,
@@ -260,14 +184,7 @@ def c34_sequence(
     return {"eps": _sequence(alpha, Ks, eps0_coef, eta * m)}
 
 
-@bound(
-    "Least noise for a budget of steps",
-    reference=f"{sym.LANGEVIN}, Algorithm 4, with its return value corrected",
-    statement="The smallest sigma for which K steps with eta = 1/L reach (eps_target, delta) for one batch of S, over"
-    " all real orders.",
-    assumptions=_CONVERGED,
-    outputs={"sigma": "noise scale, rounded up"},
-)
+@bound
 def alg4_sigma(
     eps_target: sym.EpsilonTarget,
     K: sym.StepsAtLeastOne,
@@ -285,17 +202,10 @@ def alg4_sigma(
         return _least_epsilon([K], slope, m / L, delta) - eps_target
 
     guess = math.log(S * Mlip / (n * math.sqrt(m)))
-    return {"sigma": math.exp(brentq(gap, guess - 40, guess + 40, xtol=1e-12)) * (1 + 1e-9)}
+    return {"sigma": math.exp(scipy.optimize.brentq(gap, guess - 40, guess + 40, xtol=1e-12)) * (1 + 1e-9)}
 
 
-@bound(
-    "Least steps for one batch",
-    reference=f"{sym.LANGEVIN}, Algorithm 5, with its count corrected",
-    statement="The least K >= 1 for which K steps with eta = 1/L reach (eps_target, delta) for one batch of S, over all"
-    " real orders; the printed listing counts one more.",
-    assumptions=_CONVERGED,
-    outputs={"K": "least number of steps, >= 1", "K_as_listed": "what the printed listing returns: K + 1"},
-)
+@bound
 def alg5_K(
     eps_target: sym.EpsilonTarget,
     sigma: sym.Noise,
@@ -313,14 +223,7 @@ def alg5_K(
     return {"K": least, "K_as_listed": least + 1}
 
 
-@bound(
-    "Least steps for each of a sequence of batches",
-    reference=f"{sym.LANGEVIN}, Algorithms 6 to 8, with their count and first index corrected",
-    statement="Request by request the least K for which Corollary 3.4 with eta = 1/L keeps (eps_target, delta), over"
-    " all real orders; it grows from request to request.",
-    assumptions=_CONVERGED,
-    outputs={"K": "least number of steps of each request", "total": "their sum"},
-)
+@bound
 def alg6_K_list(
     eps_target: sym.EpsilonTarget,
     sigma: sym.Noise,
@@ -348,14 +251,7 @@ def alg6_K_list(
     return {"K": steps, "total": sum(steps)}
 
 
-@bound(
-    "Unlearning after too little training",
-    reference=f"{sym.LANGEVIN}, Section 3.3, the weak triangle inequality twice",
-    statement="w(alpha)(eps_T(2 alpha) + w(2 alpha)(eps_T(4 alpha) + eps_RU(4 alpha))), w(alpha) = (alpha -"
-    " 1/2)/(alpha - 1), where eps_T bounds the distance of the trained law from the stationary one.",
-    assumptions=("eps_T holds for all databases, in both directions.",),
-    outputs={"eps": _RENYI},
-)
+@bound
 def insufficient_training(
     alpha: sym.Order,
     epsT_2a: sym.Divergence,
@@ -368,19 +264,7 @@ def insufficient_training(
     return {"eps": _triangle(alpha) * (epsT_2a + _triangle(2 * alpha) * (epsT_4a + eps_ru_4a))}
 
 
-@bound(
-    "Descent-to-Delete with a secret state",
-    reference=f"{_NEEL}, as quoted in {sym.LANGEVIN}, Theorem N.1",
-    statement="I steps per request and noise of scale 4 sqrt(2) M g^I/(m n (1 - g^I)(sqrt(log(1/delta) + eps) -"
-    " sqrt(log(1/delta)))), g = (L - m)/(L + m), publish an (eps, delta)-unlearnt model, but the noiseless model is"
-    " kept: a baseline, never a certificate.",
-    assumptions=_ASSUMED,
-    outputs={
-        "sigma": "standard deviation of the noise of publication",
-        "T": "steps of learning on a ball of radius R, if R is given",
-        "stateless": "false: the noiseless model outlives the deletion",
-    },
-)
+@bound
 def n1_sigma(
     Mlip: sym.Lipschitz,
     m: sym.Convexity,
@@ -404,19 +288,7 @@ def n1_sigma(
     }
 
 
-@bound(
-    "Descent-to-Delete without a secret state",
-    reference=f"{_NEEL}, as quoted in {sym.LANGEVIN}, Theorem N.2",
-    statement="Request i runs I + log(log(4 d i/delta))/log(1/g) steps, g = (L - m)/(L + m), from the published"
-    " model, and publishes with noise of scale 8 M g^I/(m n (1 - g^I)(sqrt(2 log(2/delta) + 3 eps) - sqrt(2"
-    " log(2/delta) + 2 eps))).",
-    assumptions=_ASSUMED,
-    outputs={
-        "I": "least number of steps per request, before the term that grows with i",
-        "iters": "steps of request i",
-        "sigma": "standard deviation of the noise of publication",
-    },
-)
+@bound
 def n2_d2d(
     Mlip: sym.Lipschitz,
     m: sym.Convexity,
@@ -499,7 +371,7 @@ def _least_epsilon(steps: list[int], slope: float, rate: float, delta: float) ->
         divergence = _sequence(1 + excess, steps, slope, rate)
         return math.log(min(divergence - math.log(delta) / excess, 1e300))
 
-    minimum = minimize_scalar(log_epsilon, bounds=(-14.0, 28.0), method="bounded", options={"xatol": 1e-7})
+    minimum = scipy.optimize.minimize_scalar(log_epsilon, bounds=(-14, 28), method="bounded", options={"xatol": 1e-7})
     return math.exp(minimum.fun)
 
 

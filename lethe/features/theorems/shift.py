@@ -7,7 +7,7 @@ start within z0. Let c be the Lipschitz constant of a noiseless step and
 
 Their last iterates are mu-GDP in both directions with mu = Delta/sqrt(v) if c <= 1 and delta_t never increases: no
 log-Sobolev constant, no dimension, all orders at once, equality for quadratics. Elsewhere mu is that of the string
-under the path of (v, Delta), `lethe.proof.taut_string`, of which this is the case of one piece.
+under the path of (v, Delta), `lethe.features.analysis.taut_string`, of which this is the case of one piece.
 `lethe.proof.accountant` is the same for the chain of a mechanism.
 
 `cyclic_batches` reads batches in turn: step t reads batch t mod B, so that a row moves one step in B. The string of
@@ -19,51 +19,26 @@ step size falls, their visits are one span.
 import math
 from itertools import accumulate
 
+from lethe.features.analysis import taut_string, work
+from lethe.features.analysis.taut_string import Span, Stretch, mu_of, spans_of
 from lethe.features.theorems import symbols as sym
 from lethe.features.theorems.bound import Outputs, bound, expect, geometric, num_batches, require, steps_up
-from lethe.proof import conversion, taut_string, work
+from lethe.proof import conversion
 from lethe.proof.errors import NotionError
-from lethe.proof.taut_string import Span, Stretch, mu_of, spans_of
 
-_ITERATION = f'{sym.SHIFTED}; Feldman, Mironov, Talwar, Thakurta, "Privacy amplification by iteration", FOCS 2018'
-_STEP = "The step size is at most 2/(m + L), so that a noiseless step contracts by 1 - eta m."
-_GD = (*sym.CONVEX[:1], _STEP, *sym.CONVEX[2:], sym.HIDDEN)
-_MU = {"mu": "mu-GDP in both directions: alpha mu^2/2 in Renyi divergence at every order"}
 _NO_STEP = Span(0.0, 0.0, 1.0)
 _COOLDOWN_WORK = 50
 """Units of work that a step of the cool-down costs."""
 
 
-@bound(
-    "Contraction of a noiseless step",
-    reference=_ITERATION,
-    statement="x - eta grad f(x) is c-Lipschitz with c = max(|1 - eta m|, |1 - eta L|), which is 1 - eta m if"
-    " eta <= 2/(m + L).",
-    assumptions=sym.CONVEX[:1],
-    outputs={"c": "Lipschitz constant", "decays": "false if c >= 1: then nothing is forgotten by iterating"},
-)
+@bound
 def contraction(eta: sym.StepSize, m: sym.ConvexityOrZero, L: sym.Smoothness) -> Outputs:
     expect(m <= L, f"m={m} <= L={L}")
     c = max(abs(1 - eta * m), abs(1 - eta * L))
     return {"c": c, "decays": c < 1}
 
 
-@bound(
-    "The shift accountant",
-    reference=_ITERATION,
-    statement="The last iterates are mu-GDP, mu^2 the sum of (rise)^2/run over the straight pieces of a string: the"
-    " greatest convex function from the origin to the end of the path (c^(2(T-t)) v_t, c^(T-t) Delta_t) that is nowhere"
-    " above it. If c <= 1 and the difference never grows there is one piece, and mu = Delta/sqrt(v).",
-    assumptions=(
-        "Both chains have the same projection, c, eta and sigma; the data differ only as the segments say.",
-        sym.HIDDEN,
-    ),
-    outputs={
-        **_MU,
-        "Delta": "distance the noiseless chains can reach",
-        "v": "variance per coordinate of the noise as it arrives",
-    },
-)
+@bound
 def shift_mu(
     z0: sym.StartDistance, segments: sym.Segments, c: sym.Contraction, eta: sym.StepSize, sigma: sym.Noise
 ) -> Outputs:
@@ -72,18 +47,10 @@ def shift_mu(
         reach, v = _advance(reach, v, steps, gap, c, eta, sigma)
     noise = 2 * eta * sigma**2
     path = (Stretch(steps=steps, contraction=c, variance=noise, push=eta * gap) for steps, gap in segments if steps)
-    mu = taut_string.mu(path, apart=z0)
-    return {"mu": mu, "Delta": reach, "v": v}
+    return {"mu": taut_string.mu(path, apart=z0), "Delta": reach, "v": v}
 
 
-@bound(
-    "One converged model",
-    reference=_ITERATION,
-    statement="The stationary laws of two data sets that differ in S records are mu-GDP with"
-    " mu = 2 S M/(m n)/sqrt(2 eta sigma^2/(1 - c^2)), c = 1 - eta m.",
-    assumptions=_GD,
-    outputs=_MU,
-)
+@bound
 def stationary_mu(
     S: sym.Group,
     Mlip: sym.Lipschitz,
@@ -98,14 +65,7 @@ def stationary_mu(
     return {"mu": 2 * S * Mlip / (m * n) / _spread(eta, sigma, c)}
 
 
-@bound(
-    "Unlearning a sequence of edits",
-    reference=_ITERATION,
-    statement="Against retraining on the final data, mu = 2M/(m n) (g_1 c^(k_1) + g_2 c^(k_2) + ...)/sqrt(v): g_i"
-    " records edited k_i steps ago.",
-    assumptions=_GD,
-    outputs=_MU,
-)
+@bound
 def ru_mu_sequence(
     ages: sym.Ages,
     weights: sym.Weights,
@@ -124,14 +84,7 @@ def ru_mu_sequence(
     return {"mu": 2 * Mlip / (m * n) * influence / _spread(eta, sigma, c)}
 
 
-@bound(
-    "Unlearning for ever",
-    reference=_ITERATION,
-    statement="With K steps per request of g records, mu never exceeds 2 g M/(m n) c^K/(1 - c^K)/sqrt(v), however many"
-    " requests there are.",
-    assumptions=_GD,
-    outputs=_MU,
-)
+@bound
 def seq_mu_bound(
     g: sym.Group,
     K: sym.StepsAtLeastOne,
@@ -148,14 +101,7 @@ def seq_mu_bound(
     return {"mu": 2 * g * Mlip / (m * n) * c**K / (1 - c**K) / _spread(eta, sigma, c)}
 
 
-@bound(
-    "One published version",
-    reference=_ITERATION,
-    statement="A version K steps after the last published one adds"
-    " mu = 2 S M/n sqrt(eta/(2 sigma^2) (1 - c^K)/(1 + c^K) (1 + c)/(1 - c)), given that one.",
-    assumptions=_GD,
-    outputs=_MU,
-)
+@bound
 def mu_release_segment(
     K: sym.StepsAtLeastOne,
     S: sym.Group,
@@ -170,13 +116,7 @@ def mu_release_segment(
     return {"mu": reach / math.sqrt(v)}
 
 
-@bound(
-    "Composition",
-    reference='Dong, Roth, Su, "Gaussian differential privacy", JRSS B 84 (2022), arXiv 1905.02383, Corollary 3.3',
-    statement="mu_i-GDP releases, each given those before it, are together sqrt(mu_1^2 + mu_2^2 + ...)-GDP.",
-    assumptions=("All values are of one notion and about the same record.",),
-    outputs=_MU,
-)
+@bound
 def mu_compose(mus: sym.Mus, notions: sym.Notions = None) -> Outputs:
     notions = [""] * len(mus) if notions is None else notions
     expect(len(notions) == len(mus), f"as many notions as mus, not {len(notions)} and {len(mus)}")
@@ -185,14 +125,7 @@ def mu_compose(mus: sym.Mus, notions: sym.Notions = None) -> Outputs:
     return {"mu": math.hypot(*mus)}
 
 
-@bound(
-    "Steps that forget any start",
-    reference=_ITERATION,
-    statement="K steps from any point of the ball are mu-GDP from the same steps from any other, with"
-    " mu = c^K 2R/sqrt(2 eta sigma^2 (1 - c^(2K))/(1 - c^2)): a recovery that does not trust the past.",
-    assumptions=("Both chains run on the same data; rows that encode a deleted person are not undone.", sym.HIDDEN),
-    outputs={"K": "least number of steps, >= 1"},
-)
+@bound
 def reset_K(
     R: sym.PositiveRadius,
     c: sym.ContractionBelowOne,
@@ -206,14 +139,7 @@ def reset_K(
     return {"K": max(1, steps_up(math.log1p(1 / ratio) / (-2 * math.log(c))))}
 
 
-@bound(
-    "Least steps for each of a sequence of batches",
-    reference=_ITERATION,
-    statement="Request by request the least K >= 1 that keeps the distance from retraining within gdp_mu(eps_target,"
-    " delta): Delta <- Delta + 2 batch M/(m n), then Delta <- c^K Delta.",
-    assumptions=_GD,
-    outputs={"K": "steps of each request", "total": "their sum"},
-)
+@bound
 def greedy_K_schedule(
     eps_target: sym.EpsilonTarget,
     delta: sym.Delta,
@@ -241,28 +167,7 @@ def greedy_K_schedule(
     return {"K": steps, "total": sum(steps)}
 
 
-@bound(
-    "Cyclic batches",
-    reference=f"{sym.SHIFTED}: noisy cyclic gradient descent, the case T = B E, K = 0, q = 1",
-    statement="T steps read B batches in turn, the row's among them, and K more leave it out. Whichever batch the row"
-    " is in, the last iterates are mu-GDP: mu^2 adds (rise)^2/run over the straight pieces of the string. If B > 1,"
-    " q = 1, K = 0 and T = B E, mu = (eta gap/nu) sqrt(1 + c^(2B-2) (1 - c^2)/(1 - c^B)^2 (1 - r)/(1 + r)) with"
-    " r = c^(T-B) and nu^2 = 2 eta sigma^2.",
-    assumptions=(
-        *sym.CONVEX[:1],
-        "The step size is at most 2/(m + L), so that a step a times as long contracts by 1 - a (1 - c).",
-        *sym.CONVEX[2:4],
-        "Which rows are in which batch, and the order of the batches, do not depend on the data; the row keeps its"
-        " place when it is replaced or becomes null.",
-        sym.HIDDEN,
-    ),
-    outputs={
-        "mu": "mu-GDP in both directions of a row in the batch where it is largest",
-        "since_visit": "how many of the T steps came after that batch was last read",
-        "mu_least": "mu of a row in the batch where it is least; 0 if not all batches are read",
-        "mu_full_batch": "mu of every row if each step had read all batches, which move it by a Bth of the gap",
-    },
-)
+@bound
 def cyclic_batches(
     B: sym.Batches,
     T: sym.StepsAtLeastOne,
@@ -289,8 +194,7 @@ def cyclic_batches(
         first, last = (T - age - 1) % B, q - 1 - age
         path: list[Span[float]] = []
         if first < T - q:
-            alike = Stretch(steps=T - q - first, contraction=c, variance=variance, push=push, every=B)
-            path += spans_of(alike)
+            path += spans_of(Stretch(steps=T - q - first, contraction=c, variance=variance, push=push, every=B))
         if last < 0:
             path.append(after[0])
         else:

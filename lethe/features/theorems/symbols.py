@@ -1,4 +1,4 @@
-"""The symbols of the theorems, each with its meaning, unit and range, and the hypotheses P1 to P6 that they share.
+"""The symbols of the theorems, each with its meaning, unit and range.
 
 One algorithm underlies nearly all of them, projected noisy gradient descent on n rows,
 
@@ -195,20 +195,3 @@ GradientClip = Annotated[float, real("norm to which every gradient is clipped", 
 Decay = Annotated[float, real("weight decay", "[0, inf)")]
 NoisePerStep = Annotated[float, real("standard deviation of the noise of one step, per coordinate", "(0, inf)")]
 NoiseEveryStep = Annotated[bool, hypothesis("every step clips and then adds noise")]
-
-CONVEX = (
-    "P1: the strong convexity and the smoothness hold for every admissible database; every parameter is regularised.",
-    "P2: the step size is below the inverse of the smoothness of the objective.",
-    "P3: rows are admissible: scaled to the norm for which the gradient bound and the smoothness were computed.",
-    "P4: a gradient bound that comes from clipping is that of a generalised linear model, or the clip is never active:"
-    " elsewhere clipping destroys convexity.",
-    "P5: every step is full batch with weight 1/n per row; no momentum, adaptive step, batch norm, or early stopping"
-    " that looks at data.",
-    "P6: the real run and its reference have the same step size, noise scale and schedule.",
-)
-HIDDEN = "Only the last iterate is seen: no other iterate, seed, log or checkpoint of the run leaves the boundary."
-
-FORGET = 'Chourasia, Shah, "Forget unlearning: towards true data-deletion in machine learning", arXiv 2210.08911v2'
-LANGEVIN = 'Chien, Wang, Chen, Li, "Langevin unlearning", NeurIPS 2024, arXiv 2401.10371'
-SHIFTED = 'Bok, Su, Altschuler, "Shifted interpolation for differential privacy", ICML 2024, arXiv 2403.00278'
-KOLOSKOVA = 'Koloskova, Allouah, Jha, Guerraoui, Koyejo, "Certified unlearning for neural networks", arXiv 2506.06985'

@@ -8,7 +8,18 @@ from pydantic import Field
 from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
-from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.sets import ClosedSet, DeliveryStatus, Scope
+
+
+class WebhookEvent(ClosedSet):
+    ACCEPTED = "deletion_request.accepted"
+    IN_REVIEW = "deletion_request.in_review"
+    REJECTED = "deletion_request.rejected"
+    CANCELLED = "deletion_request.cancelled"
+    COMPLETED = "deletion_request.completed"
+    EXTENDED = "deletion_request.extended"
+    AT_RISK = "deletion_request.at_risk"
+    OVERDUE = "deletion_request.overdue"
 
 
 class DeliveryOut(Answer):
@@ -67,7 +78,7 @@ class SecretRotationIn(Body):
 class WebhookDeliveriesQuery(Paging):
     status: DeliveryStatus | None = Field(default=None, description="Only include deliveries with this status.")
     undelivered: bool = Field(
-        default=False, description="Only include deliveries that are dead, or pending after a failed attempt."
+        default=False, description="Only include deliveries that are dead, or pending, tried or not."
     )
     request_id: Annotated[
         Text | None, Field(max_length=100, description="Only include deliveries of this deletion request.")

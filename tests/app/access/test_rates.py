@@ -166,6 +166,18 @@ def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, 
         assert 0 < client.ttl("lethe:calls:1000:key_1") <= 120
 
 
+@pytest.mark.redis
+def test_redis_locks_no_key_out(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
+    """A count that somebody wrote into Redis leaves a key a tenth of its quota at each gateway."""
+    minute(1000)
+    gateway = limited(100, redis_url=server.url)
+    with redis.Redis(port=server.port) as client:
+        client.set("lethe:calls:1000:key_1", 10**9)
+    gateway.count(caller())
+    wait_until(lambda: gateway._minute.elsewhere.get("key_1") == 10**9)
+    assert _allowed(gateway, caller()) == 9
+
+
 @pytest.mark.soak
 @pytest.mark.redis
 @pytest.mark.parametrize("failure", ["killed", "silent"])

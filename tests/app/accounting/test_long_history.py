@@ -45,7 +45,7 @@ def publish(installation: Installation, model_id: str, *, version: int, steps: i
         session.add(made)
         session.flush()
         history = ledger.history_of(session, model_id=model_id, mechanism=catalogue.mechanism_of(model))
-        ledger.post(session, model=model, run=run, version=made, chain=history.chain, requests=[])
+        ledger.post(session, model=model, run=run, version=made, chain=history.chain, requests=[], at=NOW)
         return history.chain
 
 

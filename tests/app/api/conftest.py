@@ -16,7 +16,6 @@ from app.accounting.certificates import statement_in
 from app.db import Actor
 from app.db.tables import Dataset, DeletionRequest, Model
 from app.installations import Installation
-from app.operations import service as operations
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
@@ -184,10 +183,11 @@ def policy(gateway: TestClient) -> Callable[..., None]:
 @pytest.fixture
 def sample(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
     """The value of a metric as it is now; 0 if there is no such sample."""
-    monkeypatch.setattr(operations, "_FRESH_SECONDS", -1.0)
+    monkeypatch.setattr("app.features.monitoring.metrics._FRESH_SECONDS", -1.0)
 
     def read(name: str, **labels: str) -> float:
-        for family in text_string_to_metric_families(gateway.get("/metrics").text):
+        written = [line for line in gateway.get("/metrics").text.splitlines() if line.startswith(name)]
+        for family in text_string_to_metric_families("\n".join(written) + "\n"):
             for found in family.samples:
                 if found.name == name and found.labels == labels:
                     return found.value

@@ -1,13 +1,10 @@
-"""Canary tests over HTTP: the option of a model, what its runs show, and those that are asked for."""
+"""Canary tests over HTTP: the option of a model, and what its runs show."""
 
 from collections.abc import Callable
 from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.installations import Installation
-from app.unlearning import queue
-from app.unlearning import service as unlearning
 from tests.tables import each
 
 Make = Callable[..., dict[str, Any]]
@@ -98,98 +95,3 @@ def test_a_model_without_lanes(
     jws = {"jws": certificate["jws"]}
     assert gateway.post("/v1/certificates:verify", json=jws).json()["valid"]
     refused(gateway.post(f"/v1/models/{model['id']}/audit"), 422, "precondition_failed")
-
-
-def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
-    """It learns and forgets canaries in a run of its own, and leaves versions, ledger and the model as they are."""
-    place = f"/v1/models/{live['id']}"
-    before, entries = get(f"/models/{live['id']}"), get(f"/accounting/models/{live['id']}/ledger")
-    answer = gateway.post(f"{place}/audit")
-    asked = answer.json()
-    assert (answer.status_code, answer.headers["location"], asked["status"]) == (202, place, "live")
-    assert asked["audit"]["asked_at"]
-    assert asked["audit"]["last_run_id"] == before["audit"]["last_run_id"]
-    assert work() == 1
-    done, learned = get(f"/runs?model_id={live['id']}")["items"]
-    assert (done["kind"], done["status"], done["error_code"], done["records"]) == ("audit", "published", None, 0)
-    assert (done["audit"]["lanes"], done["audit"]["findings"]) == (16 * 256, [])
-    assert done["audit"]["steps_before"] == learned["steps_total"]
-    assert done["steps_done"] == done["steps_total"] == learned["steps_total"] + done["audit"]["steps"]
-    after = get(f"/models/{live['id']}")
-    assert after == before | {"audit": before["audit"] | {"last": done["audit"], "last_run_id": done["id"]}}
-    assert get(f"/accounting/models/{live['id']}/ledger") == entries
-    assert work() == 0
-
-
-def test_asking_again_is_asking_once(gateway: TestClient, live: dict[str, Any], work: Work, refused: Refused) -> None:
-    """Until it is done a canary test is asked for once, however often, and under one key even then."""
-    place = f"/v1/models/{live['id']}/audit"
-    first, again = (gateway.post(place, headers={"Idempotency-Key": "k"}) for _ in range(2))
-    assert again.json() == first.json()
-    assert gateway.post(place).json()["audit"]["asked_at"] == first.json()["audit"]["asked_at"]
-    assert work() == 1
-    assert gateway.post(place, headers={"Idempotency-Key": "k"}).json() == first.json()
-    assert work() == 0
-    refused(gateway.post("/v1/models/mdl_0/audit", headers={"Idempotency-Key": "k"}), 409, "idempotency_conflict")
-    assert gateway.post(place).status_code == 202
-    assert work() == 1
-
-
-def test_only_a_live_model_is_tested(
-    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, work: Work, refused: Refused
-) -> None:
-    """A canary test of a model that has not learned yet is a conflict, and of none a 404; neither is kept in mind."""
-    model = new_model(new_dataset()["id"])
-    refused(gateway.post(f"/v1/models/{model['id']}/audit"), 409, "model_not_live")
-    refused(gateway.post("/v1/models/mdl_0/audit"), 404, "model_unknown")
-    assert work() == 1
-    assert [run["kind"] for run in get("/runs")["items"]] == ["learn"]
-
-
-def test_a_request_goes_before_a_canary_test(
-    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
-) -> None:
-    """Of a request and a canary test that wait for the same model the request runs first, even if it came later,
-    with the same run and certificate as without the test, which follows."""
-    alone = get(f"/accounting/models/{live['id']}")["next_request"]["steps"]
-    gateway.post(f"/v1/models/{live['id']}/audit")
-    request = forget("p1")
-    assert request["estimate"]["steps"] == alone
-    assert work() == 2
-    audited, unlearned, _ = get("/runs")["items"]
-    assert [(run["kind"], run["status"]) for run in (unlearned, audited)] == [
-        ("unlearn", "published"),
-        ("audit", "published"),
-    ]
-    assert unlearned["steps_total"] == alone
-    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
-    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
-    assert certificate["statement"]["run"] == {"id": unlearned["id"], "kind": "unlearn", "steps": alone}
-    assert certificate["statement"]["audit"] == unlearned["audit"]
-    assert gateway.post("/v1/certificates:verify", json={"jws": certificate["jws"]}).json()["valid"]
-
-
-def test_a_request_that_comes_during_a_canary_test(
-    installation: Installation, gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work
-) -> None:
-    """The model stays in service, and says that it is tested; who asks meanwhile is next, also if the canary test is
-    cut off and has to be made again."""
-    gateway.post(f"/v1/models/{live['id']}/audit")
-    with installation.database.writing() as session:
-        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=10)
-    assert claimed
-    assert (claimed.kind, claimed.slots_to_null) == ("audit", ())
-    request = forget("p1")
-    shown = get(f"/models/{live['id']}")
-    assert (shown["status"], shown["progress"]["steps_done"]) == ("testing", 0)
-    assert work() == 0
-    with installation.database.writing() as session:
-        unlearning.take_back(session, worker="test")
-    assert get(f"/models/{live['id']}")["audit"]["asked_at"]
-    assert work() == 2
-    assert [(run["kind"], run["status"]) for run in get("/runs")["items"]][:3] == [
-        ("audit", "published"),
-        ("unlearn", "published"),
-        ("audit", "abandoned"),
-    ]
-    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"

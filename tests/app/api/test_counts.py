@@ -179,7 +179,7 @@ def test_only_poisson_regression_has_a_deviance(
     body = {"name": "m", "dataset_id": visits["id"], "evaluation_dataset_id": held_out["id"]}
     body |= {"objective": "huber_regression", "quality": {"metric": "mean_poisson_deviance", "threshold": 2.0}}
     problem = refused(gateway.post("/v1/models", json=body), 422, "precondition_failed")
-    assert "mean_poisson_deviance is not measured of huber_regression" in problem["detail"]
+    assert "mean_poisson_deviance is not available for huber_regression" in problem["detail"]
 
 
 def test_the_plan_of_counts_is_one_of_their_rates(gateway: TestClient, visits: dict[str, Any], get: Get) -> None:

@@ -30,12 +30,12 @@ def page_of(installation: Installation, request_id: str) -> tuple[Path, int]:
         return line_of(installation, session.get_one(DeletionRequest, request_id).particulars.key)
 
 
-def _flip_text(installation: Installation, request_id: str) -> None:
+def _flip_text(installation: Installation, request_id: str, place: int = 40) -> None:
     mine = WHERE.c.id == request_id
     column = sa.type_coerce(WHERE.c.particulars, sa.LargeBinary)
     with installation.database.writing() as session:
         [text] = session.connection().execute(sa.select(column).where(mine)).scalars()
-        other = sa.literal(flipped(text, 40), sa.LargeBinary)
+        other = sa.literal(flipped(text, place), sa.LargeBinary)
         session.connection().execute(sa.update(WHERE).where(mine).values(particulars=other))
 
 
@@ -130,6 +130,29 @@ def test_damaged_details_are_erased_in_time(
     _damage(installation, mine, what)
     periodic_jobs.purge_requests(installation)
     assert get(f"/deletion-requests/{mine}")["kept"] == "request"
+
+
+@pytest.mark.parametrize("place", [0, 9])
+def test_erasing_damaged_details_leaves_those_of_others_alone(
+    place: int, installation: Installation, gateway: TestClient, forget: Make, get: Get, policy: Callable[..., None]
+) -> None:
+    """Where a bit of the name of a key is another, so that it names nobody's key or somebody else's, the key that is
+    destroyed is still that of the text that the policy lets go."""
+    asked = [forget(f"p{number}", identity_verified=False, **DETAILS)["id"] for number in range(4)]
+    with installation.database.reading() as session:
+        keys = {one: session.get_one(DeletionRequest, one).particulars.key for one in asked}
+        mine = next(one for one in asked if f"{int(keys[one] or '', 16) ^ 1:020x}" in keys.values())
+        column = sa.type_coerce(WHERE.c.particulars, sa.LargeBinary)
+        [stored] = session.execute(sa.select(column).where(WHERE.c.id == mine)).scalars()
+    policy(retain_details_days=0)
+    assert gateway.post(f"/v1/deletion-requests/{mine}/cancel").json()["status"] == "cancelled"
+    _flip_text(installation, mine, place)
+    assert get(f"/deletion-requests/{mine}")["kept"] == "damaged"
+    periodic_jobs.purge_requests(installation)
+    assert get(f"/deletion-requests/{mine}")["kept"] == "request"
+    assert installation.vault.open(stored) is None
+    others = [get(f"/deletion-requests/{one}") for one in asked if one != mine]
+    assert {(one["kept"], one["external_id"]) for one in others} == {("details", "case-7")}
 
 
 def test_damage_is_found_before_anybody_asks(

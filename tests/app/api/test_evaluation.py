@@ -11,8 +11,9 @@ from fastapi.testclient import TestClient
 
 from app.catalogue import datasets, evaluation
 from app.installations import Installation
+from app.journal import tombstones
+from app.journal.journal import Release
 from app.operations import periodic_jobs
-from app.unlearning import service as unlearning
 from lethe.contract.sets import Scope
 from tests.conftest import FORM, npz
 from worker import runner
@@ -213,15 +214,16 @@ def test_nobody_is_measured_who_was_forgotten_during_the_run(
     """A version whose evaluation was read before somebody's rows in it went says nothing about accuracy."""
     model_id = get("/models")["items"][0]["id"]
     gateway.post(f"/v1/models/{model_id}/relearn")
-    publish = unlearning.publish
+    record = tombstones.record
 
-    def late(*arguments: Any, **given: Any) -> Any:
-        monkeypatch.setattr(unlearning, "publish", publish)
-        forget("p110")
-        assert runner.run_next(installation, worker="another")
-        return publish(*arguments, **given)
+    def late(installation: Installation, release: Release | None = None) -> None:
+        if release is not None:
+            monkeypatch.setattr(tombstones, "record", record)
+            forget("p110")
+            assert runner.run_next(installation, worker="another")
+        record(installation, release)
 
-    monkeypatch.setattr(unlearning, "publish", late)
+    monkeypatch.setattr(tombstones, "record", late)
     assert work() >= 1
     assert get(f"/models/{model_id}")["live_version"] >= 2
     assert get(f"/models/{model_id}")["metrics"] == {}

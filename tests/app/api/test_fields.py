@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from lethe.contract import spelling
+from lethe.contract import fields
 from tests.conftest import CLASSES, FORM, npz
 from tests.tables import each
 
@@ -182,4 +182,4 @@ def test_a_record_is_told_its_columns(gateway: TestClient, work: Callable[[], in
 )
 def test_the_nearest_name(found: object, meant: str | None) -> None:
     """What is alike but for a few letters, for case and for punctuation was meant; nothing is guessed otherwise."""
-    assert spelling.nearest(found, ["subject_id", "regulation", "ground"]) == meant
+    assert fields.nearest(found, ["subject_id", "regulation", "ground"]) == meant

@@ -1,6 +1,7 @@
 """Forms with files, which are read here: as the framework reads them, but for where the files lie meanwhile."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -12,11 +13,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from starlette.datastructures import UploadFile
 
+from app.access.service import DEFAULT_TENANT
 from app.api import forms
 from app.config import Settings
+from app.turns import Turns
 from app.vault.store import Spool
 from tests.app.api.test_uploads import open_files
 from tests.conftest import FORM, npz
+from tests.faults.processes import wait_until
+from tests.threads import num_waiting
 
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters='"\\'), min_size=1, max_size=8)
 FIELDS = st.lists(st.tuples(NAMES, st.text(st.characters(exclude_categories=["Cs"]), max_size=40)), max_size=8)
@@ -85,13 +90,13 @@ def test_a_form_is_what_it_is_to_the_framework(
         ),
         (
             "multipart/form-data; boundary=x",
-            b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n1\r\n' * 9 + b"--x--\r\n",
-            "Too many files. Maximum number of files is 8.",
+            b'--x\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n1\r\n' * 11 + b"--x--\r\n",
+            "Too many files. Maximum number of files is 10.",
         ),
         (
             "multipart/form-data; boundary=x",
-            b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n1\r\n' * 9 + b"--x--\r\n",
-            "Too many fields. Maximum number of fields is 8.",
+            b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n1\r\n' * 11 + b"--x--\r\n",
+            "Too many fields. Maximum number of fields is 10.",
         ),
         (
             "multipart/form-data; boundary=x",
@@ -152,3 +157,27 @@ def test_a_file_without_a_name_is_refused_with_what_to_send(gateway: TestClient)
     assert answer.status_code == 422
     expected = "expected a file with a file name (curl -F file=@rows.csv)"
     assert answer.json()["errors"] == [{"path": "file", "message": expected}]
+
+
+def test_forms_are_worked_on_in_turn_by_tenant(gateway: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files of a tenant have come in, those beyond its share wait without a thread, and other calls and
+    the files of another tenant do not wait behind them."""
+    turns = Turns(2, of_one=1)
+    monkeypatch.setattr(forms, "_TURNS", turns)
+    key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
+
+    def send(**headers: str) -> int:
+        files = {"file": ("people.npz", npz())}
+        return gateway.post("/v1/datasets", data=FORM, files=files, headers=headers).status_code
+
+    with ThreadPoolExecutor(14) as threads:
+        with turns.taken(DEFAULT_TENANT):
+            sent = [threads.submit(send) for _ in range(14)]
+            wait_until(lambda: num_waiting(turns) == len(sent))
+            assert gateway.get("/v1/datasets").json()["items"] == []
+            assert send(Authorization=f"Bearer {key}") == 201
+            assert num_waiting(turns) == len(sent)
+        assert {future.result() for future in sent} == {201}
+    begun = [turns.ask(DEFAULT_TENANT), turns.ask("other")]
+    assert all(turn.done() for turn in begun)
+    assert num_waiting(turns) == 0

@@ -1,7 +1,6 @@
 """One person by several spellings and by several identifiers: every way in finds them."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -13,9 +12,8 @@ from fastapi.testclient import TestClient
 
 from app.access.service import DEFAULT_TENANT
 from app.db.tables import DeletionRequest, Record, RequestAlias, Suppression, Tenant
-from app.deletion import repository, restoration, search_repository
+from app.deletion import repository, search_repository
 from app.installations import Installation
-from app.journal import repository as backup_repository
 from app.unlearning import queue
 from app.unlearning import service as unlearning
 from lethe.contract.sets import Scope
@@ -47,6 +45,20 @@ def held_of(installation: Installation) -> dict[str, int]:
         return {str(ref): count for ref, count in session.execute(query)}
 
 
+def by_opendsr(gateway: TestClient, who: str) -> httpx.Response:
+    """Ask as a controller whose customers' ids are the subject ids."""
+    kind = "controller_customer_id"
+    assert gateway.patch("/v1/tenant", json={"policy": {"opendsr_identities": [kind]}}).is_success
+    asked = {
+        "subject_request_id": "a7551968-d5d6-44b2-9831-815ac9017798",
+        "regulation": "gdpr",
+        "subject_request_type": "erasure",
+        "submitted_time": "2026-01-01T00:00:00Z",
+        "subject_identities": [{"identity_type": kind, "identity_format": "raw", "identity_value": who}],
+    }
+    return gateway.post("/opendsr/v2/requests", json=asked)
+
+
 WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
     "one": lambda gateway, who: gateway.post("/v1/deletion-requests", json={"subject_id": who}),
     "alias": lambda gateway, who: gateway.post("/v1/deletion-requests", json={"subject_id": "x", "aliases": [who]}),
@@ -58,18 +70,7 @@ WAYS: dict[str, Callable[[TestClient, str], httpx.Response]] = {
     "hash in capitals": lambda gateway, who: gateway.post(
         "/v1/deletion-requests", json={"subject_sha256": sha256(COMPOSED).upper()}
     ),
-    "opendsr": lambda gateway, who: gateway.post(
-        "/opendsr/v2/requests",
-        json={
-            "subject_request_id": "a7551968-d5d6-44b2-9831-815ac9017798",
-            "regulation": "gdpr",
-            "subject_request_type": "erasure",
-            "submitted_time": "2026-01-01T00:00:00Z",
-            "subject_identities": [
-                {"identity_type": "controller_customer_id", "identity_format": "raw", "identity_value": who}
-            ],
-        },
-    ),
+    "opendsr": by_opendsr,
 }
 
 
@@ -263,11 +264,14 @@ def test_a_person_who_is_being_forgotten_is_followed(
 def test_requests_that_share_a_person_are_claimed_in_turn(
     crowd: dict[str, Any], forget: Make, get: Get, installation: Installation, work: Callable[[], int]
 ) -> None:
-    """However few requests a run takes, whoever comes second under another identifier is served by what is left."""
+    """However few requests a run takes, whoever comes second under another identifier is served by what is left, and
+    told which request erased the rows if nothing is."""
     installation.settings.max_requests_per_run = 1
     requests = [forget("p1"), forget("p5"), forget("p2", aliases=["p1", "p3"]), forget("p3")]
     assert work() >= 3
-    assert {get(f"/deletion-requests/{made['id']}")["outcome"] for made in requests} == {"forgotten"}
+    *first, last = [get(f"/deletion-requests/{made['id']}") for made in requests]
+    assert {done["outcome"] for done in first} == {"forgotten"}
+    assert (last["outcome"], last["erased_by"]) == ("erased_already", requests[2]["id"])
     assert get(f"/datasets/{crowd['id']}")["num_records"] == 32
 
 
@@ -377,24 +381,6 @@ def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
     assert {one["id"] for one in get("/deletion-requests?subject_id=a2")["items"]} == set(made[:2])
 
 
-def test_a_restored_request_has_its_aliases(
-    installation: Installation, crowd: dict[str, Any], forget: Make, work: Callable[[], int], get: Get
-) -> None:
-    """What is remembered apart from the database covers all identifiers: a request made again from it erases all."""
-    made = forget("p1", aliases=["p2"])
-    with installation.database.writing() as session:
-        *_, (_, _, remembered) = backup_repository.telling_events(session, after=0, limit=500)
-        again = restoration.Remembered.from_json(json.loads(json.dumps(remembered.to_json())) | {"id": "dr_again"})
-        assert restoration.catch_up(session, [again]).made == 1
-    assert work() == 1
-    found = get("/deletion-requests/dr_again")
-    assert (found["alias_refs"], found["outcome"]) == (made["alias_refs"], "forgotten")
-    assert get(f"/datasets/{crowd['id']}")["num_records"] == 36
-    without = remembered.to_json()
-    del without["alias_refs"]
-    assert restoration.Remembered.from_json(without).subject_refs == (made["subject_ref"],)
-
-
 def test_aliases_go_with_whom_a_request_was_about(installation: Installation, forget: Make, get: Get) -> None:
     """When it is no longer kept whom a request was about, none of their identifiers is."""
     made = forget("p1", aliases=["p2"])
@@ -404,3 +390,69 @@ def test_aliases_go_with_whom_a_request_was_about(installation: Installation, fo
     with installation.database.reading() as session:
         assert session.scalars(sa.select(RequestAlias)).all() == []
         assert session.scalars(sa.select(Suppression)).all() == []
+
+
+@pytest.mark.parametrize("asked", ["ada.l@example.org", "ADA.L@EXAMPLE.ORG", "Ada.l@example.org"])
+def test_an_admin_hears_of_a_person_whose_id_differs_by_case(
+    gateway: TestClient, upload: Upload, refused: Refused, asked: str
+) -> None:
+    """Where nothing is held of an id, a look-up and a strict request count the people held whose ids are equal without
+    regard to case, in the datasets that are asked about alone, and make no request."""
+    other = upload(people("p0", "p1", "p2")).json()["id"]
+    dataset = upload(people("p0", "p1", "p2", "Ada.L@example.org")).json()["id"]
+    one = "one person is held whose id is equal without regard to case."
+    strict = "/v1/deletion-requests?strict=true"
+    for answer in (
+        gateway.get(f"/v1/datasets/{dataset}/subjects/{asked}"),
+        gateway.post(strict, json={"subject_id": asked}),
+        gateway.post(strict, json={"subject_id": "stranger", "aliases": [asked]}),
+    ):
+        assert refused(answer, 404, "subject_unknown")["detail"].endswith(f" But {one}")
+    for answer in (
+        gateway.get(f"/v1/datasets/{other}/subjects/{asked}"),
+        gateway.post(strict, json={"subject_id": asked, "dataset_ids": [other]}),
+        gateway.post(strict, json={"subject_id": "stranger"}),
+    ):
+        assert "case" not in refused(answer, 404, "subject_unknown")["detail"]
+    assert gateway.get("/v1/deletion-requests").json()["items"] == []
+
+
+def test_people_in_several_cases_are_counted(gateway: TestClient, upload: Upload, refused: Refused) -> None:
+    """Several people whose ids differ by case alone are counted, each once."""
+    upload(people("p0", "p1", "ada@example.org", "ADA@example.org", "Ada@example.org"))
+    answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": "aDa@EXAMPLE.org"})
+    detail = refused(answer, 404, "subject_unknown")["detail"]
+    assert detail.endswith(" But 3 people are held whose ids are equal without regard to case.")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "status"), [("exact", "ADA", 404), ("email", "ADA", 404), ("caseless", "ADA", 202)]
+)
+def test_other_cases_follow_the_rule(gateway: TestClient, upload: Upload, name: str, asked: str, status: int) -> None:
+    """Under every rule that regards case people in other cases are counted; by one that ignores it they are found."""
+    assert rule(gateway, name).is_success
+    upload(people("p0", "p1", "p2", "Ada"))
+    answer = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": asked})
+    assert answer.status_code == status
+    assert ("one person is held whose id" in answer.text) == (status == 404)
+
+
+def test_other_callers_hear_nothing_of_other_cases(
+    gateway: TestClient, upload: Upload, work: Callable[[], int], key_with: Callable[..., dict[str, str]]
+) -> None:
+    """Keys that may not learn who is held get the same answers about an id in another case as about a stranger."""
+    upload(people("p0", "p1", "p2", "Ada"))
+    app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
+
+    def answers(subject_id: str) -> list[tuple[int, dict[str, Any]]]:
+        made = gateway.post("/v1/deletion-requests", json={"subject_id": subject_id}, headers=app)
+        place = f"/v1/deletion-requests/{made.json()['id']}"
+        strict = gateway.post("/v1/deletion-requests?strict=true", json={"subject_id": subject_id}, headers=app)
+        seen = [made, gateway.get(place, headers=app), strict]
+        varying = {"id", "subject_ref", "created_at", "submitted_at", "due_at", "clock", "instance", "request_id"}
+        return [
+            (one.status_code, {name: value for name, value in one.json().items() if name not in varying})
+            for one in seen
+        ]
+
+    assert answers("ADA") == answers("stranger")

@@ -13,9 +13,11 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.api import intake
+from app.db import Actor
 from app.db.tables import DeletionRequest, RequestEvent
 from app.installations import Installation
 from tests.faults.processes import wait_until
+from tests.threads import num_waiting
 
 PLACE = "/v1/deletion-requests"
 Make = Callable[..., dict[str, Any]]
@@ -104,3 +106,36 @@ def test_an_estimate_is_renewed_beside_the_calls(live: dict[str, Any], forget: M
     first = forget("p0")["estimate"]["steps"]
     people = (f"p{number}" for number in itertools.count(1))
     wait_until(lambda: time.sleep(0.3) or forget(next(people))["estimate"]["steps"] > first)
+
+
+def test_tenants_are_stored_in_turn(gateway: TestClient, installation: Installation, by: Actor) -> None:
+    """While a tenant posts hard, with batches and one by one, the requests of another tenant are stored in the first
+    transactions, and before all but one batch."""
+    key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
+    database = gateway.app.state.installation.database  # type: ignore[attr-defined]
+    batch = {"requests": [{"subject_id": "hard", "external_id": "batch"}] * 10}
+    with ThreadPoolExecutor(400) as threads, database.writing(by=by):
+        for number in range(1, 7):
+            threads.submit(gateway.post, f"{PLACE}:batch", json=batch)
+            wait_until(lambda number=number: num_waiting(database.turns) >= number)
+        threads.submit(gateway.post, PLACE, json={"subject_id": "first"})
+        wait_until(lambda: num_waiting(database.turns) >= 7)
+        for _ in range(150):
+            threads.submit(gateway.post, PLACE, json={"subject_id": "hard"})
+        waiting = gateway.app.state.intake._waiting  # type: ignore[attr-defined]
+        wait_until(lambda: len(waiting) == 150)
+        quiet = threads.submit(
+            gateway.post, PLACE, json={"subject_id": "quiet"}, headers={"Authorization": f"Bearer {key}"}
+        )
+        wait_until(lambda: len(waiting) == 151)
+    assert quiet.result().status_code == 202
+    with installation.database.reading() as session:
+        events = session.execute(
+            sa.select(DeletionRequest.tenant_id, DeletionRequest.external_ref)
+            .join(RequestEvent, RequestEvent.request_id == DeletionRequest.id)
+            .where(RequestEvent.status == "received")
+            .order_by(RequestEvent.id)
+        ).all()
+    place = next(place for place, (tenant_id, _) in enumerate(events) if tenant_id != by.tenant_id)
+    assert Counter(ref is not None for _, ref in events[:place])[True] <= 20
+    assert Counter(ref is not None for _, ref in events[:place])[False] <= 2

@@ -1,6 +1,8 @@
 """What a discreet caller could measure: how much the service does for somebody who is held, and for a stranger."""
 
+import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +12,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.api import middleware
+from app.installations import Installation
+from benchmarks.timing import Separation
 from lethe.contract.sets import Scope
 
 PLACE = "/v1/deletion-requests"
@@ -25,6 +30,7 @@ CALLS: dict[str, Ask] = {
     "in a batch": lambda who: (f"{PLACE}:batch", {"json": {"requests": [{"subject_id": who}]}}),
     "in a file": lambda who: (f"{PLACE}.csv", {"content": f"subject_id\n{who}\n", "headers": CSV}),
 }
+ROW = {"records": [[0.1, 0.2, 0.3]]}
 ONLY_IF_HELD = ("FROM models ", "INSERT INTO erasures ", "INSERT INTO request_models ")
 """What is asked of the datasets and models that hold somebody is stored with the request: for a stranger, nothing."""
 
@@ -70,3 +76,56 @@ def test_a_stranger_is_answered_like_somebody_held(
         assert len(same) > 3
         seen.append((len(answer.content), sorted(answer.headers), same))
     assert seen[0] == seen[1]
+
+
+def test_the_time_of_an_answer_does_not_tell_what_it_waited_for(
+    gateway: TestClient, installation: Installation, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """A discreet caller cannot tell calls that waited for another transaction from calls that did not: the AUC of the
+    times of their answers is 0.5 within four standard errors, and no answer is quicker than the interval."""
+    gateway.headers.update(key_with(Scope.REQUESTS_WRITE))
+    dice = random.Random(0)
+    arms = [True, False] * 40
+    dice.shuffle(arms)
+    seen: dict[bool, list[float]] = {True: [], False: []}
+
+    def hold(begun: threading.Event) -> None:
+        with installation.database.writing() as session:
+            session.connection()
+            begun.set()
+            time.sleep(0.04)
+
+    for number, waits in enumerate(arms):
+        holder, begun = None, threading.Event()
+        if waits:
+            holder = threading.Thread(target=hold, args=(begun,))
+            holder.start()
+            assert begun.wait(30)
+        began = time.monotonic()
+        assert gateway.post(PLACE, json={"subject_id": f"stranger-{number}"}).status_code == 202
+        seen[waits].append(time.monotonic() - began)
+        if holder:
+            holder.join()
+    found = Separation.of(seen[True], seen[False])
+    assert found.deviations <= 4, found
+    assert min(seen[True] + seen[False]) >= middleware._INTERVAL_SECONDS
+
+
+@pytest.mark.parametrize("who", ["admin", "reader", "predictor"])
+def test_only_changes_by_discreet_callers_are_answered_late(
+    gateway: TestClient, live: dict[str, Any], key_with: Callable[..., dict[str, str]], who: str
+) -> None:
+    """Callers who may know whether anything is held, and calls that change nothing, are answered at once: the quickest
+    of ten answers takes less than the interval."""
+    times = []
+    for number in range(10):
+        method, path, body, headers = {
+            "admin": ("POST", PLACE, {"subject_id": f"q{number}"}, None),
+            "reader": ("GET", PLACE, None, key_with(Scope.REQUESTS_READ)),
+            "predictor": ("POST", f"/v1/models/{live['id']}/predictions", ROW, key_with(Scope.MODELS_READ)),
+        }[who]
+        began = time.monotonic()
+        answer = gateway.request(method, path, json=body, headers=headers)
+        times.append(time.monotonic() - began)
+        assert answer.is_success, answer.text
+    assert min(times) < middleware._INTERVAL_SECONDS

@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,13 @@ def document() -> BaseSchema:
     return found
 
 
-def call(label: str, check: Callable[[schemathesis.Case], None], settings: hypothesis_settings) -> None:
-    """Call an operation by everything that the document allows or forbids: examples, limits, and what is made up."""
+def call(
+    label: str,
+    check: Callable[[schemathesis.Case], None],
+    settings: hypothesis_settings,
+    modes: Sequence[HypothesisTestMode],
+) -> None:
+    """Call an operation by what the document allows or forbids."""
     method, path = label.split()
     operation = document()[path][method]
 
@@ -85,7 +90,7 @@ def call(label: str, check: Callable[[schemathesis.Case], None], settings: hypot
 
     config = HypothesisTestConfig(
         project=document().config,
-        modes=[HypothesisTestMode.EXAMPLES, HypothesisTestMode.COVERAGE, HypothesisTestMode.FUZZING],
+        modes=list(modes),
         settings=document().config.get_hypothesis_settings(operation=operation),
         explicit_settings=settings,
     )
@@ -267,6 +272,7 @@ def follow_links(service: Service, *, rounds: int, steps: int) -> None:
     assert not failures, failures
 
 
+@pytest.mark.slow
 def test_every_operation_is_called() -> None:
     """The operations that are called here are those of the document."""
     assert sorted(result.ok().label for result in document().get_all_operations()) == CALLED
@@ -274,15 +280,16 @@ def test_every_operation_is_called() -> None:
 
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document(operation: str, service: Service) -> None:
-    """No call that the document allows or forbids gets an answer that it does not announce, or one above 499."""
-    call(operation, service.check, on_every_run)
+    """Examples of the document, its limits and requests made up from it get no answer that it does not announce, and
+    none above 499."""
+    call(operation, service.check, on_every_run, tuple(HypothesisTestMode))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("operation", CALLED)
 def test_every_answer_is_in_the_document_while_work_is_done(operation: str, served: Service) -> None:
-    """The same, at length, and while a worker changes what there is."""
-    call(operation, served.check, at_length)
+    """Requests made up from the document, at length, get no other answers while a worker changes what there is."""
+    call(operation, served.check, at_length, [HypothesisTestMode.FUZZING])
 
 
 def test_links_lead_to_what_was_made(service: Service) -> None:

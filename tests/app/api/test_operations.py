@@ -1,7 +1,10 @@
 """What operators and their tools look at: health, requests that wait, workers and runs."""
 
 import datetime
+import itertools
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +15,8 @@ from fastapi.testclient import TestClient
 from app.config import Settings
 from app.db import migrate
 from app.db.tables import Dataset, DeletionRequest, Run, new_id
-from app.errors import AuditFailed
 from app.installations import Installation
-from app.main import create_app
-from app.operations import service as operations
 from app.unlearning import queue
-from app.unlearning import service as unlearning
 from lethe.contract.sets import Scope
 
 Make = Callable[..., dict[str, Any]]
@@ -67,10 +66,55 @@ def test_the_process_is_alive_whatever_the_database_does(gateway: TestClient, in
     assert (answer.status_code, answer.json()["status"]) == (503, "database_not_migrated")
 
 
+def test_a_newer_release_migrates_a_running_gateway(gateway: TestClient, installation: Installation) -> None:
+    """A running gateway stays ready and serves while the migrations of a newer release state that they leave its schema
+    usable; where they do not, and where the schema is older or unknown, it is not ready and serves nobody."""
+
+    def migrated(core: str) -> tuple[int, str, int]:
+        with installation.database.engine.begin() as connection:
+            revision = sa.text("UPDATE alembic_version SET version_num = :core WHERE version_num LIKE 'core%'")
+            connection.execute(revision, {"core": core})
+        # The guard of each session believes its last comparison for a second.
+        time.sleep(1.1)
+        ready = gateway.get("/readyz")
+        served = gateway.post("/v1/deletion-requests", json={"subject_id": core})
+        return ready.status_code, ready.json()["status"], served.status_code
+
+    with installation.database.engine.begin() as connection:
+        connection.execute(sa.text("INSERT INTO alembic_version VALUES ('newcomer_0001_since_0000')"))
+    assert migrated("core_0002_since_0001") == (200, "ready", 202)
+    assert migrated("core_0003_since_0001") == (200, "ready", 202)
+    for core in ("core_0002", "core_0003_since_0002", "core_0000"):
+        assert migrated(core) == (503, "database_not_migrated", 503)
+    assert migrated("core_0001") == (200, "ready", 202)
+
+
 def test_readiness_does_not_wait_for_writers(gateway: TestClient, installation: Installation) -> None:
     """A writer at work does not keep the gateway from telling that it is ready."""
     with installation.database.writing():
         assert gateway.get("/readyz").status_code == 200
+
+
+def test_readiness_takes_a_tenth_of_the_time_at_most(gateway: TestClient) -> None:
+    """After a check the next begins nine times its duration later, however often callers without a key ask."""
+    statements: list[float] = []
+    installed: Installation = gateway.app.state.installation  # type: ignore[attr-defined]
+
+    @sa.event.listens_for(installed.database.engine, "before_cursor_execute")
+    def note(*_: object) -> None:
+        # Periodic jobs have threads of their own.
+        if threading.current_thread().name.startswith("AnyIO"):
+            statements.append(time.monotonic())
+
+    checks = []
+    for _ in range(5):
+        statements.clear()
+        request = gateway.build_request("GET", "/readyz")
+        del request.headers["authorization"]
+        assert gateway.send(request).status_code == 200
+        checks.append((statements[0], statements[-1]))
+    for (began, ended), (next_began, _) in itertools.pairwise(checks):
+        assert next_began - ended >= min(9 * (ended - began), 1)
 
 
 def test_the_age_of_the_queue(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
@@ -124,33 +168,6 @@ def test_what_no_worker_may_take_does_not_age_the_queue(
     assert ready["queue_age_seconds"] == pytest.approx(DAY.total_seconds() / 2, rel=0.1)
 
 
-def test_regulations_and_tenants_by_name(
-    sample: Sample, installation: Installation, new_dataset: Make, forget: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A regulation that a tenant named is a label while there are such requests; of too many the rest is one."""
-    new_dataset()
-    made = [forget(f"p{number}")["id"] for number in range(6)]
-
-    def rename(**names: str) -> str:
-        with installation.database.writing() as session:
-            for number, request_id in enumerate(made):
-                request = session.get_one(DeletionRequest, request_id)
-                request.regulation = names.get(f"p{number}", "gdpr")
-            return request.tenant_id
-
-    tenant_id = rename(p1="lgpd", p2="lgpd")
-    assert sample("lethe_requests_open", status="accepted", regulation="lgpd") == 2
-    assert sample("lethe_tenant_requests_open", tenant=tenant_id) == 6
-    rename(p1="appi", p2="pipeda", p3="pipeda", p4="lgpd")
-    monkeypatch.setattr(operations, "_MAX_REGULATIONS", 4)
-    assert sample("lethe_requests_open", status="accepted", regulation="pipeda") == 2
-    assert sample("lethe_requests_open", status="accepted", regulation="(others)") == 2
-    assert sample("lethe_requests_open", status="accepted", regulation="lgpd") == 0
-    rename()
-    assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 6
-    assert sample("lethe_requests_open", status="accepted", regulation="(others)") == 0
-
-
 def test_a_worker_that_lives(gateway: TestClient, settings: Settings, sample: Sample) -> None:
     """A sign of life in the data folder is enough, until it is a minute old; readiness stays 200 without."""
     assert sample("lethe_worker_silence_seconds") == float("inf")
@@ -199,68 +216,6 @@ def test_a_worker_that_dies_again_and_again(
     add_runs(installation, *statuses, ago=ago)
     assert gateway.get("/readyz").json()["workers"] == workers
     assert sample("lethe_workers_failing") == (workers == "failing")
-
-
-def test_runs_are_counted_once(
-    settings: Settings,
-    admin_key: str,
-    sample: Sample,
-    installation: Installation,
-    new_dataset: Make,
-    new_model: Make,
-    work: Callable[[], int],
-) -> None:
-    """Totals are those of the database, however often and by however many gateways they are read."""
-    model = new_model(new_dataset()["id"])
-    add_runs(installation, "published", "abandoned", ago=DAY)
-    for runs in (1, 2, 2):
-        assert sample("lethe_runs_total", kind="unlearn", status="published") == runs
-        assert sample("lethe_run_steps_total", kind="unlearn") == 9 * runs
-        assert sample("lethe_runs_total", kind="unlearn", status="abandoned") == 1
-        if runs == 1:
-            add_runs(installation, "published")
-    assert sample("lethe_run_seconds_count", kind="unlearn") == 1
-    assert sample("lethe_run_seconds_sum", kind="unlearn") == pytest.approx(1)
-    with installation.database.writing() as session:
-        assert queue.claim(session, worker="w", lease_seconds=30, max_requests=1)
-    assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (1, 0)
-    with installation.database.writing() as session:
-        unlearning.take_back(session, worker="w")
-    assert (sample("lethe_runs_running"), sample("lethe_runs_total", kind="learn", status="abandoned")) == (0, 1)
-    assert work() == 1
-    assert sample("lethe_run_steps_total", kind="learn") == model["mechanism"]["learn_steps"]
-    with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
-        assert 'lethe_runs_total{kind="unlearn",status="published"} 2.0' in another.get("/metrics").text
-
-
-def test_canary_tests_are_counted_once(
-    settings: Settings,
-    admin_key: str,
-    sample: Sample,
-    installation: Installation,
-    new_dataset: Make,
-    new_model: Make,
-    work: Callable[[], int],
-) -> None:
-    """Runs whose audit passed and runs that theirs refuted are counted apart, by every gateway alike; those without
-    lanes are neither, nor are those that came to nothing for other reasons."""
-    dataset = new_dataset()
-    assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [0, 0]
-    for lanes in (256, 0):
-        new_model(dataset["id"], audit={"lanes": lanes})
-    assert work() == 2
-    add_runs(installation, "failed", "failed")
-    with installation.database.writing() as session:
-        refuted = session.scalars(sa.select(Run).where(Run.status == "failed").limit(1)).one()
-        refuted.error_code = AuditFailed.code
-    for _ in range(2):
-        assert [sample("lethe_audits_total", result=result) for result in ("passed", "failed")] == [1, 1]
-    with installation.database.writing() as session:  # another gateway finds them in the past
-        session.execute(sa.update(Run).values(started_at=now() - DAY, finished_at=now() - DAY))
-    with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as another:
-        text = another.get("/metrics").text
-    assert 'lethe_audits_total{result="passed"} 1.0' in text
-    assert 'lethe_audits_total{result="failed"} 1.0' in text
 
 
 def test_only_public_keys_are_published(gateway: TestClient) -> None:

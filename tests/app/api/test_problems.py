@@ -1,5 +1,6 @@
 """Every answer that is not a success: an RFC 9457 problem with a stable code that repeats nothing of what was sent."""
 
+import difflib
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -55,13 +56,13 @@ def test_a_wrong_method_names_those_that_exist(
     answer = gateway.request(method, path)
     problem = refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == known
-    assert problem["detail"] == f"This path knows {known}."
+    assert problem["detail"] == f"This path supports {known}."
 
 
 UNREADABLE = {
     "no JSON": (b"{", "application/json"),
     "no UTF-8": (b'{"name": "\xff"}', "application/json"),
-    "too deep": (b"[" * 100_000, "application/json"),
+    "too deep": (b"[" * 19_000, "application/json"),
     "a lone surrogate": (b'{"name": "\\ud800"}', "application/json"),
     "a lone surrogate for a name": (b'{"\\ud800": 1}', "application/json"),
     "a number": (b"1", "application/json"),
@@ -90,6 +91,100 @@ def test_a_malformed_field_is_named_and_not_repeated(gateway: TestClient, refuse
     problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
     assert {fault["path"] for fault in problem["errors"]} == {"name", "dataset_id", "l2", "target.epsilon"}
     assert SECRET not in str(problem)
+
+
+def test_ten_faults_of_a_body_are_listed(
+    gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thousands of unknown fields ten are named. Suggestions are sought for those alone: a body of unknown fields
+    took minutes of a processor when each was compared with each known field."""
+    compared: list[str] = []
+    nearest = difflib.get_close_matches
+    monkeypatch.setattr(
+        difflib, "get_close_matches", lambda word, *rest, **kw: (compared.append(word), nearest(word, *rest, **kw))[1]
+    )
+    body = {"name": "m", "dataset_id": "ds_1"} | {f"field{number}": 1 for number in range(5000)}
+    problem = refused(gateway.post("/v1/models", json=body), 422, "input_invalid")
+    assert len(problem["errors"]) == 10
+    assert len(compared) <= 10
+    batch = {"requests": [body]}
+    problem = refused(gateway.post("/v1/deletion-requests:batch", json=batch), 422, "batch_refused")
+    assert len(problem["errors"]) == 10
+    assert len(compared) <= 20
+
+
+MANY = {f"field{number}": 1 for number in range(50_000)}
+LARGE: dict[str, tuple[str, dict[str, Any]]] = {
+    "fields of a batch": ("/v1/deletion-requests:batch", MANY),
+    "fields of a certificate": ("/v1/certificates:verify", MANY),
+    "metadata": ("/v1/deletion-requests", {"subject_id": "p", "metadata": dict.fromkeys(list(MANY)[:19_000], 1)}),
+    "scopes": ("/v1/api-keys", {"name": "k", "scopes": ["no scope"] * 19_000}),
+    "layers": ("/v1/models", {"name": "m", "dataset_id": "ds_1", "tangent": {"network_id": "n", "layers": [1] * 9999}}),
+    "numbers of records": ("/v1/models/mdl_1/predictions", {"records": [[None] * 20_000] * 10}),
+}
+
+
+@each("case", LARGE)
+def test_faults_take_no_memory(
+    gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A large body gives rise to a few hundred faults at most, of which ten are listed: each takes a kilobyte, a
+    thousand times the two bytes that it stands for."""
+    counts: list[int] = []
+    listed = problems.faults
+    monkeypatch.setattr(
+        problems,
+        "faults",
+        lambda error, *rest, **kw: (counts.append(len(error.errors())), listed(error, *rest, **kw))[1],
+    )
+    path, body = LARGE[case]
+    problem = refused(gateway.post(path, json=body), 422, "input_invalid")
+    assert 1 <= len(problem["errors"]) <= 10
+    assert sum(counts) <= 300
+
+
+VALUES = {
+    "fields": ("/v1/deletion-requests", '{"subject_id": "p", "metadata": {%s}}', '"%d": 1'),
+    "list": ("/v1/api-keys", '{"name": "k", "scopes": [%s]}', "%d"),
+    "empty lists": ("/v1/models", '{"name": [%s]}', "[]"),
+    "requests of a batch": ("/v1/deletion-requests:batch", '{"requests": [%s]}', "{}"),
+}
+
+
+@each("case", VALUES)
+def test_a_body_has_no_more_values_than_its_operation_needs(
+    gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """A body of hundreds of thousands of values is refused before it is parsed, whatever the values are; commas of
+    texts count as well, and a body below the limit is read."""
+    parsed: list[int] = []
+    loads = json.loads
+    monkeypatch.setattr(
+        json, "loads", lambda text, *rest, **kw: (parsed.append(len(text)), loads(text, *rest, **kw))[1]
+    )
+    path, frame, value = VALUES[case]
+    num_values = 600_000 if path.endswith("batch") else 60_000
+    values = ",".join(value % number if "%" in value else value for number in range(num_values))
+    headers = {"Content-Type": "application/json"}
+    problem = refused(gateway.post(path, content=frame % values, headers=headers), 413, "upload_too_large")
+    assert "values" in problem["detail"]
+    assert not [length for length in parsed if length > 100_000]
+    short = ",".join(value % number if "%" in value else value for number in range(1000))
+    assert gateway.post(path, content=frame % short, headers=headers).status_code != 413
+
+
+@each(
+    ("path", "max_bytes"),
+    [("/v1/models", 2**20), ("/v1/deletion-requests", 2**20), ("/v1/deletion-requests:batch", 2**25)],
+)
+def test_a_body_is_no_longer_than_its_operation_needs(
+    gateway: TestClient, refused: Refused, path: str, max_bytes: int
+) -> None:
+    """JSON of more than a megabyte is refused before it is parsed, unless the operation takes many objects."""
+    padded = b"{" + b" " * (max_bytes - 2) + b"}"
+    refused(gateway.post(path, content=padded, headers={"Content-Type": "application/json"}), 422, "input_invalid")
+    answer = gateway.post(path, content=padded + b" ", headers={"Content-Type": "application/json"})
+    assert str(max_bytes) in refused(answer, 413, "upload_too_large")["detail"]
 
 
 @pytest.fixture

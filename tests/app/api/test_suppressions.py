@@ -1,5 +1,6 @@
 """The endpoints below `/v1/suppressions`, and uploads of people who asked to be forgotten."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from app.rows.blocks import Manifests
+from lethe.contract.sets import Scope
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -56,6 +58,37 @@ def test_their_rows_may_be_left_out(upload: Upload, forget: Make, get: Get, refu
     refused(upload(suppressed="sometimes"), 422, "input_invalid")
 
 
+def test_who_may_not_know_is_shown_no_rows(
+    upload: Upload, forget: Make, get: Get, refused: Refused, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """A key with models:write alone learns neither which rows are of people who asked, nor how many; each match of
+    whatever key is counted in the audit log, where no person is named."""
+    for person in ("p3", "p11"):
+        forget(person)
+    app = key_with(Scope.MODELS_WRITE)
+    problem = refused(upload(headers=app), 409, "subject_suppressed")
+    assert not re.search(r"\d", problem["detail"])
+    assert upload(headers=app, suppressed="skip").status_code == 201
+    knowing = key_with(Scope.MODELS_WRITE, Scope.ACCOUNTING_READ)
+    assert "4, 12" in refused(upload(headers=knowing), 409, "subject_suppressed")["detail"]
+    matches = get("/audit-log?action=suppressions.matched")["items"]
+    assert [(match["object_id"], match["detail"]) for match in matches] == 3 * [(matches[0]["tenant_id"], {"rows": 2})]
+    assert len({match["actor"] for match in matches}) == 2
+
+
+def test_a_match_is_recorded_whatever_the_upload_comes_to(
+    npz_of: Callable[..., bytes], upload: Upload, forget: Make, get: Get, refused: Refused
+) -> None:
+    """A fault in a later row does not hide that earlier ones were compared with people who asked."""
+    forget("p1")
+    rows = 100_000
+    x = np.random.default_rng(0).normal(size=(rows, 3))
+    x[-1, 0] = np.nan
+    subjects = np.array(["p1", *(f"q{row}" for row in range(1, rows))])
+    refused(upload(npz_of(x=x, y=(x[:, 1] > 0).astype(int), subject=subjects)), 422, "row_invalid")
+    assert [match["detail"] for match in get("/audit-log?action=suppressions.matched")["items"]] == [{"rows": 1}]
+
+
 def test_an_upload_without_them_reports_nothing(upload: Upload) -> None:
     """Where nobody is suppressed every row is kept."""
     assert upload().json()["num_suppressed"] == 0
@@ -85,6 +118,7 @@ def test_a_request_during_an_upload(
     installation: Installation,
     upload: Upload,
     forget: Make,
+    get: Get,
     refused: Refused,
     stored: Callable[[], dict[str, int]],
     monkeypatch: pytest.MonkeyPatch,
@@ -100,3 +134,4 @@ def test_a_request_during_an_upload(
     monkeypatch.setattr(Manifests, "write", ask_meanwhile)
     refused(upload(suppressed="skip"), 409, "subject_suppressed")
     assert (stored()["datasets"], stored()["files"]) == (0, 0)
+    assert [match["detail"] for match in get("/audit-log?action=suppressions.matched")["items"]] == [{"rows": None}]

@@ -81,9 +81,9 @@ def test_nothing_of_a_file_lies_on_the_disk_while_it_comes_in(gateway: TestClien
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("parts", [9, 1000])
+@pytest.mark.parametrize("parts", [11, 1000])
 def test_a_form_of_many_parts_is_refused(gateway: TestClient, parts: int) -> None:
-    """A form has eight files at most, and eight fields; more would take as many descriptors."""
+    """A form has ten files at most, and ten fields; more would take as many descriptors."""
     few = {"data": {"name": "people"}}
     many = [(f"file{number}", ("rows.npz", npz())) for number in range(parts)]
     assert gateway.post("/v1/datasets", **few, files=many).json()["code"] == "input_invalid"

@@ -7,8 +7,10 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy.exc import DBAPIError
 
+import migrations
 from app.access import service as access
 from app.db import Database, migrate, now
 from app.db.tables import Dataset, LedgerEntry, Model, Table
@@ -64,6 +66,43 @@ def test_a_database_of_another_version_is_refused(database: Database, revision: 
     assert tables(database) == set()
     with database.engine.connect() as connection:
         assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == revision
+
+
+def test_revisions_name_whose_code_can_use_them() -> None:
+    """The revisions of a branch are numbered without a gap, and none takes in code that an earlier one has broken."""
+    scripts: dict[str, list[tuple[int, int]]] = {}
+    for script in ScriptDirectory.from_config(migrate._config()).walk_revisions():
+        branch, number, oldest = migrations.parsed(script.revision)
+        assert oldest <= number
+        assert script.branch_labels == {branch}
+        scripts.setdefault(branch, []).append((number, oldest))
+    for revisions in scripts.values():
+        numbers, oldest_of_each = zip(*sorted(revisions), strict=True)
+        assert numbers == tuple(range(1, len(numbers) + 1))
+        assert list(oldest_of_each) == sorted(oldest_of_each)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "expected", "usable"),
+    [
+        (["core_0002", "desk_0001"], ["core_0002", "desk_0001"], True),
+        (["core_0003_since_0001", "desk_0001"], ["core_0002", "desk_0001"], True),
+        (["core_0003_since_0003", "desk_0001"], ["core_0002", "desk_0001"], False),
+        (["core_0003", "desk_0001"], ["core_0002", "desk_0001"], False),
+        (["core_0001", "desk_0001"], ["core_0002", "desk_0001"], False),
+        (["core_0001_since_0000"], ["core_0002_since_0001"], False),
+        (["core_0002"], ["core_0002", "desk_0001"], False),
+        (["core_0002", "desk_0001"], ["core_0002"], False),
+        (["core_0002", "desk_0001_since_0000"], ["core_0002"], True),
+        (["core_0002", "9999"], ["core_0002"], False),
+        ([], ["core_0002"], False),
+    ],
+)
+def test_a_schema_is_used_by_code_that_its_migrations_leave_whole(
+    revisions: list[str], expected: list[str], usable: bool
+) -> None:
+    """Only the expected revisions, and newer ones that name an expected one as whole, can be used."""
+    assert migrations.are_usable(revisions, expected=expected) is usable
 
 
 def test_the_tables_are_what_the_migrations_make(database: Database) -> None:

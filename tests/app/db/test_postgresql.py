@@ -71,8 +71,8 @@ def test_a_read_only_database_refuses_to_change(installation: Installation, by: 
 
 def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
     """A writer that does not get its turn gives up, as one that found no database."""
-    with opened(url + "?options=-c%20lock_timeout%3D200ms") as database:
-        with database.writing() as first:
+    with opened(url + "?options=-c%20lock_timeout%3D200ms") as database, opened(url) as other:
+        with other.writing() as first:
             first.execute(sa.text("SELECT 1"))
             with pytest.raises(OperationalError), database.writing() as second:
                 second.execute(sa.text("SELECT 1"))

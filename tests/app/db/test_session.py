@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
@@ -12,7 +13,9 @@ from app.db import Actor, Database, actor, now
 from app.db.tables import ApiKey, Dataset, Model, Record, Tenant
 from app.installations import Installation
 from lethe.contract.sets import Scope
+from tests.faults.processes import wait_until
 from tests.tables import each
+from tests.threads import num_waiting
 
 
 @pytest.fixture
@@ -82,6 +85,25 @@ def test_writers_queue_up(database: Database) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(count_up, range(8)))
     assert names(database) == ["40"]
+
+
+def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
+    """Whoever of another tenant waits to write does so after one of the many who wait for a tenant, and the service
+    itself does too. No writer who waits holds a connection, so readers are not kept from theirs."""
+    order: list[str] = []
+
+    def write(tenant_id: str) -> None:
+        with database.writing(by=replace(by, tenant_id=tenant_id) if tenant_id else None) as session:
+            session.execute(sa.select(ApiKey))
+            order.append(tenant_id)
+
+    writers = [*["hard"] * 20, "quiet", ""]
+    with ThreadPoolExecutor(len(writers)) as threads, database.writing(by=by):
+        for number, tenant_id in enumerate(writers, start=1):
+            threads.submit(write, tenant_id)
+            wait_until(lambda number=number: num_waiting(database.turns) == number)
+        assert names(database) == ["admin"]
+    assert order == ["hard", "quiet", "", *["hard"] * 19]
 
 
 def test_foreign_keys_hold(database: Database) -> None:

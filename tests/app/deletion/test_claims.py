@@ -1,6 +1,7 @@
 """What workers do to requests of one person that come one after the other."""
 
 import datetime
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -9,7 +10,7 @@ from sqlalchemy.orm import Session
 from app.access.service import DEFAULT_TENANT
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Model, RequestModel
-from app.deletion import claims, completion
+from app.deletion import claims, completion, repository
 from app.installations import Installation
 from lethe.contract.tenants import Policy
 from tests.app.deletion import people
@@ -58,7 +59,7 @@ def erase(session: Session) -> None:
 
 def forget(session: Session, request_id: str, model_id: str) -> None:
     owed = session.get_one(RequestModel, (request_id, model_id))
-    claims.complete_model(session, owed, version=2, certificate_id="crt")
+    claims.complete_model(session, [(owed, session.get_one(DeletionRequest, request_id), "crt")], version=2)
 
 
 def statuses(installation: Installation) -> dict[str, str]:
@@ -126,3 +127,40 @@ def test_whoever_asks_twice_and_was_erased_is_done(installation: Installation) -
         erase(session)
     assert statuses(installation) == {first: "running", second: "completed"}
     assert owed(installation, second) == {}
+
+
+def test_one_person_takes_no_run_alone(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a person asks, a run serves a bounded number of requests. The others are done as soon as these are,
+    without a run, name the last of them, and look the person up once, not each for itself."""
+    monkeypatch.setattr(repository, "MAX_ALSO_THEIRS", 1)
+    with installation.database.writing(by=OFFICER) as session:
+        people.obey(session, POLICY)
+        people.hold(session, ["sub_held"])
+        learn(session, "mdl_1")
+    asked = [ask(installation) for _ in range(12)]
+    wait(installation, 2 * HALF)
+    with installation.database.writing() as session:
+        dataset = session.get_one(Dataset, "ds_1")
+        claims.claim_erasures(session, dataset=dataset, limit=2)
+        served = {one.id for one in session.scalars(sa.select(DeletionRequest)) if one.status == "running"}
+        assert len(served) == 3
+        claims.confirm_erasures(session, dataset=dataset)
+        for request_id in served:
+            forget(session, request_id, "mdl_1")
+    lookups: list[str] = []
+
+    def count(*given: Any) -> None:
+        if given[2].count("UNION ALL") == 2:
+            lookups.append(given[2])
+
+    sa.event.listen(installation.database.engine, "before_cursor_execute", count)
+    with installation.database.writing() as session:
+        claims.claim_erasures(session, dataset=session.get_one(Dataset, "ds_1"), limit=100)
+        assert not repository.unconfirmed_erasures(session, dataset_id="ds_1")
+    sa.event.remove(installation.database.engine, "before_cursor_execute", count)
+    assert len(lookups) == 1
+    with installation.database.reading() as session:
+        ended = {one.id: (one.outcome, one.erased_by) for one in session.scalars(sa.select(DeletionRequest))}
+    assert [ended[request_id] for request_id in asked if request_id in served] == [("forgotten", None)] * 3
+    others = {ended[request_id] for request_id in asked if request_id not in served}
+    assert {(outcome, erased_by in served) for outcome, erased_by in others} == {("erased_already", True)}

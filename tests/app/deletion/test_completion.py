@@ -77,7 +77,7 @@ def test_a_request_that_follows_another_keeps_its_grace_time(installation: Insta
     with installation.database.writing() as session:
         assert completion.settle(session) == 1
         done = deletion.get(session, follower)
-        assert (done.status, done.outcome) == ("completed", "forgotten")
+        assert (done.status, done.outcome, done.erased_by) == ("completed", "forgotten", None)
 
 
 def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation) -> None:
@@ -101,7 +101,7 @@ def test_a_request_waits_for_every_dataset_and_model(installation: Installation)
         new = people.ask(session, "sub_a", Policy())
         request = deletion.get(session, new.request.id)
         for _ in ("ds_1", "ds_2"):
-            completion.complete_if_done(session, request)
+            completion.complete_done(session, [request])
             assert request.status != "completed"
             run = queue.claim(session, worker="test", lease_seconds=60, max_requests=9)
             assert run

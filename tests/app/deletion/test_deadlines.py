@@ -134,8 +134,11 @@ def test_the_clock(left: datetime.timedelta, state: ClockState, days: int) -> No
 
 
 def test_a_clock_that_stands_still_or_has_ended() -> None:
-    """A paused clock keeps the days it had; one that has ended has none."""
+    """A paused clock keeps the days it had, and a deadline missed before the pause stays missed; a clock that has ended
+    has no days."""
     paused = clock(ended=False, deadline=NOW, paused_at=NOW - 3 * A_DAY, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (paused.state, paused.days_left, paused.paused_since) == (ClockState.PAUSED, 3, NOW - 3 * A_DAY)
+    missed = clock(ended=False, deadline=NOW, paused_at=NOW + A_DAY, at=NOW + 9 * A_DAY, horizon=7 * A_DAY)
+    assert (missed.state, missed.days_left, missed.paused_since) == (ClockState.OVERDUE, -1, NOW + A_DAY)
     ended = clock(ended=True, deadline=NOW, paused_at=None, at=NOW + A_DAY, horizon=7 * A_DAY)
     assert (ended.state, ended.days_left) == (ClockState.ENDED, None)

@@ -25,7 +25,7 @@ from app.access.service import DEFAULT_TENANT
 from app.audit.checkpoints import entry_hash
 from app.db import Database, now
 from app.db.sealed import Particulars
-from app.db.tables import AuditEntry, DeletionRequest, RequestEvent, Suppression
+from app.db.tables import AuditEntry, DeletionRequest, Erasure, RequestEvent, Suppression
 from app.deletion import completion, deadlines, repository, retention, suppression
 from app.deletion import service as deletion
 from app.deletion.status import TRANSITIONS
@@ -224,7 +224,7 @@ class Life(RuleBasedStateMachine):
         """A request in review asks for nothing, and one that was withdrawn took nothing."""
         with self.database.reading() as session:
             for request in session.scalars(sa.select(DeletionRequest)):
-                erasures = repository.erasures(session, request_id=request.id)
+                erasures = repository.by_request(session, Erasure, [request.id]).get(request.id, [])
                 if request.status == RequestStatus.IN_REVIEW:
                     assert not erasures
                 if request.status in (RequestStatus.REJECTED, RequestStatus.CANCELLED):

@@ -2,7 +2,7 @@ import datetime
 
 import pytest
 
-from app.db.tables import AuditEntry, DeletionRequest, RequestEvent
+from app.db.tables import AuditEntry, DeletionRequest, Erasure, RequestEvent
 from app.deletion import completion, repository
 from app.deletion import service as deletion
 from app.installations import Installation
@@ -42,13 +42,13 @@ def test_a_review_comes_before_everything(installation: Installation) -> None:
         people.hold(session, ["sub_a"])
         request_id = people.ask(session, "sub_a", REVIEWED).request.id
         people.hold(session, ["sub_a"], dataset_id="ds_2")
-        assert repository.erasures(session, request_id=request_id) == []
+        assert repository.by_request(session, Erasure, [request_id]) == {}
         assert repository.pending_erasures(session, dataset_id="ds_1", limit=9) == []
     for _ in range(2):  # the second time changes nothing
         with installation.database.writing(by=OFFICER) as session:
             deletion.approve(session, deletion.get(session, request_id), policy=REVIEWED)
     with installation.database.reading() as session:
-        erasures = repository.erasures(session, request_id=request_id)
+        erasures = repository.by_request(session, Erasure, [request_id])[request_id]
         assert {erasure.dataset_id for erasure in erasures} == {"ds_1", "ds_2"}
         assert len(repository.pending_erasures(session, dataset_id="ds_2", limit=9)) == 1
     told = [(event.status, event.actor) for event in events_of(installation, request_id)]

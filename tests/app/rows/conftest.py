@@ -1,4 +1,4 @@
-"""Fixtures for rows: stores of every kind, of which what holds of one is tested on all, and a gateway to upload to."""
+"""Fixtures for rows: stores of objects in a folder, and a gateway to upload to."""
 
 import json
 import shutil
@@ -16,18 +16,10 @@ from app.keys import KeyEncryptionFile
 from app.main import create_app
 from app.rows.row_store import RowStore
 from app.vault.sealing import SealedStore
-from app.vault.store import FolderStore, ObjectStore, S3Store
+from app.vault.store import FolderStore, ObjectStore
 from tests.app.rows.at_rest import NUM_SLOTS, ROOM, batch_of
 from tests.app.rows.uploaded import PRIVATE, SCHEMA
 from tests.conftest import CLASSES
-from tests.s3.server import Server, s3, server
-
-__all__ = ["s3", "server"]
-
-
-@pytest.fixture
-def bucket(s3: Server) -> str:
-    return s3.new_bucket()
 
 
 @pytest.fixture
@@ -96,13 +88,11 @@ def refused(send: Callable[..., httpx.Response], held: Callable[[], tuple[int, l
     return check
 
 
-@pytest.fixture(params=["folder", "s3"])
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
-    if request.param == "folder":
-        store = FolderStore(tmp_path / "blocks")
-        store.check()
-        return store
-    return S3Store(f"s3://{request.getfixturevalue('bucket')}", "blocks")
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    store = FolderStore(tmp_path / "blocks")
+    store.check()
+    return store
 
 
 @pytest.fixture

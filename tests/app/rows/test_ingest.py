@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +16,7 @@ from app.rows import ingest
 from app.rows.formats import BATCH_ROWS, Kind
 from lethe.contract.problems import DatasetUnusable, InputInvalid, Problem, RowInvalid, SchemaInvalid, UploadTooLarge
 from lethe.encoding.schema import parse_schema
-from tests.app.rows.written import HEADER, SCHEMA, csv_file, everything, npz_file, parquet_file, read, refused
+from tests.app.rows.written import HEADER, SCHEMA, csv_file, everything, npz_file, read, refused
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
 CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
@@ -30,41 +28,13 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 def test_the_kind_is_told_by_the_file_name() -> None:
     """A known ending in any case tells the kind; any other name is refused."""
-    assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Parquet", "C.NPZ")] == ["csv", "parquet", "npz"]
+    assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv", "C.NPZ")] == ["csv", "csv", "npz"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
         with pytest.raises(InputInvalid):
             ingest.kind_of(name)
 
 
-def test_csv_and_parquet_agree(tmp_path: Path) -> None:
-    """The same records give the same rows, labels and subjects from csv and from parquet."""
-    features, labels, subjects = everything(csv_file(tmp_path, CSV), "csv")
-    np.testing.assert_array_equal(features, everything(parquet_file(tmp_path), "parquet")[0])
-    np.testing.assert_array_equal(features, SCHEMA.encode({"age": [25, None], "work": ["some", "none"]}))
-    assert (labels, subjects) == ([0, 1], ["ann", "bob"])
-    assert everything(parquet_file(tmp_path), "parquet")[1:] == (labels, subjects)
-
-
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.integers(0, 1), st.integers(1)), min_size=1, max_size=20)
-)
-def test_all_formats_agree(tmp_path: Path, records: list[tuple[float, float, int, int]]) -> None:
-    """Numbers in [0, 1] give the same rows, labels and subjects from csv, parquet and npz."""
-    unit = {"kind": "numeric", "min": 0, "max": 1}
-    label = {"role": "label", "values": ["0", "1"]}
-    schema = parse_schema({"columns": {"a": unit, "b": unit, "y": label, "who": {"role": "subject"}}})
-    a, b, y, who = (list(column) for column in zip(*records, strict=True))
-    csv = csv_file(tmp_path, "a,b,y,who\n" + "".join(",".join(map(repr, record)) + "\n" for record in records))
-    pq.write_table(pa.table({"who": list(map(str, who)), "y": y, "b": b, "a": a}), tmp_path / "rows.parquet")
-    npz = npz_file(tmp_path, x=np.array([a, b]).T, y=np.array(y), subject=np.array(list(map(str, who))))
-    features, labels, subjects = everything(csv, "csv", schema)
-    for path, kind, its_schema in ((tmp_path / "rows.parquet", "parquet", schema), (npz, "npz", None)):
-        other = everything(path, kind, its_schema)  # type: ignore[arg-type]
-        np.testing.assert_array_equal(features, other[0])
-        assert (labels, subjects) == other[1:]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
 def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tuple[int, int]) -> None:
     """The same rows are read whichever way the writer's memory ran, in any byte order, stored or deflated."""
@@ -89,8 +59,6 @@ def test_files_are_read_in_batches(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(count)]
     text = HEADER + "".join(f"{name},1,some,,low\n" for name in names)
     assert everything(csv_file(tmp_path, text), "csv")[2] == names
-    columns = {"age": [1] * count, "work": ["some"] * count, "note": [0] * count, "income": ["low"] * count}
-    assert everything(parquet_file(tmp_path, person=names, **columns), "parquet")[2] == names
     npz = npz_file(tmp_path, x=np.ones((count, 1)), y=np.zeros(count, int), subject=np.array(names))
     assert everything(npz, "npz", None)[2] == names
 
@@ -103,6 +71,7 @@ def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> Non
     assert (labels, subjects) == ([0, 1], ['a, "n" n', "bob"])
 
 
+@pytest.mark.slow
 def test_the_adult_example_is_read() -> None:
     """Both files of the Adult example have the rows, labels and distinct people that its README tells."""
     schema = parse_schema(json.loads((ADULT / "schema.json").read_text()))
@@ -146,11 +115,9 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
     """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row, in every format."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     csv = csv_file(tmp_path, f'{HEADER}4711,25,some,,low\n"{name}",25,some,,high\n')
-    parquet = parquet_file(tmp_path, person=["4711", name])
     npz = npz_file(tmp_path, subject=np.array(["4711", name]))
     sources: list[tuple[Path, Kind, str]] = [
         (csv, "csv", "line 3"),
-        (parquet, "parquet", "line 2"),
         (npz, "npz", "line 2"),
     ]
     for path, kind, line in sources:
@@ -159,23 +126,20 @@ def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None
         assert len(refusal.value.errors) == 1
 
 
-@pytest.mark.parametrize("kind", ["parquet", "npz"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_column_of_floats_holds_no_ids(tmp_path: Path, kind: Kind, dtype: type[np.floating[Any]]) -> None:
+def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
     """A subject column of floats is refused with the remedy; one of integers holds ids."""
 
     def file_of(*person: int, dtype: type[np.number[Any]]) -> Path:
         columns: dict[str, Any] = {"person": np.array(person, dtype)}
-        if kind == "parquet":
-            return parquet_file(tmp_path, **columns)
         columns |= {"age": np.array([25, 31]), "work": np.array(["some", "none"]), "note": np.zeros(2)}
         np.savez(tmp_path / "rows.npz", allow_pickle=True, **columns, income=np.array(["low", "high"]))
         return tmp_path / "rows.npz"
 
     with pytest.raises(RowInvalid, match="format the column as text at its source") as refusal:
-        list(read(file_of(4711, 4712, dtype=dtype), kind))
+        list(read(file_of(4711, 4712, dtype=dtype), "npz"))
     assert [fault.path for fault in refusal.value.errors] == ["line 1, column person", "line 2, column person"]
-    names = everything(file_of(4711, 2**53 + 1, dtype=np.int64), kind)[2]
+    names = everything(file_of(4711, 2**53 + 1, dtype=np.int64), "npz")[2]
     assert names == ["4711", "9007199254740993"]
 
 
@@ -216,34 +180,6 @@ def test_a_csv_without_header_betrays_no_record(tmp_path: Path) -> None:
 def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> None:
     """An empty file and one that is not UTF-8 are refused in a sentence."""
     refused(csv_file(tmp_path, data), "csv", InputInvalid)
-
-
-@pytest.mark.parametrize(
-    ("columns", "error", "place"),
-    [
-        ({"age": [1, 101]}, RowInvalid, "line 2, column age"),
-        ({"age": ["1", "x"]}, RowInvalid, "line 2, column age"),
-        ({"work": ["some", None]}, RowInvalid, "line 2, column work"),
-        ({"income": [0.5, 1.5]}, RowInvalid, "line 1, column income"),
-        ({"person": ["ann", ""]}, RowInvalid, "line 2, column person"),
-        ({"person": ["ann", None]}, RowInvalid, "line 2, column person"),
-        ({"age": [[1], [2]]}, SchemaInvalid, "column age"),
-        ({"work": [b"some", b"none"]}, SchemaInvalid, "column work"),
-        ({"more": [1, 2]}, SchemaInvalid, "column 6"),
-    ],
-)
-def test_a_bad_parquet_file_is_refused_by_place(
-    tmp_path: Path, columns: dict[str, object], error: type[InputInvalid], place: str
-) -> None:
-    """A value, a type or a column that the schema does not admit is refused at its row and column."""
-    assert place in refused(parquet_file(tmp_path, **columns), "parquet", error)
-
-
-def test_text_that_is_not_utf8_in_parquet_is_refused(tmp_path: Path) -> None:
-    """A string column whose bytes are no UTF-8 is refused like any damage."""
-    ill = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], "<i4")), pa.py_buffer(b"\xff"))
-    one = {"age": [1], "work": ["some"], "note": [0], "income": ["low"]}
-    refused(parquet_file(tmp_path, person=ill, **one), "parquet", InputInvalid)
 
 
 @pytest.mark.parametrize(
@@ -294,8 +230,6 @@ def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> No
     assert bomb.stat().st_size < 100_000
     with pytest.raises(UploadTooLarge):
         list(read(bomb, "npz", None, max_bytes=1_000_000))
-    with pytest.raises(UploadTooLarge):
-        list(read(parquet_file(tmp_path), "parquet", max_bytes=100))
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10)})
     with zipfile.ZipFile(tmp_path / "liar.npz", "w") as archive:
@@ -305,22 +239,20 @@ def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> No
 
 
 def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
-    """A csv or parquet file needs a schema; the arrays of an npz file that has one are its columns."""
+    """A csv file needs a schema; the arrays of an npz file that has one are its columns."""
     assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
-    assert refused(parquet_file(tmp_path), "parquet", SchemaInvalid, None) == ["schema"]
     assert refused(npz_file(tmp_path), "npz", InputInvalid, SCHEMA)[0] in SCHEMA.declared
 
 
 valid: dict[Kind, Callable[[Path], Path]] = {
     "csv": lambda folder: csv_file(folder, CSV),
-    "parquet": parquet_file,
     "npz": npz_file,
 }
 
 
 @in_one_folder
 @given(st.data())
-@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+@pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_a_hostile_file_is_read_or_refused(tmp_path: Path, kind: Kind, data: st.DataObject) -> None:
     """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
     path = valid[kind](tmp_path)

@@ -70,7 +70,6 @@ def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path
     assert len(list((tmp_path / "keys").iterdir())) == 3
 
 
-@pytest.mark.parametrize("objects", ["folder"], indirect=True)
 def test_a_manifest_cut_short_by_a_crash_is_swept(store: RowStore, root: str, tmp_path: Path) -> None:
     """The file of a manifest that a killed process was writing to a folder goes when the rows are settled."""
     left = tmp_path / "blocks" / ".unfinished" / f"ds_1.{'0' * 64}.node.34a09c37"

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,16 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from app.db.tables import new_id
 from app.installations import Installation
-from app.rows import uploads
-from app.rows.uploads import References, packed
+from app.rows import formats, uploads
+from app.rows.formats import Batch
+from app.rows.uploads import References, RowUpload, Suppressed, packed
+from app.turns import Turns
+from tests.conftest import npz
+from tests.faults.processes import wait_until
 from tests.stored import rows_of, slots_of
+from tests.threads import num_waiting
 
 Make = Callable[..., dict[str, Any]]
 ROWS = 10_000
@@ -109,3 +116,44 @@ def test_a_reference_that_is_too_long_is_refused() -> None:
     assert packed(["sub_" + 40 * "a"]).tolist() == [b"sub_" + 40 * b"a"]
     with pytest.raises(ValueError, match="44"):
         packed(["sub_" + 41 * "a"])
+
+
+def test_uploads_are_read_in_turn_by_tenant(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a tenant has many files read, a batch of another tenant's file is read after each of theirs."""
+    turns = Turns()
+    monkeypatch.setattr(uploads, "_TURNS", turns)
+    monkeypatch.setattr(formats, "BATCH_ROWS", 5)
+    (tmp_path / "rows.npz").write_bytes(npz(rows=40))
+    tenants = ["hard"] * 4 + ["quiet"]
+    left, order = [*tenants], []
+
+    def take(tenant_id: str) -> None:
+        def check(_batch: Batch, _num_taken: int) -> None:
+            order.append(tenant_id)
+            # All others have asked for their next turn, as they do where a batch takes longer than asking.
+            wait_until(lambda: num_waiting(turns) >= len(left) - 1)
+
+        upload = RowUpload(
+            file=io.FileIO(tmp_path / "rows.npz"),
+            folder=tmp_path,
+            kind="npz",
+            schema=None,
+            classes=("a", "b"),
+            subject_refs=lambda ids: [f"sub_{subject_id}" for subject_id in ids],
+            tenant_id=tenant_id,
+        )
+        with installation.rows.writing(new_id("ds")) as writer:
+            uploads.take_in(writer, upload, suppressed=Suppressed(among=lambda _refs: set(), skip=False), check=check)
+            left.remove(tenant_id)
+
+    with ThreadPoolExecutor(len(tenants)) as threads:
+        with turns.taken("before"):
+            uploading = [threads.submit(take, tenant_id) for tenant_id in tenants]
+            wait_until(lambda: num_waiting(turns) == len(tenants))
+        for upload in uploading:
+            upload.result()
+    # Either may have asked first.
+    assert order[:16] in (["hard", "quiet"] * 8, ["quiet", "hard"] * 8)
+    assert order[16:] == ["hard"] * 24

@@ -3,8 +3,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from app.rows import ingest
@@ -54,18 +52,6 @@ def csv_file(folder: Path, text: str | bytes) -> Path:
     path = folder / "rows.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
-
-
-def parquet_file(folder: Path, **columns: object) -> Path:
-    rows: dict[str, object] = {
-        "person": ["ann", "bob"],
-        "age": [25, None],
-        "work": ["some", "none"],
-        "note": [[1], [2, 3]],
-        "income": ["low", "high"],
-    }
-    pq.write_table(pa.table({**rows, **columns}), folder / "rows.parquet")
-    return folder / "rows.parquet"
 
 
 def npz_file(folder: Path, **arrays: Any) -> Path:

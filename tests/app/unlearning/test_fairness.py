@@ -191,8 +191,9 @@ def test_a_model_that_comes_back_owes_again(
     """People whose rows were still there when their model failed, and in it when it came back, get a certificate."""
     model = new_model(new_dataset()["id"])
     for _ in range(2):
+        run_id = claim().run_id
         with installation.database.writing() as session:
-            unlearning.fail(session, run_id=claim().run_id, error_code="OSError")
+            unlearning.fail(session, run_id=run_id, error_code="OSError")
     claimed = claim()
     requests = [forget(f"p{person}") for person in range(3)]
     with installation.database.writing() as session:

@@ -48,6 +48,7 @@ def wait(installation: Installation) -> Wait:
                 tenant_id=tenant,
                 subject_ref=subject_ref or new_id("sub"),
                 regulation="gdpr",
+                time_zone="UTC",
                 status=RequestStatus.ACCEPTED,
                 kept="request",
                 discreet=False,

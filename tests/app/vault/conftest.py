@@ -1,23 +1,20 @@
-"""Stores of every kind: what holds of one is tested on all."""
+"""Stores of objects in a folder; a feature with another kind of store runs the same tests on its own."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from app.vault.store import FolderStore, ObjectStore, S3Store
-from tests.app.rows.conftest import bucket, key_encryption, s3, server
+from app.vault.store import FolderStore, ObjectStore
+from tests.app.rows.conftest import key_encryption
 
-__all__ = ["bucket", "key_encryption", "s3", "server"]
+__all__ = ["key_encryption"]
 
 
-@pytest.fixture(params=["folder", "s3"])
-def open_objects(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], ObjectStore]:
+@pytest.fixture
+def open_objects(tmp_path: Path) -> Callable[[], ObjectStore]:
     """Opens one and the same store, as each process does."""
-    if request.param == "folder":
-        return lambda: FolderStore(tmp_path / "objects")
-    url = f"s3://{request.getfixturevalue('bucket')}/of/ours"
-    return lambda: S3Store(url, "objects")
+    return lambda: FolderStore(tmp_path / "objects")
 
 
 @pytest.fixture

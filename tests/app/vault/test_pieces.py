@@ -1,5 +1,6 @@
 """The vault: what it seals can be opened until its key is destroyed, and then by nobody."""
 
+import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -177,3 +178,18 @@ def test_pages_move_to_another_vault(vault: Vault, tmp_path: Path) -> None:
         other.put_page(name, keys)
     assert other.open(kept) == b"kept"
     assert other.open(gone) is None
+
+
+def test_a_page_that_was_not_written_to_its_end_is_no_page(vault: Vault, tmp_path: Path) -> None:
+    """Where a new page does not fit on the disk, sealing fails, and what is there is backed up and rotated still."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            vault.seal(b"does not fit")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    sealed = vault.seal(b"fits")
+    assert len(list(vault.pages())) == 1
+    vault.rewrap()
+    assert vault.open(sealed) == b"fits"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.vault.store import FolderStore, ObjectStore, S3Store, StoreKeepsVersions, StoreUnavailable
-from tests.s3.server import Server
+from app.vault.store import FolderStore, ObjectStore
 
 # --- every store -----------------------------------------------------------------------------------------------------
 
@@ -84,6 +83,7 @@ def test_groups_are_listed_alone(objects: ObjectStore) -> None:
     assert all(abs(now - at) < datetime.timedelta(minutes=1) for at in objects.names().values())
 
 
+@pytest.mark.slow
 def test_more_than_one_page_is_listed(objects: ObjectStore) -> None:
     """A store lists more names than fit in one page of a bucket's listing."""
     with ThreadPoolExecutor(8) as threads:
@@ -143,78 +143,3 @@ def test_a_partial_file_goes_with_its_object(tmp_path: Path) -> None:
     assert objects.names("a") == {}
     objects.delete("b.y")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-# --- a bucket --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
-def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, object]) -> None:
-    """With versioning or object lock the check and every write are refused, and the message says what to do."""
-    objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
-    for write in (objects.check, lambda: objects.put("a.x", b"1"), lambda: objects.create("a.y", b"1")):
-        with pytest.raises(StoreKeepsVersions, match="switch versioning and object lock off"):
-            write()
-
-
-def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> None:
-    """A bucket on which versioning is enabled after the start is refused at the next write."""
-    objects = S3Store(f"s3://{bucket}", "weights")
-    objects.check()
-    objects.put("a.x", b"1")
-    s3.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    with pytest.raises(StoreKeepsVersions):
-        objects.put("a.x", b"2")
-
-
-def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
-    """The check deletes its probe."""
-    S3Store(f"s3://{bucket}", "weights").check()
-    assert s3.contents(bucket) == {}
-
-
-def test_where_objects_are(s3: Server, bucket: str) -> None:
-    """Objects lie below prefix, folder and group, where an operator finds them; other prefixes are not seen."""
-    S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
-    S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
-    assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}
-    assert S3Store(f"s3://{bucket}/one/two", "weights").names().keys() == {"ver_1.sealed"}
-
-
-def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
-    """Large objects are uploaded in one request too, so that no part can be left behind."""
-    S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
-    [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
-    assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
-
-
-def test_a_missing_bucket(s3: Server) -> None:
-    """The error for a missing bucket names the setting to change."""
-    with pytest.raises(StoreUnavailable, match="LETHE_STORE_URL"):
-        S3Store("s3://lethe-there-is-no-such-bucket", "weights").check()
-
-
-def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
-    """An unreachable store raises an `OSError` that names the setting to check and reveals no content."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
-    monkeypatch.setattr("app.vault.store._RETRIES", 0)
-    with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL") as raised:
-        S3Store("s3://bucket", "weights").put("a.x", b"someone")
-    assert "someone" not in str(raised.value)
-
-
-def test_credentials_come_from_the_shared_file_too(
-    s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a key in the environment, the profile of the shared credentials file is used."""
-    file, environment = tmp_path / "credentials", s3.environment
-    file.write_text(
-        f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[lethe]\n"
-        f"aws_access_key_id = {environment['AWS_ACCESS_KEY_ID']}\n"
-        f"aws_secret_access_key = {environment['AWS_SECRET_ACCESS_KEY']}\n"
-    )
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
-    monkeypatch.setenv("AWS_PROFILE", "lethe")
-    S3Store(f"s3://{bucket}", "weights").check()

@@ -117,14 +117,7 @@ def admin_key(data: Path) -> str:
 
 def lethe(*words: Any, data: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command, to its end."""
-    return subprocess.run(
-        [processes.LETHE, *map(str, words)],
-        env=processes.environment_of(data, **settings),
-        capture_output=True,
-        text=True,
-        timeout=360,
-        check=False,
-    )
+    return processes.ended("lethe", *map(str, words), environment=processes.environment_of(data, **settings))
 
 
 def killed(*words: Any, data: Path, **settings: str) -> None:

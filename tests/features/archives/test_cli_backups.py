@@ -14,8 +14,9 @@ from app.features.people import users
 from app.features.people.tables import User
 from app.installations import Installation
 from app.journal import tombstones
-from lethe.contract.sets import Role
+from lethe.features.people.contract import Role
 from tests.command_line import Lethe, refused
+from tests.stored import flipped
 
 
 @pytest.fixture
@@ -83,3 +84,27 @@ def test_what_cannot_be_restored_ends_in_one_line(made: Path, lethe: Lethe) -> N
     Path("restored").mkdir()
     Path("restored/something").touch()
     refused(lethe("restore", "archive", "--key-file", "key", "--tombstones", made), "backup_refused")
+
+
+@pytest.mark.parametrize("place", [40, 0, -1])
+def test_a_damaged_page_of_the_vault_stops_backup_and_rotation(
+    place: int, installation: Installation, lethe: Lethe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a key, or the end of a page, is not what was written, both commands name the page in one line; nothing is
+    written, and both work once the page is back."""
+    sealed = installation.vault.seal(b"case-7")
+    monkeypatch.setenv("LETHE_DATA_DIR", str(installation.settings.data_dir))
+    [page] = (installation.settings.data_dir / "vault").glob("*.page")
+    right = page.read_bytes()
+    damaged = right[:-1] if place < 0 else flipped(right, place)
+    page.write_bytes(damaged)
+    for words in (["backup", "archive", "--key-file", "key"], ["rotate-key"]):
+        ended = lethe(*words)
+        refused(ended, "sealed_text_damaged")
+        assert f"{page} is damaged; put it back" in ended.err
+    assert not list(Path().glob("*archive*"))
+    assert page.read_bytes() == damaged
+    page.write_bytes(right)
+    assert lethe("rotate-key").code == 0
+    assert lethe("backup", "archive", "--key-file", "key").code == 0
+    assert installation.vault.open(sealed) == b"case-7"

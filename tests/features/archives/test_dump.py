@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from app.db import Database, bulk, migrate
 from app.db.tables import RequestEvent
-from app.features.archives import dump
+from app.features.archives import archive
 from app.installations import Installation
 
 Make = Callable[..., dict[str, Any]]
@@ -17,8 +17,8 @@ Make = Callable[..., dict[str, Any]]
 def dumped(session: Session) -> dict[str, list[bytes]]:
     """The lines of all tables, sorted, as no order is promised."""
     return {
-        name: sorted(line for piece in dump.pieces(session, table) for line in piece.splitlines())
-        for name, table in dump.TABLES.items()
+        name: sorted(line for piece in archive.pieces(session, table) for line in piece.splitlines())
+        for name, table in archive.TABLES.items()
     }
 
 
@@ -38,7 +38,7 @@ def test_a_dump_loads_into_both_databases(
     work()
     with installation.database.reading() as session:
         before = dumped(session)
-        pieces = [(table, list(dump.pieces(session, table))) for table in dump.TABLES.values()]
+        pieces = [(table, list(archive.pieces(session, table))) for table in archive.TABLES.values()]
         last = session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
     with postgres.database() as name:
         for url in (postgres.url(name), f"sqlite:///{tmp_path / 'copy.db'}"):
@@ -47,7 +47,7 @@ def test_a_dump_loads_into_both_databases(
             with database.writing() as session:
                 for table, of_table in pieces:
                     for piece in of_table:
-                        dump.load(session, table, piece)
+                        archive.load(session, table, piece)
                 bulk.count_on(session)
             with database.writing() as session:
                 assert dumped(session) == before

@@ -13,12 +13,12 @@ from fastapi.testclient import TestClient
 
 from app.errors import TombstonesDamaged
 from app.features.archives import service
+from app.features.monitoring.metrics import Metrics
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.journal.journal import NOTHING
 from app.journal.verification import BackupState, BackupVerdict
 from app.main import create_app
-from app.operations.service import Metrics
 from tests.faults.processes import wait_until
 from tests.features.archives.conftest import quietly
 from worker import runner

@@ -1,43 +1,30 @@
 """`lethe account bound`: the theorems on the command line, offline."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from lethe.features.theorems import CALCULATOR, evaluate
-
-LETHE = str(Path(sys.executable).with_name("lethe"))
-
-pytestmark = pytest.mark.service
+from tests.command_line import Lethe, refused
 
 
-def lethe(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LETHE, "account", *arguments], capture_output=True, text=True, timeout=240, check=False)
-
-
-def test_a_theorem_is_evaluated() -> None:
+def test_theorem_is_evaluated(lethe: Lethe) -> None:
     """Parameters are JSON, inf, or the reciprocal of another; the outputs are those of the calculator."""
-    done = lethe("bound", "gdp_eps", "--param", "mu=0.3", "--param", "delta=1e-5")
-    assert done.returncode == 0
-    assert json.loads(done.stdout) == evaluate("gdp_eps", {"mu": 0.3, "delta": 1e-5})
+    done = lethe("account", "bound", "gdp_eps", "--param", "mu=0.3", "--param", "delta=1e-5")
+    assert done.json == evaluate("gdp_eps", {"mu": 0.3, "delta": 1e-5})
 
 
-def test_a_theorem_explains_itself() -> None:
-    """Without parameters a bound says what it states, what it assumes, and what its parameters mean."""
-    done = lethe("bound", "shift_mu")
+def test_theorem_explains_itself(lethe: Lethe) -> None:
+    """Without parameters, the command prints a theorem's statement, its assumptions and what its parameters mean."""
+    done = lethe("account", "bound", "shift_mu")
     bound = CALCULATOR["shift_mu"]
-    assert done.returncode == 0
-    assert all(text in done.stdout for text in (bound.statement, bound.reference, *bound.assumptions))
-    assert all(parameter.description in done.stdout for parameter in bound.parameters)
+    assert done.code == 0
+    assert all(text in done.out for text in (bound.statement, bound.reference, *bound.assumptions))
+    assert all(parameter.description in done.out for parameter in bound.parameters)
 
 
-def test_all_theorems_are_listed() -> None:
+def test_all_theorems_are_listed(lethe: Lethe) -> None:
     """`bounds` names every theorem of the calculator."""
-    done = lethe("bounds")
-    assert [line.split()[0] for line in done.stdout.splitlines()] == list(CALCULATOR)
+    done = lethe("account", "bounds")
+    assert [line.split()[0] for line in done.out.splitlines()] == list(CALCULATOR)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +36,6 @@ def test_all_theorems_are_listed() -> None:
         (["bound", "gdp_eps", "--param", "mu=1"], "precondition_failed"),
     ],
 )
-def test_a_wrong_question_is_one_line(arguments: list[str], code: str) -> None:
-    """An unknown theorem or a parameter out of range ends in exit code 1 and one line that names it."""
-    done = lethe(*arguments)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"error: {code}: ")
-    assert done.stderr.count("\n") == 1
+def test_wrong_question_is_refused_in_one_line(lethe: Lethe, arguments: list[str], code: str) -> None:
+    """For an unknown theorem or a parameter out of range, the command exits with code 1 and names the condition."""
+    refused(lethe("account", *arguments), code)

@@ -14,8 +14,8 @@ from starlette.types import Message
 from app.config import Settings
 from app.features.calculator import endpoints as bounds
 from app.main import create_app
+from lethe.features.analysis import work
 from lethe.features.theorems import CALCULATOR
-from lethe.proof import work
 from lethe.proof.errors import WorkBudgetExceeded
 
 Get = Callable[[str], Any]

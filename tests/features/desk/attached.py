@@ -1,6 +1,6 @@
 """Files as people attach them: one of each kind."""
 
-from lethe.contract.sets import AttachmentKind
+from lethe.features.desk.contract import AttachmentKind
 
 NAME = "Letter of Jane Roe é 😀.pdf"
 MAIL = (

@@ -25,11 +25,14 @@ from app.unlearning.planner import PlanReason
 from lethe.contract import problems
 from lethe.contract.fields import ErasureGround
 from lethe.contract.models import Objective
-from lethe.contract.sets import Metric, RejectionGround, Role
+from lethe.contract.sets import Metric, RejectionGround
 from lethe.contract.tenants import Policy
+from lethe.features.people.contract import Role
 from lethe.features.rehearsals import contract as rehearsals
 from lethe.proof import absence, certificate
 from lethe.proof.guarantees import REFERENCE_PROCESS, Notion
+from lethe.proof.methods import all_methods
+from tests.features.desk import problem_sentences
 
 FEATURES = Path(str(importlib.resources.files("app.features")))
 _KEYWORDS: dict[str, Any] = {
@@ -44,6 +47,29 @@ _KEYWORDS: dict[str, Any] = {
 }
 _METHODS = [("**/templates/**.html", "jinja2"), ("**.py", "python")]
 _OPTIONS = {"**/templates/**.html": {"trimmed": "true", "newstyle_gettext": "true", "silent": "false"}}
+_FIELDS = """
+Other, Subject id, Aliases, External id, Came by, Regulation, Ground, Explanation, Reason, Text, Assignee,
+Name, Email, Role, Password, Present, Code, Scopes, Expires on, Expires at, Calls per minute, File, Schema,
+Classes, Target, Network id, Adaptive epsilon, Adaptive delta, Metric, Threshold, On breach, People, Anything,
+At risk, Received, Received from, Received to, Due from, Due to, Completed from, Completed to
+"""
+"""Names of form fields as `words` writes them. Names of closed sets are extracted automatically."""
+_SENTENCES = (
+    "noise is not felt here: less regularisation fits the rows more closely",
+    "for rows that were added since; not to draw the noise again, which certificates do not cover",
+    "twice as many rows: each is a smaller part, and needs less noise to hide",
+    "nothing is held about this subject",
+    "the deadline was extended",
+    "the clock was paused",
+    "the clock runs again",
+    "the deadline is near",
+    "the deadline has passed",
+    "write {} to {},{} characters: several words are easier to remember than a few signs",
+    "expected more than white space",
+    "expected an id as text: a spreadsheet or data frame wrote this one as a number, such as 4.86E+17 or "
+    "4711.0, which may have lost digits; format the column as text at its source, and export it again",
+)
+"""Sentences of remedies, events and checks of the API, with braces for numbers. Others are read from the code."""
 _BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -64,6 +90,8 @@ def extracted() -> Catalog:
 
 def _from_below() -> Iterator[str]:
     yield from (*certificate.LIMITS, *absence.LIMITS, rehearsals.LIMITS, *REFERENCE_PROCESS.values())
+    for method in all_methods().values():
+        yield from (*method.limits, words(method.name))
     for fields in (Policy.model_fields, Settings.model_fields):
         yield from (field.description for field in fields.values() if field.description)
     yield from (sentences.of_plan(reason, defaultdict(lambda: "{}")) for reason in PlanReason)
@@ -71,6 +99,8 @@ def _from_below() -> Iterator[str]:
         yield from map(words, names)
     known = [one for one in vars(problems).values() if isinstance(one, type) and issubclass(one, problems.Problem)]
     yield from (one.title for one in known if hasattr(one, "title"))
+    yield from problem_sentences.texts()
+    yield from (*_FIELDS.replace("\n", " ").strip().split(", "), *_SENTENCES)
 
 
 def read(path: Path, language: str | None = None) -> Catalog:

@@ -31,7 +31,7 @@ def test_what_is_spent_and_left(
     path = f"/admin/accounting/datasets/{dataset}"
     used = get(f"/accounting/datasets/{dataset}")["used"]["epsilon"]
     assert f"ε</button> ≤ {at_most(used)}" in officer.get(path).text
-    assert "Nobody waits" in officer.get(path).text
+    assert "No run is due" in officer.get(path).text
     left = get(f"/accounting/datasets/{dataset}?adaptive_epsilon=500")["models"][0]["releases_left"]["count"]
     assert 'value="12000"' in officer.get(f"{path}?epsilon=12000").text
     page = officer.get(f"{path}?epsilon=500&delta=").text

@@ -4,13 +4,14 @@ import re
 from pathlib import Path
 
 from app import errors
-from app.features.desk.advice import _ADVICE, advice
+from app.features.desk.glossary import advice, glossary
 from app.features.rehearsals import service as rehearsals
 from lethe.contract import problems
 from lethe.contract.problems import Problem
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
+ADVICE = glossary("en").runs
 
 
 def test_every_documented_failure_has_advice() -> None:
@@ -19,9 +20,9 @@ def test_every_documented_failure_has_advice() -> None:
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = {code for row in rows for code in re.findall(r"`(\w+)`", row)}
     assert len(documented) >= 9
-    assert documented <= _ADVICE.keys()
+    assert documented <= ADVICE.keys()
     known = {error.code for error in vars(errors).values() if isinstance(error, type) and hasattr(error, "code")}
-    assert _ADVICE.keys() <= documented | known | {"restored"}
+    assert ADVICE.keys() <= documented | known | {"restored", "unknown"}
 
 
 def test_every_named_condition_of_a_run_has_advice() -> None:
@@ -32,7 +33,7 @@ def test_every_named_condition_of_a_run_has_advice() -> None:
     named = {name: found for name in names if (found := getattr(errors, name, getattr(problems, name, None)))}
     codes = {one.code for one in named.values() if isinstance(one, type) and issubclass(one, Problem)}
     assert {"rehearsal_done", "rehearsal_too_large", "audit_failed", "dataset_damaged"} <= codes
-    assert codes - {errors.LeaseLost.code} <= _ADVICE.keys()
+    assert codes - {errors.LeaseLost.code} <= ADVICE.keys()
 
 
 def test_what_nobody_foresaw_is_a_defect() -> None:

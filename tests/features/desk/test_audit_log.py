@@ -1,6 +1,12 @@
 """The audit log on pages: searched, recomputed, and what was signed about it to take away."""
 
+import csv
+import datetime
+import io
 import json
+import re
+import zoneinfo
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -60,9 +66,60 @@ def test_checkpoints_are_downloaded(officer: Browser, installation: Installation
     assert json.loads(answer.text) == get("/audit-log/checkpoints")["items"]
 
 
-def test_only_admins_see_it(somebody_with: Callable[..., Browser]) -> None:
-    """Only admins can see the audit log, recompute it and download its signatures."""
-    browser = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
-    assert browser.get("/admin/audit-log").status_code == 403
-    assert browser.post("/admin/audit-log/verify").status_code == 403
-    assert browser.get("/admin/audit-log/checkpoints.json").status_code == 403
+def test_only_those_who_decide_see_it(somebody_with: Callable[..., Browser]) -> None:
+    """Officers can see the audit log, recompute it, and download its entries and signatures; viewers cannot."""
+    viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
+    decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
+    for browser, status in ((viewer, 403), (decider, 200)):
+        assert browser.post("/admin/audit-log/verify").status_code == status
+        for page in ("", "/totals", "/export", "/export?format=json", "/checkpoints.json"):
+            assert browser.get(f"/admin/audit-log{page}").status_code == status, page
+
+
+def test_a_range_of_days(officer: Browser, gateway: Any, keys: list[str]) -> None:
+    """Entries are filtered by the days of the tenant's time zone, both included, and a day that no calendar has
+    filters nothing."""
+    gateway.patch("/v1/tenant", json={"policy": {"time_zone": "Pacific/Kiritimati"}}).raise_for_status()
+    [entry] = gateway.get("/v1/audit-log", params={"object_id": keys[0]}).json()["items"]
+    local = datetime.datetime.fromisoformat(entry["at"]).astimezone(zoneinfo.ZoneInfo("Pacific/Kiritimati")).date()
+    day = datetime.timedelta(days=1)
+    for since, until, is_in in (
+        (local, local, True),
+        (local, "", True),
+        ("", local, True),
+        (local + day, "", False),
+        ("", local - day, False),
+        ("2026-02-31", "9999-12-31", True),
+    ):
+        page = officer.get(f"/admin/audit-log?object_id={keys[0]}&since={since}&until={until}").text
+        assert ("1 entry" in page) is is_in, (since, until)
+    assert officer.get("/admin/audit-log?since=yesterday").status_code == 422
+
+
+def test_totals_by_kind_agree_with_the_entries(officer: Browser, gateway: Any, keys: list[str]) -> None:
+    """The totals of a filter sum to its entries, kind by kind."""
+    entries = gateway.get("/v1/audit-log", params={"limit": 500}).json()["items"]
+    kinds = Counter(entry["action"] for entry in entries)
+    assert kinds["api_key.created"] >= len(keys)
+    page = officer.get("/admin/audit-log/totals").text
+    shown = re.findall(r'<code>([\w.]+)</code></a></th><td class="number">([\d,]+)</td>', page)
+    assert {kind: int(total.replace(",", "")) for kind, total in shown} == kinds
+    assert f"{len(entries)} entries" in page
+    page = officer.get(f"/admin/audit-log/totals?object_id={keys[0]}").text
+    assert re.findall(r'<td class="number">(\d+)</td>', page) == ["1"]
+
+
+def test_the_export_has_names_and_no_formulas(officer: Browser, gateway: Any, keys: list[str]) -> None:
+    """CSV and JSON have the entries that match with everything to recompute their hashes and names beside ids, and no
+    cell of the CSV is a formula."""
+    made = gateway.post("/v1/api-keys", json={"name": "=1+1", "scopes": ["models:read"]}).json()["id"]
+    lines = officer.get("/admin/audit-log/export?format=json&action=api_key.created").json()
+    entries = gateway.get("/v1/audit-log", params={"limit": 500, "action": "api_key.created"}).json()["items"]
+    assert [{name: line[name] for name in entries[0]} for line in lines] == entries
+    assert {line["object_id"]: line["object_name"] for line in lines}[made] == "=1+1"
+    answer = officer.get("/admin/audit-log/export?action=api_key.created")
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["hash"] for row in rows] == [entry["hash"] for entry in entries]
+    assert rows[0]["object_name"] == "'=1+1"
+    assert {row["object_id"] for row in rows} >= set(keys)

@@ -10,6 +10,7 @@ from scipy import special
 
 from app.db import Actor
 from app.db.tables import Run
+from app.features.desk.glossary import glossary
 from app.features.desk.pages import evidence
 from app.installations import Installation
 from lethe.contract.runs import AuditOut, GuessesOut
@@ -35,7 +36,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
     """Home, lists and the model's page say that its last audit passed; the run's page says what it showed."""
     found = get(f"/models/{model}")["audit"]
     numbers = evidence.between(AuditOut(**found["last"]))
-    page = officer.get("/admin").text
+    page = officer.get("/admin/overview").text
     assert re.search(r"<b>1</b>\s*<span>Canary tests passed</span>", page)
     assert ">Passed<" in page
     assert ">Passed<" in officer.get("/admin/models").text
@@ -61,9 +62,9 @@ def test_a_run_that_was_refused(
         session.execute(sa.update(Run).where(Run.id == run_id).values(audit=changed, error_code="audit_failed"))
     page = officer.get(f"/admin/runs/{run_id}").text
     assert "The canary test refuted the run." in page
-    assert evidence._REFUTATIONS[finding] in page
+    assert glossary("en").labels["refutations"][finding] in page
     assert "run nothing on that machine" in page
-    page = officer.get("/admin").text
+    page = officer.get("/admin/overview").text
     assert re.search(r"<b>1</b>\s*<span>Canary tests refused</span>", page)
     assert "refute a run" in page
     assert ">Refused<" in officer.get(f"/admin/models/{model}").text

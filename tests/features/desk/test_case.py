@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 from app.features.desk.pages.request import waits
 from app.features.desk.replies import REPLY_LANGUAGES, WORDINGS, paragraphs
 from lethe.contract.deletion_requests import DeletionRequestOut
-from lethe.contract.sets import ReplyLanguage, Scope, WaitReason
+from lethe.contract.sets import Scope, WaitReason
+from lethe.features.desk.contract import ReplyLanguage
 from lethe.features.insight.contract import ModelToForgetOut
 from tests.features.desk.browsing import Browser
 
@@ -34,6 +35,8 @@ def test_a_letter_becomes_a_case(officer: Browser, get: Get, new_dataset: Make) 
     assert "<h1>2026-0815</h1>" in page
     assert "Request created." in page
     assert "establish who the person is" in page
+    history = re.sub(r"<[^>]+>", "", page[page.index('class="timeline"') :])
+    assert f"received {received.day} {received:%b %Y}, entered " in history
     [made] = get("/deletion-requests")["items"]
     assert made["submitted_at"].startswith(received.isoformat())
     assert (made["ground"], made["metadata"], made["status"]) == ("objection", {"came_by": "letter"}, "in_review")
@@ -75,7 +78,8 @@ def test_what_approving_erases_is_shown_before(
     made = forget("p1", identity_verified=False)
     path = f"/admin/requests/{made['id']}"
     page = officer.get(path).text
-    assert page.index(f'hx-get="{path}/preview?deciding=true"') < page.index("Approve the request")
+    assert f'hx-get="{path}/preview?deciding=true"' in page
+    assert page.index('id="in-short"') < page.index("Approve the request")
     assert "it cannot be undone" in page.lower()
     part = officer.get(f"{path}/preview?deciding=true", **{"HX-Request": "true"}).text
     in_short = re.sub(r"<[^>]+>", "", part[part.index('id="in-short"') :])
@@ -88,10 +92,26 @@ def test_what_approving_erases_is_shown_before(
     assert "This cannot be undone" in shown
 
 
+def test_a_decision_that_must_fail_is_not_offered(officer: Browser, gateway: TestClient, forget: Make) -> None:
+    """The clock is paused, and the deadline extended, only where the regulation of the request permits it; the dialog
+    to approve does not speak of rows, which there may be none of."""
+    limits = {"short": {"days": 10}}
+    gateway.patch("/v1/tenant", json={"policy": {"regulations": limits}}).raise_for_status()
+    offered = {
+        name: [word for word in ("Pause …", "Resume the clock", "Extend …") if word in officer.get(path).text]
+        for name in ("gdpr", "ccpa", "short")
+        for path in [f"/admin/requests/{forget(f'q{name}', regulation=name, identity_verified=False)['id']}"]
+    }
+    assert offered == {"gdpr": ["Resume the clock", "Extend …"], "ccpa": ["Extend …"], "short": []}
+    path = f"/admin/requests/{forget('stranger', identity_verified=False)['id']}"
+    assert "erased for good" not in officer.get(path).text
+
+
 def test_the_day_of_completion_is_the_policys(
     officer: Browser, gateway: TestClient, get: Get, forget: Make, work: Callable[[], int]
 ) -> None:
-    """When a request was completed is said on the policy's clock, with its zone, as its other days are."""
+    """When a request was completed is said on the policy's clock, as its other days are, with its zone in the head. A
+    later change of the policy's zone gives existing requests no other days, on pages and in replies."""
     policy = gateway.get("/v1/tenant").json()["policy"] | {"time_zone": "Pacific/Kiritimati"}
     gateway.patch("/v1/tenant", json={"policy": policy}).raise_for_status()
     made = forget("stranger")
@@ -99,7 +119,17 @@ def test_the_day_of_completion_is_the_policys(
     there = completed.astimezone(ZoneInfo("Pacific/Kiritimati"))
     page = officer.get(f"/admin/requests/{made['id']}").text
     said = re.sub(r"<[^>]+>", "", page[page.index("<dt>Completed") :])
-    assert said.startswith(f"Completed{there.day} {there:%b %Y} Pacific/Kiritimati")
+    assert said.startswith(f"Completed{there.day} {there:%b %Y}")
+    assert "Pacific/Kiritimati" not in said
+    assert page.count("Dates in Pacific/Kiritimati") == 1
+    reply = gateway.get(f"/v1/deletion-requests/{made['id']}/reply?format=text&language=en").text
+    gateway.patch("/v1/tenant", json={"policy": policy | {"time_zone": "Pacific/Pago_Pago"}}).raise_for_status()
+    assert get(f"/deletion-requests/{made['id']}")["time_zone"] == "Pacific/Kiritimati"
+    page = officer.get(f"/admin/requests/{made['id']}").text
+    assert re.sub(r"<[^>]+>", "", page[page.index("<dt>Completed") :])[: len(said)] == said
+    assert "Dates in Pacific/Kiritimati" in page
+    assert f"On {there.day} {there:%B %Y} we completed it" in reply
+    assert gateway.get(f"/v1/deletion-requests/{made['id']}/reply?format=text&language=en").text == reply
 
 
 def _model(**of: Any) -> ModelToForgetOut:
@@ -150,7 +180,7 @@ def test_the_reply(
 
 
 def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], forget: Make, new_dataset: Make) -> None:
-    """A key that may not learn whether anything was held sees no reply, which says so."""
+    """The reply, which says whether anything was held, is for whoever may decide about requests."""
     new_dataset()
     done = forget("stranger")
     reader = somebody_with(Scope.REQUESTS_READ)
@@ -158,7 +188,8 @@ def test_the_reply_is_for_who_may_know(somebody_with: Callable[..., Browser], fo
     assert reader.get(f"/admin/requests/{done['id']}/reply/file").status_code == 403
     assert "Draft the reply" not in reader.get(f"/admin/requests/{done['id']}").text
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
-    assert "Save as PDF" not in viewer.get(f"/admin/requests/{done['id']}/reply").text
+    assert viewer.get(f"/admin/requests/{done['id']}/reply").status_code == 403
+    assert "Draft the reply" not in viewer.get(f"/admin/requests/{done['id']}").text
     assert "Preview reply" not in viewer.get(f"/admin/requests/{done['id']}").text
     assert viewer.get(f"/admin/requests/{done['id']}/reply/file").status_code == 403
 
@@ -169,9 +200,12 @@ def test_the_reply_is_saved(officer: Browser, forget: Make, new_dataset: Make) -
     place = f"/admin/requests/{forget('stranger')['id']}"
     assert '<option value="fr">Français</option>' in officer.get(place).text
     page = officer.get(f"{place}/reply?language=fr").text
-    for said, begins in (("pdf", b"%PDF-"), ("text", b"Votre demande d'effacement")):
-        assert f'href="{place}/reply/file?language=fr&amp;format={said}"' in page
-        assert officer.get(f"{place}/reply/file?language=fr&format={said}").content.startswith(begins)
+    assert f'action="{place}/reply/file"' in page
+    assert '<input type="hidden" name="language" value="fr">' in page
+    for said, marks in (("pdf", b"%PDF-"), ("text", b"\n\nVotre demande d'effacement")):
+        assert f'name="format" value="{said}"' in page
+        assert marks in officer.get(f"{place}/reply/file?language=fr&format={said}").content
+        assert marks in officer.post(f"{place}/reply/file", language="fr", format=said).content
 
 
 def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
@@ -182,3 +216,60 @@ def test_replies_say_nothing_of_an_outcome_that_is_not_known() -> None:
     )
     with pytest.raises(ValueError, match="not a valid Outcome"):
         paragraphs(unknown, ReplyLanguage.EN, zone="UTC")
+
+
+def test_a_letter_says_who_erased_the_rows(
+    gateway: TestClient, officer: Browser, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]
+) -> None:
+    """Where another request of the person erased the rows, the letter says so with that request's certificates, and
+    does not claim that nothing was held. Each case shows the other."""
+    new_model(new_dataset()["id"])
+    work()
+    first, second = (forget("p1", identity_verified=False, external_id=name)["id"] for name in ("A-1", "B-2"))
+    for request_id in (second, first):
+        assert gateway.post(f"/v1/deletion-requests/{request_id}/approve").status_code == 200
+        work()
+    text = gateway.get(f"/v1/deletion-requests/{first}/reply?format=text&language=en").text
+    assert f"for another request of yours ({second})" in text
+    assert "Certificate crt_" in text
+    assert "no records" not in text
+    page = officer.get(f"/admin/requests/{first}").text
+    assert "Other requests of this person" in page
+    assert f'href="/admin/requests/{second}">B-2</a>' in page
+    assert f'href="/admin/requests/{first}">A-1</a>' in officer.get(f"/admin/requests/{second}").text
+
+
+def test_a_late_letter_promises_no_past_day(gateway: TestClient, officer: Browser, forget: Make) -> None:
+    """A letter written after the deadline apologises instead of promising an answer by a day that is past, and the
+    officer is warned above it; a request paused only after its deadline stays overdue on the list and on the page."""
+    received = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=60)
+    request = forget("p1", identity_verified=False, submitted_at=received.isoformat())
+    assert request["clock"]["state"] == "overdue"
+    assert request["clock"]["paused_since"] is not None
+    text = gateway.get(f"/v1/deletion-requests/{request['id']}/reply?format=text&language=en").text
+    assert "We will answer you by" not in text
+    assert "apologise" in text
+    page = officer.get(f"/admin/requests/{request['id']}/reply").text
+    assert "The deadline has passed" in page
+    assert request["id"] in officer.get("/admin/requests?due=overdue").text
+    assert request["id"] not in officer.get("/admin/requests?due=paused").text
+    assert "/extend" not in officer.get(f"/admin/requests/{request['id']}").text
+
+
+def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_dataset: Make) -> None:
+    """A form whose erasure would start at once, or whose person or case number exists, is shown again to be confirmed;
+    nothing is made until then, and a confirmation holds for that person and number alone. Identity is not
+    preselected."""
+    new_dataset()
+    assert re.search(r'<option value="no"[^>]*>Not yet verified', officer.get("/admin/requests/new").text)
+    assert officer.post("/admin/requests/new", **ENTERED | {"external_id": "C-3"}).status_code == 303
+    form = ENTERED | {"external_id": "C-3", "identity_verified": "yes"}
+    page = officer.post("/admin/requests/new", **form)
+    assert page.status_code == 200
+    for warning in ("the erasure starts", "a request of this person", "with this case number"):
+        assert warning in page.text
+    assert len(get("/deletion-requests")["items"]) == 1
+    [confirmed] = re.findall(r'name="confirmed" value="([^"]*)"', page.text)
+    assert officer.post("/admin/requests/new", **form | {"subject_id": "p2"}, confirmed=confirmed).status_code == 200
+    assert officer.post("/admin/requests/new", **form, confirmed=html.unescape(confirmed)).status_code == 303
+    assert len(get("/deletion-requests")["items"]) == 2

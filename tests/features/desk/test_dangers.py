@@ -16,8 +16,8 @@ from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.overview import BackupsOut, HostOut, ModelsCountOut, OverviewOut
 from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
+from lethe.features.overview.contract import BackupsOut, HostOut, ModelsCountOut, OverviewOut
 from tests.features.desk.browsing import Browser
 from tests.features.together.test_authorisation import delivered
 
@@ -72,11 +72,11 @@ def test_each_danger_says_how_much_and_why() -> None:
         "2,000 requests are due in the next 7 days.",
         "2 models could not be learned, and are not tried again by themselves.",
         "1 model had the last canary test refute a run, which published nothing.",
-        "1 model missed the quality gate and is not served: release the version, or learn again.",
+        "1 model missed the quality gate and is not served: release the version, or take a remedy.",
         "2 models are served below their quality gates.",
         "3 runs failed, and no later run made good for them: 2 × audit_failed, 1 × worker_lost.",
         "1 webhook delivery is given up: the receiver was not reached for three days.",
-        "3 webhook deliveries did not arrive yet, and will be tried again.",
+        "3 webhook deliveries have not arrived yet, and are sent automatically.",
         "The last backup was finished 9 days ago.",
     ]
     assert said(workers=WorkerState.SILENT)[0].startswith("No worker has responded")
@@ -92,7 +92,7 @@ def test_every_number_leads_to_what_it_counts(
     forget: Make,
     work: Callable[[], int],
 ) -> None:
-    """Behind each tile is a list with as many entries as the tile says."""
+    """Behind each tile of the overview and of the inbox is a list with as many entries as the tile says."""
     for _ in range(2):
         new_model(new_dataset()["id"])
     work()
@@ -108,9 +108,13 @@ def test_every_number_leads_to_what_it_counts(
     gone = delivered(installation, accepted)
     with installation.database.writing() as session:
         session.execute(sa.update(WebhookDelivery).where(WebhookDelivery.id == gone).values(status="dead"))
-    home = officer.get("/admin").text
-    tiles = re.findall(r'class="tile[^"]*" href="([^"]+)"><b>(\d+)</b><span>([^<]+)<', home)
-    found = {text: (html.unescape(path), int(number)) for path, number, text in tiles}
+    tiles = [
+        re.findall(r'class="tile[^"]*" href="([^"]+)"><b>(\d+)</b><span>([^<]+)<', officer.get(path).text)
+        for path in ("/admin/overview", "/admin")
+    ]
+    assert len(tiles[1]) == 6
+    assert set(tiles[1]) <= set(tiles[0])
+    found = {text: (html.unescape(path), int(number)) for path, number, text in tiles[0]}
     assert {text: number for text, (_, number) in found.items()} == {
         "Overdue": 2,
         "Due within 7 days": 1,
@@ -118,7 +122,7 @@ def test_every_number_leads_to_what_it_counts(
         "Queued": 1,
         "In progress": 0,
         "Completed": 1,
-        "Models in service": 2,
+        "Models": 2,
         "With erasures pending": 2,
         "Canary tests passed": 2,
         "Unresolved failed runs": 1,
@@ -139,7 +143,7 @@ def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClie
         submitted_at = (now - datetime.timedelta(days=days)).isoformat()
         forget(f"p{n}", identity_verified=False, regulation=regulation, submitted_at=submitted_at)
     forget("stranger")
-    page = officer.get("/admin").text
+    page = officer.get("/admin/calendar").text
     cells = re.findall(r'<a class="day[^"]*" href="([^"]+)"[^>]*>(.*?)</a>', page)
     bars = re.findall(r'<a href="([^"]+)" title="Week[^>]*>(.*?)</a>', page)
     found = {" ".join(re.sub(r"<[^>]+>", "", inside).split()): html.unescape(path) for path, inside in [*cells, *bars]}
@@ -160,7 +164,7 @@ def test_the_outlook_leads_to_what_it_counts(officer: Browser, gateway: TestClie
 def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callable[..., Browser]) -> None:
     """What changes by the day is asked for once a minute, apart from the rest; a key that may see no requests has none
     of it."""
-    page = officer.get("/admin").text
+    page = officer.get("/admin/calendar").text
     assert 'class="calendar"' in page
     assert 'data-live="60" hx-get="/admin/outlook"' in page
     assert 'class="calendar"' not in officer.get("/admin/live").text
@@ -168,8 +172,8 @@ def test_the_outlook_is_asked_for_seldom(officer: Browser, somebody_with: Callab
     assert 'class="calendar"' in again
     assert "<html" not in again
     assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin/outlook").text
-    assert 'class="calendar"' in somebody_with(Scope.REQUESTS_READ).get("/admin").text
-    assert 'class="calendar"' not in somebody_with(Scope.MODELS_READ).get("/admin").text
+    assert 'class="calendar"' in somebody_with(Scope.REQUESTS_READ).get("/admin/calendar").text
+    assert somebody_with(Scope.MODELS_READ).get("/admin/calendar").status_code == 403
 
 
 def test_the_log_of_backups_is_not_for_every_key(
@@ -192,9 +196,9 @@ def test_the_worst_models_are_shown(
     made = [new_model(dataset, name=f"m{n}")["id"] for n in range(10)]
     with installation.database.writing() as session:
         session.execute(sa.update(Model).where(Model.id == made[0]).values(status="failed"))
-    home = officer.get("/admin").text
+    home = officer.get("/admin/overview").text
     assert len(set(re.findall(r'href="/admin/models/(mdl_[0-9a-f]+)"', home))) == 8
-    assert "All 10 models in service" in home
+    assert "All 10 models" in home
     assert "1 model</a> could not be learned" in home
 
 
@@ -207,6 +211,6 @@ def test_people_still_in_models_are_said_where_nothing_is_in_danger(
     work()
     made = forget("p1")
     due = datetime.datetime.fromisoformat(made["due_at"])
-    page = html.unescape(re.sub(r"<[^>]+>", "", officer.get("/admin").text))
+    page = html.unescape(re.sub(r"<[^>]+>", "", officer.get("/admin/overview").text))
     assert "1 request waits to be done; people who asked are still fully in 1 model, the first due" in page
     assert f"the first due {due.day} {due:%b %Y} UTC." in page

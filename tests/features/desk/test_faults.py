@@ -87,9 +87,9 @@ def test_a_decision_that_lacks_words(officer: Browser, forget: Make) -> None:
     one = officer.post(f"/admin/requests/{made}/reject", ground="legal_claims", explanation=" ")
     asked = {"decision": "reject", "ground": "legal_claims", "explanation": "", "chosen": made}
     many = officer.post("/admin/requests/decide", filter_regulation="gdpr", **asked)
-    for answer in (one, many):
+    for answer, field in ((one, "explanation"), (many, "chosen-explanation")):
         assert answer.status_code == 422
-        assert marked(answer.text) == {"explanation": "Fill this in."}
+        assert marked(answer.text) == {field: "Fill this in."}
         assert '<option value="legal_claims" selected>' in answer.text
         assert re.search(r'<details class="decision"[^>]* open>', answer.text)
     assert re.search(rf'value="{made}" checked', many.text)

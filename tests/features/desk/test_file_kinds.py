@@ -4,7 +4,7 @@ import pytest
 
 from app.features.desk import file_kinds
 from lethe.contract.problems import AttachmentInvalid, UploadTooLarge
-from lethe.contract.sets import AttachmentKind
+from lethe.features.desk.contract import AttachmentKind
 from tests.features.desk.attached import FILES, MAIL, PDF
 
 

@@ -81,7 +81,24 @@ def test_the_cookie_stays_on_https(settings: Settings, admin_key: str) -> None:
             follow_redirects=False,
         )
         assert answer.status_code == 303
-        assert "secure" in re.findall(r"lethe_session=[^,]*", answer.headers["set-cookie"].lower())[0]
+        [cookie] = [one for one in answer.headers.get_list("set-cookie") if "lethe_session" in one]
+        assert re.fullmatch(r"__Host-lethe_session=[\w-]+; HttpOnly; Path=/; SameSite=strict; Secure", cookie)
+        assert client.get("/admin/requests").status_code == 200
+        assert not [one.name for one in client.cookies.jar if not one.name.startswith("__Host-")]
+
+
+@pytest.mark.parametrize("base", ["https://lethe.example", "http://lethe.example"])
+def test_a_cookie_that_another_host_could_set_is_none(
+    settings: Settings, admin_key: str, officer: Browser, base: str
+) -> None:
+    """At https, be it by the dashboard's origin alone, a session under the plain name, which a sibling domain or a page
+    without TLS may set, lets nobody in."""
+    token = officer.client.cookies["lethe_session"]
+    at_https = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
+    with TestClient(create_app(at_https), base_url=base) as client:
+        for name, status in (("lethe_session", 303), ("__Host-lethe_session", 200)):
+            answer = client.get("/admin/requests", headers={"Cookie": f"{name}={token}"}, follow_redirects=False)
+            assert answer.status_code == status
 
 
 def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> None:
@@ -165,7 +182,7 @@ def test_forms_without_their_token_are_refused(officer: Browser, token: str) -> 
 def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None:
     """With LETHE_DASHBOARD_ORIGIN it is that origin which forms must come from."""
     behind = settings.model_copy(update={"dashboard_origin": "https://lethe.example"})
-    with TestClient(create_app(behind), raise_server_exceptions=False) as client:
+    with TestClient(create_app(behind), base_url="https://testserver", raise_server_exceptions=False) as client:
         page = client.get("/admin/login").text
         [token] = re.findall(r'name="csrf" value="([0-9a-f]{64})"', page)
         fields = {"csrf": token, "key": admin_key}

@@ -51,7 +51,7 @@ def test_people_who_wait_are_counted_beside_an_epsilon_of_zero(
     """The overview, the list and the page of a model say who is still in it, by when they are due and why they wait."""
     model = new_model(new_dataset()["id"], batching={"max_requests": 200, "max_wait_seconds": 86_400})
     work()
-    places = ["/admin", "/admin/models", f"/admin/models/{model['id']}"]
+    places = ["/admin/overview", "/admin/models", f"/admin/models/{model['id']}"]
     for place in places:
         assert "obody" in officer.get(place).text
     forget("p1")
@@ -163,6 +163,7 @@ def test_a_model_is_retired(
     assert answer.status_code == 303
     page = officer.get(answer.headers["location"]).text
     assert "The model is retired." in page
+    assert "no version yet" not in page
     assert "Nothing is left of its weights." in page
     assert not [button for button in ("Retire it", "Learn it again", "Run a canary test") if button in page]
     assert "Retired" in officer.get("/admin/models").text

@@ -16,6 +16,7 @@ from app.api.gateway import operation_of
 from app.config import Settings
 from app.features.desk import endpoints
 from app.features.desk import rendering as pages
+from app.features.overview import endpoints as overview
 from app.installations import Installation
 from app.main import create_app
 from lethe.contract.sets import Scope
@@ -160,7 +161,7 @@ def test_every_page_asks_for_a_session(browser: Browser) -> None:
 
 def test_pages_ask_what_the_api_asks() -> None:
     """What a page asks needs the scope that the API asks for; what asks for none cannot be asked."""
-    assert operation_of(operations.get_overview).scope is Scope.ACCOUNTING_READ
+    assert operation_of(overview.get_overview).scope is Scope.ACCOUNTING_READ
     with pytest.raises(TypeError):
         operation_of(operations.readyz)
 

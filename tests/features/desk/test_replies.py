@@ -10,9 +10,10 @@ import pytest
 from fastapi.testclient import TestClient
 from pypdf import PdfReader
 
-from app.features.desk.replies import REPLY_LANGUAGES, WORDINGS
+from app.features.desk.replies import REPLY_LANGUAGES, WORDINGS, Wording
 from app.installations import Installation
-from lethe.contract.sets import ReplyLanguage, Scope
+from lethe.contract.sets import Scope
+from lethe.features.desk.contract import ReplyLanguage
 
 PLACE = "/v1/deletion-requests"
 Make = Callable[..., dict[str, Any]]
@@ -46,6 +47,12 @@ def pages_of(gateway: TestClient, request_id: str, **query: str) -> Iterator[str
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/pdf")
     for page in PdfReader(io.BytesIO(answer.content)).pages:
         yield " ".join(page.extract_text().split())
+
+
+def today(wording: Wording) -> str:
+    """The date of a letter written now."""
+    at = datetime.datetime.now(datetime.UTC)
+    return wording.day.format(day=at.day, month=wording.months.split()[at.month - 1], year=at.year)
 
 
 def parts(sentence: str) -> list[str]:
@@ -111,10 +118,11 @@ def test_each_outcome_has_its_words(gateway: TestClient, world: Callable[..., st
     assert f"Your case number is {request_id}." in said
     assert wording.paused not in said
     gateway.post(f"{path}/extend", json={"reason": "There are many."}).raise_for_status()
-    assert "for this reason: There are many." in text_of(gateway, request_id)
+    assert "for the following reason: There are many." in text_of(gateway, request_id)
     rejection = {"ground": "legal_claims", "explanation": "A claim of {due}\r\nis before court."}
     gateway.post(f"{path}/reject", json=rejection).raise_for_status()
-    assert "for this reason: A claim of {due}\nis before court." in text_of(gateway, request_id)
+    reason = "for the following reason (Article 17(3)(e) GDPR): A claim of {due}\nis before court."
+    assert reason in text_of(gateway, request_id)
     assert wording.complaint in text_of(gateway, request_id)
     assert len(list(pages_of(gateway, request_id))) == 1
     withdrawn = world("p3", identity_verified=False)
@@ -133,19 +141,20 @@ def test_the_controller_and_the_contact(
     the reply has nothing in their place."""
     request_id, wording = world("stranger"), WORDINGS[language]
     before = text_of(gateway, request_id, language=language)
-    assert before.startswith(wording.subject.partition("{")[0])
+    assert before.startswith(f"{today(wording)}\n\n{wording.subject.partition('{')[0]}")
     named = {"controller": "Grüne Wiese GmbH & Co. KG", "contact": "datenschutz@wiese.example, Weg 1"}
     gateway.patch("/v1/tenant", json={"policy": named}).raise_for_status()
     head, contact = wording.controller.format(**named), wording.contact.format(**named)
     text = text_of(gateway, request_id, language=language)
-    assert text.startswith(f"{head}\n\n{wording.subject.partition('{')[0]}")
+    assert text.startswith(f"{head}\n\n{today(wording)}\n\n{wording.subject.partition('{')[0]}")
     assert f"{wording.closing}\n{named['controller']}\n\n{contact}\n" in text
     for one in (f"{head}\n\n", f"\n{named['controller']}", f"\n\n{contact}"):
         text = text.replace(one, "", 1)
     assert text == before
     first, _ = pages_of(gateway, request_id, language=language)
     assert first.startswith(head)
-    assert first.endswith(f"{wording.closing} {named['controller']} {contact}")
+    numbered = wording.numbered.format(page=1, pages=2)
+    assert first.endswith(f"{wording.closing} {named['controller']} {contact} {wording.enclosure} {numbered}")
 
 
 @pytest.mark.parametrize(

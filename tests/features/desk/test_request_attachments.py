@@ -11,7 +11,8 @@ from app.api import forms
 from app.features.desk.file_kinds import MEDIA_TYPES
 from app.installations import Installation
 from app.main import create_app
-from lethe.contract.sets import AttachmentKind, Scope
+from lethe.contract.sets import Scope
+from lethe.features.desk.contract import AttachmentKind
 from tests.app.api.test_uploads import form
 from tests.features.desk.attached import FILES, NAME, PDF
 

@@ -40,7 +40,8 @@ def forgotten(new_dataset: Make, new_model: Make, forget: Make, work: Callable[[
 def test_an_empty_installation(officer: Browser) -> None:
     """Without requests and models the pages say so, and what to do."""
     assert "No requests yet" in officer.get("/admin/requests").text
-    home = officer.get("/admin").text
+    assert "Nothing awaits a decision" in officer.get("/admin").text
+    home = officer.get("/admin/overview").text
     assert "No open requests" in home
     assert "No model has been made yet" in home
     assert "No worker" in home
@@ -49,9 +50,10 @@ def test_an_empty_installation(officer: Browser) -> None:
 def test_home_shows_how_everything_stands(officer: Browser, forgotten: dict[str, Any], forget: Make) -> None:
     """The numbers, the next deadlines and the models are there, each with the way to it."""
     made = forget("p2", identity_verified=False, submitted_at="2026-01-01T00:00:00Z", regulation="ccpa")
-    page = officer.get("/admin").text
-    assert f'href="/admin/requests/{made["id"]}"' in page
-    assert "days overdue" in page
+    for path in ("/admin", "/admin/overview"):
+        page = officer.get(path).text
+        assert f'href="/admin/requests/{made["id"]}"' in page
+        assert "days overdue" in page
     assert "within the target" in page
     part = officer.get("/admin/live", **{"HX-Request": "true"}).text
     assert "<html" not in part
@@ -263,7 +265,8 @@ def test_an_app_learns_nothing_from_pages(
         assert "Models" not in page
     home = app.get("/admin").text
     assert "Overdue" not in home
-    assert "Next deadlines" in home
+    assert "Awaiting decision" in home
+    assert "Assigned to" not in home
 
 
 def test_tenants_see_their_own(gateway: TestClient, browser: Browser, forget: Make) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from app.config import Settings
-from app.features.desk.pages.settings_in_force import in_force
+from app.features.desk.pages.administration import in_force
 from lethe.contract.sets import Scope
 from tests.features.desk.browsing import Browser
 
@@ -18,7 +18,7 @@ def test_every_setting_is_shown(officer: Browser, settings: Settings) -> None:
         assert f"LETHE_{name.upper()}" in page.replace("<wbr>", "")
     assert str(settings.data_dir) in page
     assert "SQLite" not in page.partition("Every setting")[0]
-    assert "it answers, and has this release" in page
+    assert "it answers, and has a schema that this release can use" in page
 
 
 def test_secrets_are_not_shown() -> None:

@@ -160,3 +160,52 @@ def test_who_sees_tenants(somebody_with: Callable[..., Browser]) -> None:
     assert operator.get("/admin/tenant").status_code == 403
     assert 'href="/admin/tenants"' not in admin.get("/admin/tenant").text
     assert 'href="/admin/tenant"' not in operator.get("/admin/tenants").text
+
+
+def test_time_limits_in_force(officer: Browser, gateway: Any) -> None:
+    """The policy's page has the time limits in force with their law, and those of the tenant's own in their place."""
+    page = _lines(officer.get("/admin/tenant").text)
+    assert "GDPR 1 month 2 months yes GDPR, Article 12(3)" in page
+    assert "CCPA 45 days 45 days no CCPA regulations, Cal. Code Regs. tit. 11, § 7021(b)" in page
+    own = {"gdpr": {"days": 20, "may_pause": False}, "appi": {"days": 14, "extension_days": 7}}
+    gateway.patch("/v1/tenant", json={"policy": {"regulations": own}}).raise_for_status()
+    page = _lines(officer.get("/admin/tenant").text)
+    assert "GDPR 20 days no time no this policy, in place of GDPR, Article 12(3)" in page
+    assert "Appi 14 days 7 days no this policy" in page
+
+
+def _lines(page: str) -> str:
+    """The rows of tables, each in one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+def test_officers_read_the_policy(somebody_with: Callable[..., Browser]) -> None:
+    """Who decides about requests reads the policy and its time limits without any form to change it; viewers do not
+    see the page."""
+    decider = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_REVIEW)
+    page = decider.get("/admin/tenant")
+    assert page.status_code == 200
+    assert "Time limits in force" in page.text
+    assert "Values in force" in page.text
+    assert "/tenant/policy" not in page.text
+    assert "/tenant/issuers" not in page.text
+    assert decider.post("/admin/tenant/policy", auto_accept="no").status_code == 403
+    assert somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ).get("/admin/tenant").status_code == 403
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_hints_are_short(officer: Browser, language: str) -> None:
+    """No hint of the policy's page has more than twelve words."""
+    page = officer.get("/admin/tenant", **{"Accept-Language": language}).text
+    hints = re.findall(r'(?s)<p class="hint"[^>]*>(.*?)</p>', page)
+    assert len(hints) > 8
+    assert not [hint for hint in hints if len(hint.split()) > 12]
+
+
+def test_value_and_unit_are_one_line(officer: Browser) -> None:
+    """Each duration of the policy has its unit beside its value, under one visible label."""
+    page = officer.get("/admin/tenant").text
+    for name in ("grace_seconds", "report_seconds"):
+        line = re.search(rf'(?s)<div class="with-unit">.{{0,80}}<label for="{name}">.*?</select>', page)
+        assert line
+        assert f'name="{name}_unit" aria-label=' in line[0]

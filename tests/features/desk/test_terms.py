@@ -1,11 +1,50 @@
 """Technical terms: each explained in one place by one sentence, and wherever its words head a number."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-import app.features
-from app.features.desk.terms import TERMS
+import pytest
 
+import app.features
+from app.features.desk.filters import RequestColumn
+from app.features.desk.glossary import glossary
+from app.features.desk.languages import LANGUAGES
+from lethe.contract.fields import ErasureGround, RequestOrder
+from lethe.contract.sets import (
+    ClockState,
+    DamageKind,
+    DeliveryStatus,
+    ModelStatus,
+    Outcome,
+    QueueRule,
+    RejectionGround,
+    RequestStatus,
+    RunKind,
+    RunStatus,
+    Scope,
+    WaitReason,
+    WorkerState,
+)
+from lethe.proof.guarantees import Notion
+
+TERMS = glossary("en").terms
+_CLOSED_SETS: dict[str, Iterable[str]] = {
+    "states": (*RequestStatus, *ModelStatus, *RunStatus, *ClockState, *WorkerState, *DeliveryStatus),
+    "outcomes": Outcome,
+    "run_kinds": RunKind,
+    "waits": WaitReason,
+    "reasons": (*WaitReason, "none"),
+    "damages": DamageKind,
+    "queue_rules": QueueRule,
+    "grounds": ErasureGround,
+    "rejection_grounds": RejectionGround,
+    "columns": RequestColumn,
+    "orders": RequestOrder,
+    "scopes": set(Scope) - {Scope.AGENT},
+    "notions": set(Notion) - {Notion.RESET},
+}
+"""Closed sets of which a page labels every value, by their tables."""
 _TEMPLATES = {str(path): path.read_text() for path in Path(app.features.__path__[0]).rglob("templates/**/*.html")}
 """The templates of all features, by path."""
 _RETIRED = (
@@ -25,6 +64,26 @@ def test_a_term_is_one_sentence() -> None:
     for name, term in TERMS.items():
         assert re.fullmatch(r"[A-Z][^.]*\.", term.says), name
         assert len(term.says) <= 240, name
+
+
+def test_every_value_of_a_closed_set_has_a_label() -> None:
+    """No page shows a value by its code where people expect words."""
+    labels = glossary("en").labels
+    missing = {name: {str(value) for value in values} - labels[name].keys() for name, values in _CLOSED_SETS.items()}
+    assert {name: values for name, values in missing.items() if values} == {}
+
+
+@pytest.mark.parametrize("language", sorted(LANGUAGES))
+def test_languages_label_the_same_values(language: str) -> None:
+    """A language has a label wherever English has one, in the same order and with the same placeholders."""
+    english, labels = glossary("en").labels, glossary(language).labels
+    assert [(name, list(values)) for name, values in labels.items()] == [
+        (name, list(values)) for name, values in english.items()
+    ]
+    for name, values in labels.items():
+        for value, label in values.items():
+            assert label, (name, value)
+            assert re.findall(r"{\w+}", label) == re.findall(r"{\w+}", english[name][value]), (name, value)
 
 
 def test_what_heads_a_number_is_explained() -> None:

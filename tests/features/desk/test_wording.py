@@ -61,13 +61,15 @@ def test_durations(seconds: float, text: str) -> None:
         (ClockState.ON_TIME, 12, "12 days left"),
         (ClockState.AT_RISK, 1, "1 day left"),
         (ClockState.AT_RISK, 0, "less than a day left"),
-        (ClockState.OVERDUE, -3, "3 days overdue"),
+        (ClockState.OVERDUE, -3, "2 days overdue"),
+        (ClockState.OVERDUE, -2, "1 day overdue"),
+        (ClockState.OVERDUE, -1, "overdue"),
         (ClockState.PAUSED, 3, "clock paused"),
         (ClockState.ENDED, None, "ended"),
     ],
 )
 def test_what_is_left(state: ClockState, days: int | None, text: str) -> None:
-    """A deadline reads as an officer says it."""
+    """A deadline reads as an officer says it, in whole days: a request is a day late once a day has passed."""
     assert wording.left(ClockOut(state=state, deadline=AT, paused_since=None, days_left=days)) == text
 
 

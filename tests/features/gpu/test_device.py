@@ -78,6 +78,7 @@ def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, n
     return state.parameters.numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("num_classes", [2, 3, 10])
 @pytest.mark.parametrize(("num_rows", "width"), [(700, 6), (700, 33), (3, 16), (1, 1)])
@@ -128,6 +129,7 @@ def test_null_rows_add_nothing(device: str, random_rows: Rows) -> None:
         assert not rows.gradient(here).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("steps", [1, 100])
 def test_without_data_the_law_is_the_stationary_one(steps: int, device: str) -> None:

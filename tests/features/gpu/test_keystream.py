@@ -112,11 +112,13 @@ def test_a_counter_that_is_used_up_is_refused() -> None:
         normal(source, 1)
 
 
+@pytest.mark.slow
 def test_numbers_follow_the_standard_normal_law() -> None:
     """A million numbers pass the Kolmogorov-Smirnov test at a false-alarm rate of 1e-9."""
     assert stats.kstest(normal(DeviceNoise(CPU), SIZE).numpy(), "norm").pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_numbers_fill_equally_likely_cells_evenly() -> None:
     """A million numbers fill a thousand equally likely cells evenly, by chi-squared at a false-alarm rate of 1e-9."""
     cells = np.floor(stats.norm.cdf(normal(DeviceNoise(CPU), SIZE).numpy()) * 1000).astype(int)
@@ -130,6 +132,7 @@ def test_tails_have_their_weight() -> None:
         assert stats.binomtest(int(beyond.sum()), SIZE, weight).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag", [1, 8, 1000])
 def test_numbers_are_uncorrelated(lag: int) -> None:
     """Numbers and their squares are uncorrelated with those that follow, in the next block and in the next step, within

@@ -17,8 +17,7 @@ from lethe import Client
 from lethe.contract.problems import InputInvalid, ModelNotLive
 from lethe.encoding.schema import parse_schema
 from lethe.errors import NotExpressible
-from lethe.features.handover.onnx import encoding, export
-from lethe.features.handover.onnx.graph import GraphBuilder
+from lethe.features.handover.onnx import GraphBuilder, columns, export, require_expressible, row
 from tests.conftest import npz
 from tests.features.networks import nets
 from tests.records import encode_records
@@ -61,8 +60,8 @@ def fed(records: list[dict[str, Any]], columns: dict[str, Any] = COLUMNS) -> dic
 @pytest.fixture(scope="module")
 def encoder() -> Any:
     graph = GraphBuilder()
-    row = encoding.row(graph, encoding.columns(graph, SCHEMA), SCHEMA.num_features, large=True)
-    return graph.finished("probabilities", row, SCHEMA.num_features + 1)
+    encoded = row(graph, columns(graph, SCHEMA), SCHEMA.num_features, large=True)
+    return graph.finished("probabilities", encoded, SCHEMA.num_features + 1)
 
 
 @given(
@@ -98,7 +97,7 @@ def test_what_cannot_be_written_is_named() -> None:
     }
     schema = {"columns": columns, "random_features": {"features": 4, "seed": 1, "scale": 1.0}}
     with pytest.raises(NotExpressible, match=r"lethe\.mlflow") as refused:
-        encoding.require_expressible(parse_schema(schema))
+        require_expressible(parse_schema(schema))
     assert [one.path for one in refused.value.errors] == [
         "columns.born",
         "columns.note",

@@ -18,6 +18,7 @@ from app.deletion.search_repository import Sought
 from app.deletion.views import View
 from app.features.insight import summary
 from app.installations import Installation
+from lethe.contract.deletion_requests import OpenClock
 from lethe.contract.sets import ClockState, RequestStatus
 from lethe.features.insight.contract import DAYS, WEEKS
 from tests.app.deletion.people import OFFICER
@@ -44,6 +45,7 @@ def requests(rng: random.Random, *, number: int, tenant_id: str = DEFAULT_TENANT
             tenant_id=tenant_id,
             subject_ref=f"sub_{n}",
             regulation="gdpr",
+            time_zone="UTC",
             status=RequestStatus.ACCEPTED if status is RequestStatus.COMPLETED and not is_done else status,
             kept="request",
             discreet=True,
@@ -79,8 +81,8 @@ def stored(installation: Installation) -> Installation:
 
 @pytest.mark.parametrize("discreet", [False, True])
 def test_numbers_are_those_of_the_requests(stored: Installation, discreet: bool) -> None:
-    """Days, weeks and what is overdue are counted as the requests are shown, on the calendar of each zone, and of one
-    tenant alone."""
+    """Days, weeks and clocks are counted as the requests are shown, on the calendar of each zone, and of one tenant
+    alone; each open request is counted once."""
     view = View(discreet=discreet, at=AT)
     for zone in ZONES:
         with stored.database.reading(by=OFFICER) as session:
@@ -93,11 +95,14 @@ def test_numbers_are_those_of_the_requests(stored: Installation, discreet: bool)
         def day(moment: datetime.datetime, zone: str = zone) -> datetime.date:
             return moment.astimezone(ZoneInfo(zone)).date()
 
-        waiting = [one for one in every if view.is_open(one)]
+        clocks = {one: view.clock(one, horizon=NOTHING).state for one in every if view.is_open(one)}
+        waiting = [one for one, state in clocks.items() if state in (ClockState.ON_TIME, ClockState.AT_RISK)]
         due = Counter(day(one.deadline) for one in waiting)
         assert found.due == {today + n * DAY: due[today + n * DAY] for n in range(DAYS)}
         assert found.later == sum(day(one.deadline) >= today + DAYS * DAY for one in waiting)
-        assert found.overdue == sum(view.clock(one, horizon=NOTHING).state is ClockState.OVERDUE for one in every)
+        assert found.overdue == sum(state is ClockState.OVERDUE for state in clocks.values())
+        assert found.paused == sum(state is ClockState.PAUSED for state in clocks.values())
+        assert found.overdue + found.paused + sum(found.due.values()) + found.later == len(clocks)
         monday = today - today.weekday() * DAY
         weeks = [monday - 7 * n * DAY for n in reversed(range(WEEKS))]
         received = Counter(_week(day(one.submitted_at)) for one in every)
@@ -111,7 +116,8 @@ def test_numbers_are_those_of_the_requests(stored: Installation, discreet: bool)
         assert found.in_time == sum(at < one.deadline for one, at in ended)
         for percent in (50, 90):
             assert found.days_of(percent) == took[math.ceil(len(took) * percent / 100) - 1]
-        assert min(found.overdue, found.later, found.in_time, sum(found.due.values()), found.weeks[-1].received) > 0
+        assert min(found.overdue, found.paused, found.later, found.in_time, sum(found.due.values())) > 0
+        assert found.weeks[-1].received > 0
 
 
 def _week(day: datetime.date) -> datetime.date:
@@ -132,14 +138,14 @@ def test_every_number_is_that_of_a_list(stored: Installation, discreet: bool) ->
     with stored.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=view, zone=zone)
 
-        def listed(**bounds: datetime.date) -> int:
-            sought = Sought(**{name: deadlines.midnight(day, zone=zone) for name, day in bounds.items()})
+        def listed(*, clock: OpenClock | None = None, **bounds: datetime.date) -> int:
+            sought = Sought(clock=clock, **{name: deadlines.midnight(day, zone=zone) for name, day in bounds.items()})
             return search_repository.count(session, sought, view=view, at_most=1000)
 
         for day, number in found.due.items():
-            assert listed(due_from=day, due_before=day + DAY) == number
-        assert listed(due_from=max(found.due) + DAY) == found.later
-        assert search_repository.count(session, Sought(clock="overdue"), view=view, at_most=1000) == found.overdue
+            assert listed(clock="running", due_from=day, due_before=day + DAY) == number
+        assert listed(clock="running", due_from=max(found.due) + DAY) == found.later
+        assert (listed(clock="overdue"), listed(clock="paused")) == (found.overdue, found.paused)
         for week in found.weeks:
             after = week.starts + 7 * DAY
             assert listed(received_from=week.starts, received_before=after) == week.received
@@ -176,4 +182,4 @@ def test_of_nothing_there_is_no_median(installation: Installation) -> None:
     with installation.database.reading(by=OFFICER) as session:
         found = summary.of_requests(session, view=View(discreet=False, at=AT), zone="UTC")
     assert (found.completed, found.days_of(50), found.days_of(90)) == (0, None, None)
-    assert (set(found.due.values()), found.later, found.overdue) == ({0}, 0, 0)
+    assert (set(found.due.values()), found.later, found.overdue, found.paused) == ({0}, 0, 0, 0)

@@ -13,8 +13,8 @@ from app.db import Actor, now
 from app.features.leaving import service as leaving
 from app.features.leaving.tables import LeavingCount
 from app.installations import Installation
-from lethe.contract.sets import LeavingReason
 from lethe.contract.tenants import Policy
+from lethe.features.leaving.randomised import LeavingReason
 
 Count = Callable[..., datetime.date]
 

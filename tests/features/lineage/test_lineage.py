@@ -81,6 +81,7 @@ def erased(session: Session, by: Actor, person: str, *, revision: int, num_recor
             tenant_id=by.tenant_id,
             subject_ref=person,
             regulation="gdpr",
+            time_zone="UTC",
             status="completed",
             kept="request",
             discreet=False,

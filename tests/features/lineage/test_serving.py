@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 from app.catalogue import service as catalogue
 from app.db import Actor
 from app.db.tables import DeletionRequest
-from app.features.lineage import serving
-from app.features.lineage.serving import Serving
+from app.features.lineage import service
+from app.features.lineage.service import Serving
 from app.installations import Installation
 from lethe.contract.problems import VersionUnknown
-from lethe.contract.sets import ServingRefusal
+from lethe.features.lineage.contract import ServingRefusal
 
 Make = Callable[..., dict[str, Any]]
 Ask = Callable[..., Serving]
@@ -32,7 +32,7 @@ def model(new_dataset: Make, new_model: Make) -> dict[str, Any]:
 def ask(installation: Installation, by: Actor, model: dict[str, Any]) -> Ask:
     def of_model(**named: Any) -> Serving:
         with installation.database.reading(by=by) as session:
-            return serving.of_model(session, catalogue.get_model(session, model["id"]), **named)
+            return service.of_model(session, catalogue.get_model(session, model["id"]), **named)
 
     return of_model
 
@@ -94,7 +94,7 @@ def test_rows_that_are_gone_are_owed_until_a_version_lacks_them(
     assert runner.run_next(installation, worker="test")
     with installation.database.reading() as session:
         found = {
-            one: serving.of_model(session, catalogue.get_model(session, one)).reason
+            one: service.of_model(session, catalogue.get_model(session, one)).reason
             for one in (model["id"], other["id"])
         }
     assert sorted(found.values(), key=str) == sorted([None, ServingRefusal.FORGETTING_OVERDUE], key=str)

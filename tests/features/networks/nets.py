@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FORM = {"name": "small", "licence": "CC0-1.0", "provenance": "Nothing: its numbers were drawn at random."}
@@ -76,13 +77,22 @@ def logarithm() -> bytes:
     )
 
 
-def slow(size: int = 9000) -> bytes:
-    """y = x W, after a product of two large matrices that are nobody's"""
+def slow(size: int = 9000, *, hidden: bool = False) -> bytes:
+    """y = x W, after a product of two large matrices that are nobody's; `hidden`: their size follows from the row"""
     shape = numpy_helper.from_array(np.array([size, size], np.int64))
+    sizes = numpy_helper.from_array(np.array([size, size], np.float32))
+    shaped = [helper.make_node("Constant", [], ["shape"], value=shape)]
+    if hidden:
+        shaped = [
+            helper.make_node("Constant", [], ["sizes"], value=sizes),
+            node("Sub", "sum sum", "null"),
+            node("Add", "null sizes", "moved"),
+            helper.make_node("Cast", ["moved"], ["shape"], to=TensorProto.INT64),
+        ]
     return onnx_file(
         [
-            helper.make_node("Constant", [], ["shape"], value=shape),
             helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+            *shaped,
             node("Expand", "sum shape", "a"),
             node("MatMul", "a a", "b"),
             helper.make_node("ReduceMean", ["b"], ["c"], keepdims=0),
@@ -92,3 +102,11 @@ def slow(size: int = 9000) -> bytes:
             node("Add", "h zero"),
         ]
     )
+
+
+def declaring(size: int) -> bytes:
+    """y = x W, whose weights have another size than the file declares"""
+    model = onnx.load_from_string(linear())
+    model.graph.initializer[0].dims[0] = size
+    content: bytes = model.SerializeToString()
+    return content

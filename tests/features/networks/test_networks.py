@@ -67,11 +67,11 @@ BRANCH = helper.make_graph(
 REFUSED = {
     "pickle": (pickle.dumps({"weights": [1.0]}), "may hold code"),
     "zip": (zipped(), "may hold code"),
-    "no onnx": (b"\x08\x01 nothing of the kind", "no ONNX file"),
-    "text": (b"a network", "no ONNX file"),
-    "nothing": (b"", "no ONNX file"),
+    "no onnx": (b"\x08\x01 nothing of the kind", "not a whole ONNX file"),
+    "text": (b"a network", "not a whole ONNX file"),
+    "nothing": (b"", "not a whole ONNX file"),
     "a version alone": (nets.linear()[:2], "no network"),
-    "cut off": (nets.linear()[:-40], "cut off"),
+    "cut off": (nets.linear()[:-40], "not a whole ONNX file"),
     "old opset": (onnx_file([node("MatMul")], opset=7), "opset 7"),
     "unknown opset": (onnx_file([node("MatMul")], opset=900), "opset 900"),
     "custom domain": (onnx_file([node("Run", domain="mine")], domains=[("mine", 1)]), "domain 'mine'"),
@@ -119,7 +119,7 @@ def test_a_network_over_its_limits_is_refused_and_not_stored(
     """A network that needs more memory, or more time, than it may have is refused by name over HTTP, and so is an
     upload of rows that it would encode; neither is there afterwards."""
     with limited(gateway, installation, network_memory_bytes=2**30, network_seconds=600.0) as poor:
-        answer = send(poor, nets.slow(60_000))
+        answer = send(poor, nets.slow(60_000, hidden=True))
     assert (answer.status_code, answer.json()["code"]) == (422, "network_failed"), answer.text
     assert "more memory than 1073741824 bytes" in answer.json()["detail"]
     assert gateway.get("/v1/networks").json()["items"] == []

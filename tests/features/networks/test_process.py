@@ -6,13 +6,15 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.config import Settings
 from app.features.networks import service
-from lethe.contract.problems import NetworkFailed
+from lethe.contract.problems import NetworkFailed, NetworkInvalid
+from lethe.features.isolation import sandbox
 from lethe.features.networks.encoders import child, graph, process
 from lethe.features.networks.encoders.limits import Limits
 from tests.features.networks import nets
@@ -82,7 +84,7 @@ def test_time_and_memory_end() -> None:
     ):
         encoder.encode(ROWS)
     with (
-        process.started(nets.slow(60_000), **SHAPE, limits=poor) as encoder,
+        process.started(nets.slow(60_000, hidden=True), **SHAPE, limits=poor) as encoder,
         pytest.raises(NetworkFailed, match=r"more memory than 1073741824 bytes"),
     ):
         encoder.encode(ROWS)
@@ -125,35 +127,83 @@ line.recv_bytes()
     assert time.monotonic() < began + 9
 
 
-def test_a_process_that_is_shut_in_reaches_nothing() -> None:
-    """Behind the walls no socket, file or program can be opened, in Python or below it; a pipe that is open works."""
-    program = """
-import ctypes, os, socket, subprocess, sys
-from lethe.features.networks.encoders import sandbox
-assert sandbox.enter(memory_bytes=2**33)
-tried = (
-    lambda: socket.socket(),
-    lambda: open("/etc/hostname"),
-    lambda: os.open("/tmp/made", os.O_CREAT | os.O_WRONLY),
-    lambda: os.unlink("/tmp/made"),
-    lambda: os.execv("/bin/true", ["true"]),
+def test_the_process_of_a_network_is_shut_in() -> None:
+    """The process that runs a network is in the sandbox: nobody's where the gateway is root's, with one thread, no
+    files but the pipe, a filter, and limits that allow no descriptor, process or file more."""
+    with process.started(nets.linear(), **SHAPE, limits=LIMITS) as encoder:
+        assert encoder.encode(ROWS).shape == (70, nets.OUT)
+        folder = Path("/proc") / str(encoder._line._child.pid)
+        status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines() if ":\t" in line)
+        user = str(os.getuid() or sandbox.NOBODY)
+        assert status["Uid"].split() == [user] * 4
+        assert (status["Threads"], status["Seccomp"], status["NoNewPrivs"]) == ("1", "2", "1")
+        assert int(status["CapEff"], 16) == 0
+        limits = {line[:26].strip(): line[26:].split()[:2] for line in (folder / "limits").read_text().splitlines()}
+        none = ("Max file size", "Max core file size", "Max processes", "Max open files")
+        assert {name: limits[name] for name in none} == {name: ["0", "0"] for name in none}
+        if os.getuid() == 0:
+            assert len(list((folder / "fd").iterdir())) == 4
+            assert {os.readlink(file) for file in (folder / "fd").iterdir() if int(file.name) < 3} == {"/dev/null"}
+
+
+def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the sandbox cannot hold the process, here because of a thread that it started with, the file is not read,
+    and the answer says why."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(NetworkFailed, match=r"run only in a sandbox.*: the process has more than one thread"):
+        process.examine(nets.linear(), LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (nets.slow(60_000), "computes 3600000000 numbers of a row"),
+        (nets.declaring(2**40), "more numbers than it holds"),
+        (nets.declaring(-1), "more numbers than it holds"),
+    ],
 )
-refused = 0
-for attempt in tried:
-    try:
-        attempt()
-    except PermissionError:
-        refused += 1
-libc = ctypes.CDLL(None, use_errno=True)
-refused += libc.socket(2, 1, 0) == -1
-try:
-    bytearray(2**34)
-except MemoryError:
-    refused += 1
-os.write(1, str(refused).encode())
+def test_sizes_that_a_small_file_declares_are_refused_before_it_runs(content: bytes, said: str) -> None:
+    """A file of some hundred bytes that asks for gigabytes is refused by its declared sizes."""
+    assert len(content) < 1000
+    with pytest.raises(NetworkInvalid, match=said):
+        process.examine(content, LIMITS)
+
+
+def test_a_small_file_has_little_memory_and_one_batch_of_time() -> None:
+    """A network whose sizes only its rows decide gets memory by the size of its file, whatever a large one may have,
+    and its examination the time of a batch."""
+    with pytest.raises(NetworkFailed, match=r"more memory than 10737\d{5} bytes"):
+        process.examine(nets.slow(60_000, hidden=True), Limits(memory_bytes=2**36))
+    began = time.monotonic()
+    with pytest.raises(NetworkFailed, match=r"longer than 2 seconds"):
+        process.examine(nets.slow(5000, hidden=True), Limits(seconds=2.0))
+    assert time.monotonic() < began + 30
+
+
+@pytest.mark.parametrize("begins", ["child", "new_session"])
+def test_the_runtime_reports_to_nobody(begins: str, tmp_path: Path) -> None:
+    """onnxruntime, which by default keeps a database of events in the home folder and sends them from a thread of its
+    own, does neither in the process of a network nor beside a served model."""
+    program = """
+import os, sys
+from tests.features.networks import nets
+if sys.argv[1] == "child":
+    from lethe.features.networks.encoders import child
+else:
+    from lethe.features.networks import encoding
+    encoding.new_session(nets.linear())
+assert "onnxruntime" in sys.modules
+print(len(os.listdir("/proc/self/task")))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=dict(os.environ), check=False)
-    assert done.stdout == b"7", done.stderr.decode()
+    environment = os.environ | {"HOME": str(tmp_path), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if begins == "child":
+        environment |= process._ENVIRONMENT
+    threads = subprocess.check_output([sys.executable, "-c", program, begins], env=environment, text=True)
+    assert threads == "1\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_limits_are_those_of_a_gateway_by_default() -> None:

@@ -97,6 +97,7 @@ def test_the_gradient_is_that_of_each_record(objective: Objective) -> None:
         assert rows.differs(ours + 0.01, parameters, slice(0, 16), bound=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [1, 700])
 def test_few_jacobians_are_held_at_once(monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
     """However many parameters there are, the comparison holds no more of its Jacobians than are stated, one at least,
@@ -137,6 +138,7 @@ def at_a_kink(layer: torch.nn.Linear) -> Any:
     raise AssertionError("no row was found")
 
 
+@pytest.mark.slow
 def test_a_row_at_a_kink_fails_no_run() -> None:
     """A row at which a ReLU is open in single precision and shut in double is tolerated; a sum that is farther off than
     that row can account for is found all the same, and so is a missing row beside no kink."""
@@ -213,6 +215,7 @@ def test_a_null_row_counts_nothing() -> None:
         torch.testing.assert_close(found, rows.gradient(at, slice(0, 7)), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_chains_on_the_same_data_draw_together(replayable_noise: Any) -> None:
     """With the same noise, two runs from different starts come closer by the contraction at every step, in all of the
     network's weights."""
@@ -245,6 +248,7 @@ def test_one_record_moves_a_step_by_no_more_than_the_sensitivity(replayable_nois
     assert 0 < moved <= mechanism.step_size * mechanism.gradient_bound / mechanism.num_slots * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_two_classes_have_one_score(replayable_noise: Any) -> None:
     """A network of one output learns two classes, to the side of the label."""
     content = NETWORKS[1]

@@ -51,6 +51,7 @@ def test_of_a_linear_network_it_is_the_linear_model():
     torch.testing.assert_close(model.scores(flat, rows, scales.double()), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -105,6 +106,7 @@ def grouped() -> torch.nn.Sequential:
     return torch.nn.Sequential(*parts, torch.nn.Linear(27, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "num_features", "num_scores"),
     [(perceptron(5, 2), 5, 1), (convolutions(3), 64, 3), (Attending(), 12, 3), (grouped(), 72, 3)],
@@ -120,6 +122,7 @@ def test_norms_are_those_of_the_jacobians(made, num_features, num_scores, rank):
     torch.testing.assert_close(1 / model.scales(rows).double(), SLACK * norms, rtol=1e-6, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("offset", [False, True])
 def test_scores_are_linear_in_the_parameters(rank, offset):

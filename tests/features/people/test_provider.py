@@ -27,6 +27,7 @@ PEOPLE: tuple[dict[str, Any], ...] = (
     {"sub": "unverified in words", "email": "maria@example.com", "email_verified": "false"},
     {"sub": "unverified by a number", "email": "maria@example.com", "email_verified": 1},
     {"sub": "unmentioned", "email": "maria@example.com"},
+    {"sub": "kelvin", "email": "\N{KELVIN SIGN}arl@example.com", "email_verified": True},
     {"sub": "stranger", "email": "stranger@example.com", "email_verified": True},
 )
 
@@ -108,6 +109,18 @@ def test_nobody_else_comes_in(browser: Browser, provider: Provider, subject: str
     """Neither an address that the provider has not verified lets somebody in, nor one that was not invited."""
     page = refused(browser, provider.returns(begun(browser), subject))
     assert ("has not verified" in page) == (subject != "stranger")
+
+
+def test_a_kelvin_sign_is_no_k(browser: Browser, provider: Provider) -> None:
+    """An address whose lower case is another person's, because of a compatibility character, lets nobody in, and nobody
+    is invited under one."""
+    headers = {"Authorization": f"Bearer {browser.key}"}
+    karl = {"name": "Karl", "email": "karl@example.com", "role": "administrator"}
+    assert browser.client.post("/v1/users", json=karl, headers=headers).status_code == 201
+    refused(browser, provider.returns(begun(browser), "kelvin"))
+    body = karl | {"email": "\N{KELVIN SIGN}atja@example.com"}
+    answer = browser.client.post("/v1/users", json=body, headers=headers)
+    assert (answer.status_code, answer.json()["errors"][0]["path"]) == (422, "email")
 
 
 def test_answers_to_other_logins(browser: Browser, provider: Provider) -> None:

@@ -14,7 +14,7 @@ from app.access.service import Caller
 from app.db import Actor, now
 from app.features.desk import sessions
 from app.features.desk.tables import DashboardSession
-from app.features.people import codes, jobs, passwords, repository, users
+from app.features.people import credentials, jobs, repository, users
 from app.features.people.oidc import OidcIdentity
 from app.features.people.tables import Authenticator, User
 from app.installations import Installation
@@ -29,8 +29,8 @@ from lethe.contract.problems import (
     Unauthenticated,
     UserExists,
 )
-from lethe.contract.sets import Role, Scope
-from lethe.features.people.contract import SCOPES_OF
+from lethe.contract.sets import Scope
+from lethe.features.people.contract import SCOPES_OF, Role
 from tests.stored import flipped, line_of
 from tests.tables import each
 
@@ -53,7 +53,7 @@ def invited(installation: Installation, by: Actor, admin: Caller) -> Invited:
         with installation.database.writing(by=by) as session:
             user, invitation = users.create(session, name="Maria Lopez", email=email, role=role, by=admin)
         with installation.database.writing(by=by) as session:
-            users.accept(session, users.invited(session, invitation), password_hash=passwords.hash_of(PASSWORD))
+            users.accept(session, users.invited(session, invitation), password_hash=credentials.hash_of(PASSWORD))
         return user.id
 
     return invite
@@ -80,42 +80,42 @@ def is_open(installation: Installation, token: str) -> bool:
 
 def test_passwords() -> None:
     """A password is kept as an argon2id hash, which matches it alone; nobody has none."""
-    kept = passwords.hash_of(PASSWORD)
+    kept = credentials.hash_of(PASSWORD)
     assert kept.startswith("$argon2id$")
-    assert passwords.matches(PASSWORD, kept)
-    assert not passwords.matches(PASSWORD + " ", kept)
-    assert not passwords.matches(PASSWORD, None)
-    assert not passwords.matches("lethe: no password", None)
-    assert not passwords.is_outdated(kept)
-    assert passwords.is_outdated(kept.replace("t=3", "t=1"))
+    assert credentials.matches(PASSWORD, kept)
+    assert not credentials.matches(PASSWORD + " ", kept)
+    assert not credentials.matches(PASSWORD, None)
+    assert not credentials.matches("lethe: no password", None)
+    assert not credentials.is_outdated(kept)
+    assert credentials.is_outdated(kept.replace("t=3", "t=1"))
 
 
 @each("password", ["", "eleven char", "x" * 1025, "a surrogate \ud800 alone"])
 def test_passwords_are_long_enough(password: str) -> None:
     """Only the length is ruled; white space and any script may stand in them."""
     with pytest.raises(InputInvalid):
-        passwords.hash_of(password)
-    assert passwords.hash_of("пароль из слов")
+        credentials.hash_of(password)
+    assert credentials.hash_of("пароль из слов")
 
 
 def test_codes() -> None:
     """A code is good for its step and those beside it, and not once a code of its step or a later one was accepted."""
-    secret = codes.new_secret()
-    step = int(AT.timestamp()) // codes.SECONDS
+    secret = credentials.new_secret()
+    step = int(AT.timestamp()) // credentials.SECONDS
     for offset, accepted in ((-2, None), (-1, step - 1), (0, step), (1, step + 1), (2, None)):
         code = pyotp.TOTP(secret).generate_otp(step + offset)
-        assert codes.step_of(secret, code, at=AT) == accepted
+        assert credentials.step_of(secret, code, at=AT) == accepted
     now_shown = pyotp.TOTP(secret).at(AT)
-    assert codes.step_of(secret, f"{now_shown[:3]} {now_shown[3:]}", at=AT, after=step - 1) == step
-    assert codes.step_of(secret, now_shown, at=AT, after=step) is None
-    assert codes.step_of(secret, "", at=AT) is None
-    assert not codes.is_secret("short")
+    assert credentials.step_of(secret, f"{now_shown[:3]} {now_shown[3:]}", at=AT, after=step - 1) == step
+    assert credentials.step_of(secret, now_shown, at=AT, after=step) is None
+    assert credentials.step_of(secret, "", at=AT) is None
+    assert not credentials.is_secret("short")
 
 
 def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited: Invited) -> None:
     """A replayed code is refused, and after twenty wrong ones nobody gets in as this person, not with a right one, for
     an hour; then it is counted anew."""
-    user_id, secret = invited(), codes.new_secret()
+    user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
         user.totp = Authenticator(secret=secret)
@@ -123,13 +123,13 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
         code, following = (pyotp.TOTP(secret).at(at + datetime.timedelta(seconds=later)) for later in (0, 30))
         assert users.accept_code(session, user, code)
         assert not users.accept_code(session, user, code)
-        for _ in range(codes.MAX_WRONG_CODES - 1):
+        for _ in range(credentials.MAX_WRONG_CODES - 1):
             assert not users.accept_code(session, user, "no code")
         assert not users.accept_code(session, user, following)
         with pytest.raises(LoginRefused):
             users.checked(session, email="maria@example.com", password=PASSWORD)
         assert user.wrong_since is not None
-        user.wrong_since -= codes.COUNTED_FOR
+        user.wrong_since -= credentials.COUNTED_FOR
         assert users.checked(session, email="maria@example.com", password=PASSWORD) is user
         assert not users.accept_code(session, user, "no code")
         assert user.wrong_codes == 1
@@ -139,7 +139,7 @@ def test_a_code_is_accepted_once(installation: Installation, by: Actor, invited:
 
 def test_the_secret_is_sealed(installation: Installation, by: Actor, invited: Invited) -> None:
     """In the database the secret of an app is sealed; without the keys of the installation it opens nothing."""
-    user_id, secret = invited(), codes.new_secret()
+    user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         users.get(session, user_id).totp = Authenticator(secret=secret)
     with installation.database.looking() as connection:
@@ -164,14 +164,14 @@ def test_logging_in(installation: Installation, by: Actor, admin: Caller, invite
 
 def test_a_stronger_hash_at_a_login(installation: Installation, by: Actor, invited: Invited) -> None:
     """A hash of weaker parameters is made anew when its person logs in."""
-    weak, user_id = passwords.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
+    weak, user_id = credentials.PasswordHasher(time_cost=1, memory_cost=64).hash(PASSWORD), invited()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
         user.password_hash = weak
         users.entered(session, user, password=PASSWORD)
         assert user.last_login_at is not None
-        assert passwords.matches(PASSWORD, user.password_hash)
-        assert not passwords.is_outdated(user.password_hash)
+        assert credentials.matches(PASSWORD, user.password_hash)
+        assert not credentials.is_outdated(user.password_hash)
 
 
 def test_an_invitation_is_good_once_and_for_a_week(
@@ -202,7 +202,7 @@ def test_an_invitation_is_good_once_and_for_a_week(
 def test_sessions_end_at_once(installation: Installation, by: Actor, admin: Caller, invited: Invited, end: str) -> None:
     """Who is disabled, invited again, or gets another role or password is logged out everywhere, and nobody else is;
     of somebody who is disabled nothing is kept that they logged in with."""
-    secret = codes.new_secret()
+    secret = credentials.new_secret()
     user_id, other = invited(), invited(email="other@example.com")
     token, kept = logged_in(installation, user_id), logged_in(installation, other)
     with installation.database.writing(by=by) as session:
@@ -232,7 +232,7 @@ def test_a_damaged_authenticator_lets_nobody_in(
     installation: Installation, by: Actor, admin: Caller, invited: Invited, gateway: TestClient
 ) -> None:
     """Without the secret of an app no code is right, and the person still has one, until their logins are forgotten."""
-    user_id, secret = invited(), codes.new_secret()
+    user_id, secret = invited(), credentials.new_secret()
     with installation.database.writing(by=by) as session:
         user = users.get(session, user_id)
         users.enrol(session, user, secret=secret, code=pyotp.TOTP(secret).at(now(session)))
@@ -265,8 +265,8 @@ def test_a_provider_lets_in_who_was_invited(
         there = dataclasses.replace(here, email=maria.email)
         assert users.of_identity(session, there) is maria
         users.link(session, maria, there)
-        maria.totp = Authenticator(secret=codes.new_secret())
-        for _ in range(codes.MAX_WRONG_CODES):
+        maria.totp = Authenticator(secret=credentials.new_secret())
+        for _ in range(credentials.MAX_WRONG_CODES):
             users.accept_code(session, maria, "no code")
         with pytest.raises(IdentityRefused):
             users.of_identity(session, there)
@@ -307,7 +307,7 @@ def test_the_last_administrator_stays(installation: Installation, by: Actor, adm
     another = invited(Role.ADMINISTRATOR, "another@example.com")
     with installation.database.writing(by=by) as session:
         locked = users.get(session, another)
-        locked.wrong_codes, locked.wrong_since = codes.MAX_WRONG_CODES, now(session)
+        locked.wrong_codes, locked.wrong_since = credentials.MAX_WRONG_CODES, now(session)
         with pytest.raises(LastAdministrator):
             users.disable(session, user_id, by=admin)
         locked.wrong_codes = 0

@@ -14,7 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.forensics.person import Person
 
-POLICY = {"drp_business_id": "BUSINESS", "drp_claim": "email", "report_seconds": 0}
+POLICY = {
+    "drp_business_id": "BUSINESS",
+    "drp_claim": "email",
+    "opendsr_identities": ["controller_customer_id"],
+    "report_seconds": 0,
+}
 """Of the tenant that is asked; whoever asks is told at once."""
 
 

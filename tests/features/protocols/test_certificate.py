@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 
 from app.config import Settings
 from app.errors import SigningUnusable
-from app.features.protocols import certificate
+from app.features.protocols import opendsr
 
 DOMAIN = "privacy.example.com"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -52,9 +52,9 @@ def given(folder: Path, certificates: str | None, key: str | None) -> Settings:
 def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
     """It is for the domain, can sign and nothing else, and is the same for every process; its key is nobody's else."""
     settings = Settings(data_dir=tmp_path, host=domain)
-    signer = certificate.signer(settings)
-    certificate._signer.cache_clear()
-    assert certificate.signer(settings).certificate == signer.certificate
+    signer = opendsr.signer(settings)
+    opendsr._signer.cache_clear()
+    assert opendsr.signer(settings).certificate == signer.certificate
     made = x509.load_pem_x509_certificate(signer.certificate.encode())
     [name] = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert str(name.value) == domain
@@ -67,7 +67,7 @@ def test_without_settings_one_is_made_once(tmp_path: Path, domain: str) -> None:
 
 def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
     """The headers carry the domain, and RSA over SHA-256 of exactly the body."""
-    signer = certificate.signer(Settings(data_dir=tmp_path, host=DOMAIN))
+    signer = opendsr.signer(Settings(data_dir=tmp_path, host=DOMAIN))
     headers = signer.headers(b"body")
     assert headers["X-OpenDSR-Processor-Domain"] == DOMAIN
     key = x509.load_pem_x509_certificate(signer.certificate.encode()).public_key()
@@ -79,7 +79,7 @@ def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
 def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
     """With those that vouch for it, and the key beside it; a wildcard covers the domain."""
     chain = issued(KEY, "other.example.org", name) + issued(rsa.generate_private_key(65537, 2048))
-    signer = certificate.signer(given(tmp_path, chain, pem(KEY)))
+    signer = opendsr.signer(given(tmp_path, chain, pem(KEY)))
     assert (signer.certificate, signer.key.private_numbers()) == (chain, KEY.private_numbers())
     assert not (tmp_path / "keys").exists()
 
@@ -100,4 +100,4 @@ def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
 def test_what_does_not_fit_is_not_used(tmp_path: Path, certificates: str | None, key: str | None) -> None:
     """Rather than sign what nobody can verify, nothing is signed."""
     with pytest.raises(SigningUnusable):
-        certificate.signer(given(tmp_path, certificates, key))
+        opendsr.signer(given(tmp_path, certificates, key))

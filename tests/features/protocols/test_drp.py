@@ -56,6 +56,42 @@ def test_combined_mode_is_that_of_libsodium() -> None:
     assert drp.open_message(base64.b64encode(signature + b"r"), verify_key=base64.b64encode(key).decode()) == b"r"
 
 
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+Point = tuple[int, int]
+
+
+def plus(one: Point, other: Point) -> Point:
+    """Add points of edwards25519: -x^2 + y^2 = 1 + D x^2 y^2."""
+    (x1, y1), (x2, y2) = one, other
+    both = D * x1 * x2 * y1 * y2
+    return (x1 * y2 + x2 * y1) * pow(1 + both, -1, P) % P, (y1 * y2 + x1 * x2) * pow(1 - both, -1, P) % P
+
+
+def test_keys_of_small_order_are_refused() -> None:
+    """Whoever registers such a key could make everybody the signer of every message. The list has each point whose
+    eightfold is the neutral one, of which there are eight, and each way to write one."""
+    ys = set()
+    for encoded in drp.SMALL_ORDER:
+        y = int.from_bytes(encoded, "little") % P
+        square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+        x = pow(square, (P + 3) // 8, P)
+        x = x if x * x % P == square else x * pow(2, (P - 1) // 4, P) % P
+        assert x * x % P == square
+        doubled = (x, y)
+        for _ in range(3):
+            doubled = plus(doubled, doubled)
+        assert doubled == (0, 1)
+        ys.add((y, x == 0))
+        for sign in (0, 0x80):
+            key = encoded[:-1] + bytes([encoded[-1] | sign])
+            with pytest.raises(InputInvalid):
+                drp.check_verify_key(base64.b64encode(key).decode())
+    assert sum(1 if is_alone else 2 for _, is_alone in ys) == 8
+    assert len(drp.SMALL_ORDER) == len(ys) + sum(y + P < 2**255 for y, _ in ys)
+    drp.check_verify_key(VERIFY_KEY)
+
+
 @given(st.binary(max_size=200), st.integers(0, 263), st.integers(1, 255))
 def test_a_message_that_was_changed_is_refused(said: bytes, place: int, change: int) -> None:
     """A message with any byte of signature or text changed is refused; the unchanged message is opened whole."""

@@ -153,6 +153,25 @@ CLAUSES: dict[str, Callable[[Controller], None]] = {
 }
 
 
+@pytest.mark.parametrize("stated", ["controller_customer_id", "email"])
+def test_a_tenant_states_the_identities_that_are_its_subject_ids(
+    gateway: TestClient, key_with: KeyWith, policy: Callable[..., None], stated: str
+) -> None:
+    """Until a tenant states which identities name its people, and by those that it does not state, controllers are
+    refused: nobody would be found by them, and the requests would be done with nothing held."""
+    controller = Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
+    asked = {"subject_identities": [identity("p1", kind=stated)]}
+    assert controller.call("GET", "/discovery").json()["supported_identities"] == []
+    error = refusal(controller.ask(**asked))
+    assert "has not stated which identities are its subject ids" in error["message"]
+    other = {"email", "controller_customer_id"} - {stated}
+    policy(opendsr_identities=sorted(other))
+    refusal(controller.ask(**asked))
+    assert gateway.get("/v1/deletion-requests").json()["items"] == []
+    policy(opendsr_identities=[stated])
+    controller.asked(**asked)
+
+
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_conformance(controller: Controller, policy: Callable[..., None], clause: str) -> None:
     """Each clause of the specification that binds a processor holds."""
@@ -289,7 +308,8 @@ def test_nobody_else_sees_a_request(controller: Controller, gateway: TestClient)
     """To another tenant a request does not exist, and its id is free."""
     asked = request()
     controller.asked(**asked)
-    made = gateway.post("/v1/tenants", json={"name": "other"}).json()
+    policy = {"opendsr_identities": ["controller_customer_id"]}
+    made = gateway.post("/v1/tenants", json={"name": "other", "policy": policy}).json()
     other = Controller(gateway=gateway, headers={"Authorization": f"Bearer {made['admin_key']}"})
     for method in ("GET", "DELETE"):
         refusal(other.call(method, f"/requests/{asked['subject_request_id']}"), 404)

@@ -38,21 +38,34 @@ def actions(get: Get, model_id: str) -> list[str]:
 
 
 def test_what_misses_its_gate_is_held_and_forgets(
-    gateway: TestClient, gated: Callable[..., str], forget: Make, get: Get, refused: Refused, work: Work
+    gateway: TestClient,
+    gated: Callable[..., str],
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+    refused: Refused,
+    work: Work,
 ) -> None:
     """A held version hands out no predictions and no weights, while the people who asked are forgotten by it with
-    certificates, and the version before it is destroyed; released, it is served; the next one is judged anew."""
+    certificates, and the version before it is destroyed; released, it is served; the next one is judged anew. It is in
+    more danger than one that people wait for, and nobody is advised to draw its noise again, which certificates do not
+    cover."""
     model_id = gated(OUT_OF_REACH)
+    awaited = new_model(new_dataset(rows=60)["id"])["id"]
     work()
     model = get(f"/models/{model_id}")
     assert (model["status"], model["live_version"], model["quality"]["held"]) == ("held", 1, True)
     assert (model["quality"]["is_met"], model["quality"]["value"]) == (False, model["metrics"]["accuracy"])
     said = refused(gateway.post(f"/v1/models/{model_id}/predictions", json=RECORDS), 409, "model_held")["detail"]
     assert f"/v1/models/{model_id}/versions/1/release" in said
+    assert "learn again" not in said
     refused(gateway.get(f"/v1/models/{model_id}/versions/1/weights"), 409, "model_held")
     serving = get(f"/models/{model_id}/serving")
     assert (serving["may_serve"], serving["reason"]) == (False, "held")
     assert get(f"/models/{model_id}/exports")["items"] == []
+    forget("p30", identity_verified=False)
+    assert [one["id"] for one in get("/models?order=risk")["items"]] == [model_id, awaited]
 
     request = forget("p1")
     work()

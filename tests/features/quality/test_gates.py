@@ -60,7 +60,7 @@ def mechanism(objective: Objective, num_classes: int) -> Mechanism:
 def test_a_gate_on_what_is_never_measured_is_refused(objective: Objective, num_classes: int, metric: Metric) -> None:
     """A metric that the task has not is refused by name, and so is any without evaluation data."""
     of_it = mechanism(objective, num_classes)
-    with pytest.raises(PreconditionFailed, match=f"{metric} is not measured") as caught:
+    with pytest.raises(PreconditionFailed, match=f"{metric} is not available") as caught:
         to_stored(QualityIn(metric=metric, threshold=0.5), of_it, True)
     assert caught.value.errors[0].path == "quality.metric"
     known = measured(of_it)[0]

@@ -20,16 +20,16 @@ def test_a_gate_from_setting_it_to_releasing(
     assert "There is no gate" in officer.get(place).text
     refused = officer.post(place, metric="r_squared", threshold="0.5", on_breach="hold")
     assert refused.status_code == 422
-    assert "is not measured of logistic_regression" in refused.text
+    assert "is not available for logistic_regression" in refused.text
     assert officer.post(place, metric="accuracy", threshold="", on_breach="hold").status_code == 422
     assert officer.post(place, metric="accuracy", threshold="1.5", on_breach="hold").status_code == 303
     assert "Held back" in officer.get(place).text
     assert "is not served" in officer.get(f"/admin/models/{model_id}").text
-    assert "missed the quality gate and is not served" in officer.get("/admin").text
+    assert "missed the quality gate and is not served" in officer.get("/admin/overview").text
     assert model_id in officer.get("/admin/models?danger=held").text
     released = officer.post(f"/admin/models/{model_id}/versions/1/release").headers["location"]
     assert "The version is served." in officer.get(released).text
-    assert "is served although it misses the quality gate" in officer.get("/admin").text
+    assert "is served although it misses the quality gate" in officer.get("/admin/overview").text
     assert "There is no gate" in officer.get(officer.post(f"{place}/remove").headers["location"]).text
 
 

@@ -19,6 +19,8 @@ from worker import isolated
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 Work = Callable[[], int]
+TWO = {"second": 5, "third": 6}
+"""Seeds of further datasets, by name."""
 
 
 @pytest.fixture
@@ -184,6 +186,58 @@ def test_two_rehearsals_around_a_request(
     work()
     assert get(f"/models/{model['id']}")["live_version"] == 2
     rehearse(gateway, model, people=10)
+
+
+def test_two_models_of_the_same_rows(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """The same rows have one report, whichever of their models it is about and whatever becomes of that model; when
+    somebody's rows are erased there may be another."""
+    dataset = new_dataset()["id"]
+    first, second = (new_model(dataset, name=name, noise_scale=0.02) for name in ("first", "second"))
+    assert work() == 2
+
+    def refused() -> str:
+        return str(gateway.post(f"/v1/models/{second['id']}/rehearsals", json={"people": 10}).json()["code"])
+
+    asked = rehearse(gateway, first, people=10)
+    assert refused() == "rehearsal_pending"
+    assert work() == 1
+    assert get(f"/models/{first['id']}/rehearsals/{asked['id']}")["status"] == "completed"
+    assert refused() == "rehearsal_done"
+    assert gateway.delete(f"/v1/models/{first['id']}").status_code == 200
+    assert refused() == "rehearsal_done"
+    forget("p3")
+    assert work() == 1
+    rehearse(gateway, second, people=10)
+    assert work() == 1
+
+
+def test_rows_are_tested_on_once(
+    gateway: TestClient, model: dict[str, Any], new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """Rows of an evaluation dataset are in one report until they change: a rehearsal of another model has no test set,
+    and a model that learns from them has no rehearsal."""
+    tested_on = model["evaluation_dataset_id"]
+    made = {"noise_scale": 0.02, "evaluation_dataset_id": tested_on}
+    others = [new_model(new_dataset(name, seed=seed, first=2000 * seed)["id"], **made) for name, seed in TWO.items()]
+    learner = new_model(tested_on, name="learner", noise_scale=0.02)
+    assert work() == 3
+
+    def tested(rehearsed: dict[str, Any]) -> list[bool]:
+        asked = rehearse(gateway, rehearsed, people=10)
+        assert work() == 1
+        report = get(f"/models/{rehearsed['id']}/rehearsals/{asked['id']}")["report"]
+        parts = [report[name] for name in ("before", "forgotten", "relearned")]
+        return [part["sets"]["test"] is not None and part["attack"] is not None for part in parts]
+
+    assert tested(model) == [True] * 3
+    assert tested(others[0]) == [False] * 3
+    refused = gateway.post(f"/v1/models/{learner['id']}/rehearsals", json={"people": 10})
+    assert refused.json()["code"] == "rehearsal_done"
+    forget("p1003")
+    work()
+    assert tested(others[1]) == [True] * 3
 
 
 def test_nobody_who_asked_is_drawn(

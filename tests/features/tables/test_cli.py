@@ -13,6 +13,7 @@ from tests.features.networks import nets
 from tests.features.tables.encoded import SCHEMA, table
 
 
+@pytest.mark.slow
 def test_a_schema_is_proposed_and_a_table_tried_out(lethe: Lethe, tmp_path: Path) -> None:
     """A schema is proposed only of what is confirmed to be public; with it, a preview is a table or JSON."""
     path, schema = tmp_path / "wine.csv", tmp_path / "schema.json"
@@ -80,6 +81,7 @@ def test_a_preview_without_a_schema_that_is_one(lethe: Lethe, tmp_path: Path) ->
     refused(lethe(*tried), "schema_invalid")
 
 
+@pytest.mark.slow
 def test_a_file_is_tried_out_on_the_command_line(lethe: Lethe, tmp_path: Path) -> None:
     """`lethe dataset preview` and `lethe model plan` take a network's file, within the limits that a gateway's
     environment would set; an id is no file."""

@@ -9,9 +9,10 @@ import pytest
 from lethe.contract.problems import PreconditionFailed
 from lethe.encoding.rows import unit_rows
 from lethe.encoding.targets import TargetColumn
+from lethe.features.insight import costs
 from lethe.features.tables.fitting import FittingProblem, Learned, LinearRows, metrics_of
 from lethe.features.tables.previewing import preview
-from lethe.proof import calibration, costs
+from lethe.proof import calibration
 from lethe.proof.losses import Objective, num_weight_rows
 from worker.langevin import evaluate
 
@@ -28,7 +29,7 @@ MEASURED = [
 @pytest.mark.parametrize(("objective", "num_classes", "target"), MEASURED)
 def test_metrics_are_those_of_the_gateway(objective: Objective, num_classes: int, target: TargetColumn | None) -> None:
     """Each metric of a dry run is what a worker measures of the same rows and weights; to say the same of all rows
-    is never worse by it than a score of 0; one that is not measured of the objective is refused."""
+    is never worse by it than a score of 0; one that is not available for the objective is refused."""
     random = np.random.default_rng(3)
     several = objective is Objective.MULTILABEL_LOGISTIC_REGRESSION
     mechanism = calibration.mechanism_for(

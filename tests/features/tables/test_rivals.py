@@ -10,6 +10,7 @@ from lethe.features.tables.rivals import scikit_learn
 from lethe.proof.losses import Objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "metric", "name"),
     [

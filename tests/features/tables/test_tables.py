@@ -22,9 +22,8 @@ from lethe.contract.problems import DatasetUnusable, InputInvalid, PreconditionF
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.targets import TargetColumn
 from lethe.features.tables.fitting import Learned
-from lethe.features.tables.inferring import infer
+from lethe.features.tables.inferring import columns_of, infer
 from lethe.features.tables.previewing import preview
-from lethe.features.tables.reading import columns_of
 from lethe.proof.losses import Objective
 
 ROWS: dict[str, list[Any]] = {
@@ -234,6 +233,7 @@ def test_of_a_column_that_is_stated_nothing_is_read() -> None:
         infer(table, label="y", stated={"w": {"role": "ignored"}})
 
 
+@pytest.mark.slow
 def test_a_preview_says_what_accuracy_costs() -> None:
     """Of a table of one's own: shares clipped and unknown, warnings, scikit-learn's accuracy beside ours, and what
     forgetting costs: more epsilon is more accurate, more l2 fewer passes."""
@@ -258,6 +258,7 @@ def test_a_preview_says_what_accuracy_costs() -> None:
     assert json.loads(json.dumps(found.to_json()))["num_rows"] == 178
 
 
+@pytest.mark.slow
 def test_a_preview_of_a_target() -> None:
     """A target is measured by r squared beside regressions of scikit-learn, and noise of least squares costs more."""
     table = load_diabetes(as_frame=True, scaled=False).frame
@@ -278,6 +279,7 @@ def test_a_preview_of_a_target() -> None:
     assert [name for name, _, _ in found.row] == [*sorted(set(table.columns) - {"target"}), "bias"]
 
 
+@pytest.mark.slow
 def test_a_preview_of_counts() -> None:
     """Counts are learned as rates and measured by r squared, beside Poisson regression of scikit-learn; Huber's line is
     a worse fit."""
@@ -304,6 +306,7 @@ def test_a_preview_of_counts() -> None:
     assert refused.value.errors[0].path == "objective"
 
 
+@pytest.mark.slow
 def test_a_preview_of_several_labels() -> None:
     """Several labels are measured over all of them, beside a logistic regression for each."""
     random = np.random.default_rng(0)
@@ -364,6 +367,7 @@ def test_a_preview_refuses_what_the_gateway_would() -> None:
             preview(table, schema={"columns": {"x": column, "y": label}})
 
 
+@pytest.mark.slow
 def test_weights_are_stated_and_tried_out() -> None:
     """A column of weights is named with a bound that is never read, both or neither; a dry run learns with weights and
     measures without."""

@@ -51,6 +51,7 @@ def test_scores_are_those_of_a_served_model(network: Path) -> None:
     assert (np.linalg.norm(found.numbers, axis=1) <= 1).all()
 
 
+@pytest.mark.slow
 def test_a_tangent_is_tried_out(network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run learns a tangent of a network in the layers that are named, with noise and passes of a linear model; a
     network that it is not of, layers that are not there, a target, a second moment and too many numbers are refused."""
@@ -89,6 +90,7 @@ class Exponential(torch.nn.Module):
         return torch.exp(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("largest", [1000.0, 50.0])
 def test_what_is_not_finite_is_refused_by_its_line(tmp_path: Path, largest: float) -> None:
     """A row whose derivatives, or their squares, are not finite is refused by its line, and by nothing of it."""

@@ -249,6 +249,7 @@ def extreme(parameter: Parameter) -> st.SearchStrategy[object]:
             return st.booleans()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CALCULATOR)
 @given(data=st.data())
 @settings(max_examples=30)
@@ -263,11 +264,16 @@ def test_extreme_numbers_end_in_a_result_or_a_refusal(name, data):
 def test_declarations_need_symbols():
     """A bound whose argument has no symbol cannot be declared."""
 
-    def unknown(alpha: float) -> bound.Outputs:
-        return {"eps": alpha}
+    def selection_penalty(alpha: float) -> bound.Outputs:
+        return {"add_eps": alpha}
 
     with pytest.raises(TypeError, match="annotated with a Domain"):
-        bound.bound("A bound", reference="-", statement="-", outputs={})(unknown)
+        bound.bound(selection_penalty)
+
+
+def test_every_text_has_a_bound():
+    """`theorems.toml` has a table for each bound, and no other."""
+    assert bound._texts().keys() == bounds.CALCULATOR.keys()
 
 
 @pytest.mark.parametrize("module", [bounds, bound], ids=lambda module: module.__name__)

@@ -67,6 +67,7 @@ def coins(alpha: float, rho: float, eps: float) -> float:
     return float(np.max(low - math.exp(eps) * q))
 
 
+@pytest.mark.slow
 @each("alpha", [1.01, 2.0, 8.0, 300.0])
 @each("rho", [1e-6, 1e-3, 0.2, 3.0])
 @each("eps", [0.0, 0.1, 2.0])

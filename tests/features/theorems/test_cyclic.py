@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.features.analysis import taut_string
+from lethe.features.analysis.taut_string import Stretch
 from lethe.features.theorems import evaluate
-from lethe.proof import taut_string
 from lethe.proof.errors import PreconditionError
-from lethe.proof.taut_string import Stretch
 from tests.lethe.proof.paths import calls
 
 ADULT = {"B": 100, "T": 7100, "gap": 2 / 325, "c": 0.998, "eta": 7.9, "sigma": 0.0036}

@@ -140,6 +140,7 @@ def test_a_hundred_removals_by_two_theorems(eps, batch, langevin, shift):
     assert evaluate("greedy_K_schedule", at | {"eta": "1/L"})["total"] == shift
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("eps", "langevin", "shift"), [(1.0, 421663, 316), (0.1, 4357318, 1788), (0.01, 48503053, 4998)]
 )

@@ -18,7 +18,7 @@ from tests.app.api.routes import NEEDS
 from tests.conftest import FORM, npz
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
-from tests.features.together.test_authorisation import ED25519, JWK, delivered, one_row
+from tests.features.together.test_authorisation import ED25519, JWK, SYSTEM, delivered, one_row
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -56,6 +56,7 @@ class There:
         return path
 
 
+_LINKED = [{"id": "p1"}, {"kind": "device", "id": "d1"}]
 Calls = dict[str, Callable[[There], httpx.Request]]
 
 
@@ -69,6 +70,21 @@ def _get(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
 
 def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
     return lambda there: there.client.build_request("DELETE", path(there))
+
+
+def _task(there: There, **of_system: Any) -> str:
+    """The id of the open task of a system."""
+    there.made("/systems", **SYSTEM | of_system)
+    there.made("/deletion-requests", subject_id="p1")
+    [task] = there.client.get("/v1/system-tasks").json()["items"]
+    return str(task["id"])
+
+
+def _acknowledgement(there: There) -> httpx.Request:
+    """By the API key that is bound to the system: the key of the client itself."""
+    [key] = there.client.get("/v1/api-keys").json()["items"]
+    path = f"/v1/system-tasks/{_task(there, api_key_id=key['id'])}/acknowledge"
+    return there.client.build_request("POST", path, json={"by": "on-call"})
 
 
 _USER = {"name": "Maria", "email": "maria@example.com", "role": "viewer"}
@@ -163,8 +179,20 @@ CALLS: Calls = {
         json={"status": "delivered"},
     ),
     "POST /v1/webhook-secret/rotate": _post("/v1/webhook-secret/rotate", json={"generation": 1}),
+    "POST /v1/systems": _post("/v1/systems", json=SYSTEM),
+    "PATCH /v1/systems/{system_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/systems/{there.made('/systems', **SYSTEM)}", json={"name": "Shop"}
+    ),
+    "DELETE /v1/systems/{system_id}": _delete(lambda there: f"/v1/systems/{there.made('/systems', **SYSTEM)}"),
+    "POST /v1/system-tasks/{task_id}/acknowledge": lambda there: _acknowledgement(there),
+    "POST /v1/system-tasks/{task_id}/close": _post(
+        lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}
+    ),
     "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
     "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),
+    "POST /v1/identities": _post("/v1/identities", json={"links": [{"identifiers": _LINKED}]}),
+    "POST /v1/identities:define-kind": _post("/v1/identities:define-kind", json={"name": "loyalty"}),
+    "POST /v1/identities:forget": _post("/v1/identities:forget", json={"subject_id": "p1"}),
     "POST /v1/agents": _post("/v1/agents", json=_AGENT),
     "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
 }

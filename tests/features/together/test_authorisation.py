@@ -32,6 +32,7 @@ from worker import runner
 Refused = Callable[..., dict[str, Any]]
 ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
+SYSTEM = {"name": "Recommender", "contact": "its team", "webhook_url": "https://recommender.example/lethe"}
 BODIES: dict[str, dict[str, Any]] = {
     "PATCH /v1/models/{model_id}": {"quality": {"metric": "accuracy", "threshold": 0.5}},
     "POST /v1/models/{model_id}/predictions": {"records": [[0.1, 0.2, 0.3]]},
@@ -40,6 +41,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/pause": {"reason": "identity"},
     "POST /v1/deletion-requests/{request_id}/assign": {"assignee": "nobody"},
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
+    "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
+    "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
 }
 """Well-formed bodies of routes with ids in their paths."""
 NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
@@ -147,6 +150,10 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
+        ids["system_id"] = made("/systems", json=SYSTEM)["id"]
+        made("/deletion-requests", json={"subject_id": "p4"})
+        [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]
+        ids["task_id"] = task["id"]
         yield World(
             gateway=client,
             ids=ids,

@@ -9,14 +9,15 @@ import pytest
 from app.config import Settings
 from app.main import create_app
 from lethe import AsyncClient, Client
-from lethe.client.deletion_requests import NewRequest
 from lethe.client.methods import Resource, _Method
 from lethe.contract import datasets
 from lethe.contract.deletion_requests import DeletionRequestIn
 from lethe.contract.operation import Operation
 from lethe.contract.tenants import Policy
 from lethe.errors import NotFound
+from lethe.features.additions import contract as additions
 from lethe.features.desk import contract
+from lethe.features.lists.client import NewRequest
 from lethe.features.networks import contract as networks
 from lethe.proof import target
 from tests.lethe.declared import OPERATIONS
@@ -92,7 +93,7 @@ def test_an_operation_is_served_as_declared(document: Any, operation: Operation[
     ("operation", "method"),
     [
         (datasets.UPLOAD, "datasets.upload"),
-        (datasets.ADD, "datasets.add"),
+        (additions.ADD, "datasets.add"),
         (networks.UPLOAD, "networks.upload"),
         (contract.ATTACH, "deletion_requests.attach"),
     ],

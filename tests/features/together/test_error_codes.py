@@ -57,6 +57,9 @@ def world(
 REACHED: dict[str, Callable[[World], str]] = {
     "internal_error": damage.defect,
     # malformed input
+    "people_joined": lambda w: w.code(
+        "POST", "/identities", json={"links": [{"identifiers": [{"id": "p1"}, {"id": "p2"}]}]}
+    ),
     "input_invalid": lambda w: w.code("POST", "/deletion-requests", json={}),
     "batch_refused": lambda w: w.code("POST", "/deletion-requests:batch", json={"requests": [{}]}),
     "schema_invalid": lambda w: w.upload(b"age\n1\n", "people.csv", schema="{}"),
@@ -95,6 +98,9 @@ REACHED: dict[str, Callable[[World], str]] = {
     "identity_refused": partial(calls.by_provider, path="/admin/oidc/return?state=x&code=x"),
     "form_refused": calls.form_from_elsewhere,
     "message_refused": partial(calls.with_agent, **{"business-id": "ANOTHER"}),
+    "acknowledgement_refused": lambda w: w.code(
+        "POST", f"/system-tasks/{calls.task(w)}/acknowledge", json={"by": "somebody"}
+    ),
     "identity_statement_invalid": partial(calls.statement_wanted, identity_statement="a.b.c"),
     # what is asked for
     "not_found": partial(calls.unknown, path="/nothing"),
@@ -112,6 +118,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "version_unknown": lambda w: w.code("GET", f"/models/{w.model_id()}/versions/1"),
     "request_unknown": partial(calls.unknown, path="/deletion-requests/dr_0"),
     "delivery_unknown": partial(calls.unknown, path="/webhook-deliveries/whd_0"),
+    "system_unknown": partial(calls.unknown, path="/systems/sys_0"),
+    "system_task_unknown": partial(calls.unknown, path="/system-tasks/tsk_0"),
     "issuer_unknown": partial(calls.unknown, path="/identity-issuers/iss_0", method="DELETE"),
     "run_unknown": partial(calls.unknown, path="/runs/run_0"),
     "rehearsal_unknown": lambda w: w.code("GET", f"/models/{w.model_id()}/rehearsals/reh_0"),
@@ -149,6 +157,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "network_exists": lambda w: calls.network(w.gateway, nets.linear()) or calls.network(w.gateway, nets.linear()),
     "network_in_use": calls.network_in_use,
     "tangent_served_elsewhere": calls.tangent_predicted,
+    "system_task_ended": lambda w: calls.closed_task(w, "acknowledge"),
+    "bundle_not_ready": lambda w: w.code("GET", f"/deletion-requests/{calls.in_review(w)}/bundle"),
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
     ),
@@ -185,6 +195,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "audit_corrupt": damage.forged_audit,
     "weights_unreadable": damage.weights_unreadable,
     "mechanism_unreadable": damage.mechanism_unreadable,
+    "method_unsupported": damage.method_unsupported,
+    "not_converged": damage.not_converged,
     "certificate_beyond_limits": calls.less_than_asked_for,
     "signature_unverifiable": damage.unverifiable,
     "certificate_invalid": lambda w: w.code("POST", "/certificates:verify", json={"jws": "a.b.c"}),

@@ -63,6 +63,7 @@ class Life:
         self.controller = protocols.Controller(client, somebody)
         self.agent = protocols.Agent(client, somebody)
         self.by_protocols: set[str] = set()
+        self.system_key: str = ""
 
     def call(self, method: str, path: str, *, expect: int = 200, **given: Any) -> Any:
         """The JSON of an answer that must have this status."""
@@ -74,6 +75,7 @@ class Life:
     def learn(self) -> None:
         """The person is uploaded in three files, and once more by way of a network; a model learns from each."""
         self.call("PATCH", "/tenant", json={"policy": POLICY})
+        self._register_a_system()
         table = person.among_others(self.somebody)
         uploaded = {
             kind: self._upload("/datasets", kind, written(table), name=kind) for kind, written in UPLOADS.items()
@@ -219,6 +221,11 @@ class Life:
         return made
 
     def completed(self, request: str) -> None:
+        """The system that was asked acknowledges, with a note if it is about the person, and the request ends."""
+        headers, said = {"Authorization": f"Bearer {self.system_key}"}, {"by": "on call"}
+        said |= {"note": self.somebody.remark} if request == self.request else {}
+        for task in self.call("GET", "/system-tasks", params={"request_id": request, "status": "open"})["items"]:
+            self.call("POST", f"/system-tasks/{task['id']}/acknowledge", json=said, headers=headers)
         wait_until(lambda: self.call("GET", f"/deletion-requests/{request}")["status"] == "completed", seconds=360)
 
     def all_live(self) -> None:
@@ -247,6 +254,14 @@ class Life:
         return self.call(
             "POST", path, data=form | (described if form else {}), files=files, headers=once, expect=expect
         )
+
+    def _register_a_system(self) -> None:
+        """A system outside is told of each request, and acknowledges with an API key of its own."""
+        key = self.call("POST", "/api-keys", json={"name": "system", "scopes": ["requests:read"]}, expect=201)
+        self.system_key = key["key"]
+        url = f"http://127.0.0.1:{self.receiver.port}/systems"
+        system = {"name": "recommender", "contact": "its team", "webhook_url": url, "api_key_id": key["id"]}
+        self.call("POST", "/systems", json=system, expect=201)
 
     def _rehearse(self) -> None:
         """A hundred and fifty of three hundred are forgotten on a copy, at even odds the person too."""

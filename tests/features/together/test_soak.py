@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -376,8 +375,7 @@ def _assert_proofs_verify(whole: Deployment, tmp_path: Path) -> None:
     environment = processes.environment_of(
         whole.settings.data_dir, database_url=whole.settings.database_url.get_secret_value()
     )
-    command = [processes.LETHE, "ledger", "verify"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path, check=False)
+    done = processes.ended("lethe", "ledger", "verify", environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"valid  {versions} entries of 4 models")
     print(f"{versions} versions, {len(signed)} certificates")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from ipaddress import ip_network
 
-from app.features.webhooks import sender
-from app.features.webhooks.sender import DeliveryVerdict, SendResult
+from app.features.webhooks import dispatcher
+from app.features.webhooks.dispatcher import DeliveryVerdict, SendResult
 from tests.servers import Server
 
 ALLOWED = [ip_network("127.0.0.0/8"), ip_network("::1/128")]
@@ -14,7 +14,7 @@ NAME = "receiver.test"
 
 def send(url: str, *, seconds: float = 10, body: bytes = BODY, allowed: Sequence[str] | None = None) -> SendResult:
     networks = ALLOWED if allowed is None else [ip_network(network) for network in allowed]
-    return sender.send(url, body, {}, allowed=networks, timeout_seconds=seconds)
+    return dispatcher.send(url, body, {}, allowed=networks, timeout_seconds=seconds)
 
 
 def post(server: Server, *, seconds: float = 10, body: bytes = BODY) -> SendResult:

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.access import service as access
+from app.access import tenants
+from app.access.service import DEFAULT_TENANT
 from app.db import Actor, now
 from app.deletion import service as deletion
 from app.features.webhooks import dispatcher, repository, service
-from app.features.webhooks.dispatcher import ClaimedDelivery
-from app.features.webhooks.sender import DeliveryVerdict, SendResult
+from app.features.webhooks.dispatcher import ClaimedDelivery, DeliveryVerdict, SendResult
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.tenants import Policy
@@ -47,6 +49,14 @@ def pass_by(installation: Installation, time: datetime.timedelta) -> None:
     with installation.database.writing() as session:
         for row in session.query(WebhookDelivery).where(WebhookDelivery.status == "pending"):
             row.next_attempt_at -= time
+
+
+@pytest.fixture
+def other(installation: Installation) -> Actor:
+    """Who acts for a second tenant."""
+    with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
+        tenant = tenants.create(session, name="other", policy=Policy(), admin_key=access.new_key())
+    return Actor(tenant_id=tenant.id, name="test")
 
 
 def test_what_is_taken_is_out_of_sight(installation: Installation, by: Actor) -> None:
@@ -203,6 +213,33 @@ def test_a_host_gets_so_many_at_once(installation: Installation, by: Actor) -> N
     with installation.database.reading() as session:
         assert not repository.is_any_due(session, at=now(session), besides=["receiver.example", "other.example"])
     assert len(claim(installation, limit=10, max_per_host=4, receiver_example=1)) == 3
+
+
+def test_tenants_take_turns(installation: Installation, by: Actor, other: Actor) -> None:
+    """However much waits for one tenant, and however long, the delivery of another is among the next two, whatever is
+    under way; of those that have as many under way, the one that was served longest ago is next."""
+    submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
+    submit(installation, other, asked(installation, other, "q", callback_urls=("https://other.example/",)))
+    mine, theirs = by.tenant_id, other.tenant_id
+
+    def next_two(of_tenants: dict[str, int], latest: dict[str, int]) -> list[str]:
+        with installation.database.writing() as session:
+            given = {"limit": 2, "lease_for": LEASE, "under_way": {}, "max_per_host": 100}
+            claimed = dispatcher.claim(session, **given, of_tenants=of_tenants, latest=latest)
+            session.rollback()
+        return [delivery.tenant_id for delivery in claimed]
+
+    assert set(next_two({}, {})) == {mine, theirs}
+    assert next_two({}, {mine: 7, theirs: 5}) == [theirs, mine]
+    assert next_two({mine: 30}, {}) == [theirs]
+    assert next_two({mine: 1, theirs: 1}, {theirs: 9}) == [mine]
+    assert next_two({mine: 2, theirs: 2}, {}) == []
+
+
+def test_a_tenant_takes_half_of_what_others_leave(installation: Installation, by: Actor) -> None:
+    """A tenant that has all to itself leaves half of the places free, and stops when it has as many as are free."""
+    submit(installation, by, *(asked(installation, by, f"p{number}") for number in range(40)))
+    assert len(claim(installation, limit=20)) == 10
 
 
 def test_a_replay_of_what_came_first_holds_up_what_waits(installation: Installation, by: Actor) -> None:

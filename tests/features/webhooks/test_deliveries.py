@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.features.desk.advice import delivery_advice
+from app.features.desk.glossary import delivery_advice
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from lethe.contract.sets import Scope

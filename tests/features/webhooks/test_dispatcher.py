@@ -121,6 +121,26 @@ def test_a_receiver_that_recovers_gets_all_in_order(
     assert (accepted.status, accepted.attempts, completed.attempts) == ("delivered", 3, 1)
 
 
+def test_silent_receivers_of_a_tenant_keep_nobody_else_waiting(
+    gateway: TestClient, receiving: Receiving, stop: threading.Event
+) -> None:
+    """While a tenant has receivers on many hosts that never answer, and many deliveries to each, that of another tenant
+    is sent at once."""
+    key = gateway.post("/v1/tenants", json={"name": "quiet"}).json()["admin_key"]
+    with servers.serving(servers.silent(stop), host="0.0.0.0") as silent, receiving() as receiver:
+        requests = [
+            {"subject_id": "nobody", "callback_url": f"http://127.0.0.{1 + number % 50}:{silent.port}/"}
+            for number in range(300)
+        ]
+        gateway.post("/v1/deletion-requests:batch", json={"requests": requests})
+        wait_until(lambda: len(silent.calls) >= 16)
+        asked = {"subject_id": "nobody", "callback_url": receiver.url}
+        gateway.post("/v1/deletion-requests", json=asked, headers={"Authorization": f"Bearer {key}"})
+        receiver.got(1, seconds=30)
+        assert len(silent.calls) == 16
+        stop.set()
+
+
 @pytest.mark.soak
 def test_what_never_arrives_is_given_up(
     forget: Make, receiving: Receiving, deliveries: Deliveries, let_time_pass: Callable[[], None]

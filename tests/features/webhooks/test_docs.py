@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.features.webhooks import dispatcher
-from lethe.contract.sets import WebhookEvent
 from lethe.features.webhooks import signatures as signature
+from lethe.features.webhooks.contract import WebhookEvent
 
 PAGE = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
 SECRET = signature.secret_from(bytes(range(32)))

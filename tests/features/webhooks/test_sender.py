@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import pytest
 import trustme
 
-from app.features.webhooks import receiver, sender
-from app.features.webhooks.sender import DeliveryVerdict, SendResult
+from app.features.webhooks import dispatcher, receiver
+from app.features.webhooks.dispatcher import DeliveryVerdict, SendResult
 from lethe.features.webhooks import signatures as signature
 from tests import servers
 from tests.features.webhooks.deliveries import ALLOWED, BODY, NAME, failed, post, send
@@ -30,7 +30,7 @@ def test_a_delivery_arrives_as_it_was_signed() -> None:
     headers = signature.sign(BODY, message_id="whd_1", sent_at=now, secrets=[secret])
     with serving(servers.status(200)) as server:
         url = f"http://127.0.0.1:{server.port}/hook?key=%20a"
-        outcome = sender.send(url, BODY, headers, allowed=ALLOWED, timeout_seconds=10)
+        outcome = dispatcher.send(url, BODY, headers, allowed=ALLOWED, timeout_seconds=10)
     assert outcome == SendResult(verdict=DeliveryVerdict.DELIVERED, status=200)
     (call,) = server.calls
     assert (call.line, call.body) == ("POST /hook?key=%20a HTTP/1.1", BODY)
@@ -144,7 +144,7 @@ def test_a_name_is_resolved_once_and_called_where_it_was_checked() -> None:
         serving(servers.status(200), host="127.0.0.2", port=server.port) as inner,
     ):
         url = f"http://{NAME}:{server.port}/"
-        outcome = sender.send(url, BODY, {}, allowed=ALLOWED[:1], timeout_seconds=10, resolve=rebinding)
+        outcome = dispatcher.send(url, BODY, {}, allowed=ALLOWED[:1], timeout_seconds=10, resolve=rebinding)
         assert outcome.verdict == DeliveryVerdict.DELIVERED
     assert asked == [NAME]
     assert server.connections == ["127.0.0.1 None"]
@@ -195,7 +195,7 @@ def test_an_unknown_name_is_an_outcome() -> None:
     def unknown(host: str) -> Sequence[str]:
         raise socket.gaierror(socket.EAI_NONAME, f"{host} is unknown")
 
-    outcome = sender.send("https://receiver.test/", BODY, {}, allowed=[], timeout_seconds=5, resolve=unknown)
+    outcome = dispatcher.send("https://receiver.test/", BODY, {}, allowed=[], timeout_seconds=5, resolve=unknown)
     assert outcome == failed("not_resolved")
 
 
@@ -205,7 +205,7 @@ def test_the_next_address_is_tried() -> None:
     with serving(servers.status(200), host="127.0.0.2") as server:
         url = f"http://{NAME}:{server.port}/"
         outcomes = [
-            sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda _: next(answers))
+            dispatcher.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda _: next(answers))
             for _ in range(2)
         ]
     assert outcomes == [SendResult(verdict=DeliveryVerdict.DELIVERED, status=200), failed("not_connected")]
@@ -225,7 +225,7 @@ def test_an_address_that_is_silent_does_not_use_up_the_time() -> None:
         answers = iter([["127.0.0.3", "127.0.0.2"], ["127.0.0.3"]])
         url = f"http://{NAME}:{server.port}/"
         outcomes = [
-            sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: next(answers))
+            dispatcher.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: next(answers))
             for seconds in (8, 0.3)
         ]
     assert outcomes == [SendResult(verdict=DeliveryVerdict.DELIVERED, status=200), failed("timeout")]
@@ -256,7 +256,7 @@ def test_no_outcome_or_log_line_holds_the_url(caplog: pytest.LogCaptureFixture) 
         f"https://u:{secret}@a.test/",
     ):
         outcomes.append(
-            sender.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda host: [f"{host}?"])
+            dispatcher.send(url, BODY, {}, allowed=ALLOWED, timeout_seconds=5, resolve=lambda host: [f"{host}?"])
         )
     assert [outcome.error_code for outcome in outcomes] == [
         "redirected",
@@ -270,7 +270,7 @@ def test_no_outcome_or_log_line_holds_the_url(caplog: pytest.LogCaptureFixture) 
 
 def test_every_code_is_documented() -> None:
     """Every error code of an attempt is listed in the docstring of the result."""
-    source = inspect.getsource(sender) + inspect.getsource(receiver)
+    source = inspect.getsource(dispatcher) + inspect.getsource(receiver)
     used = set(re.findall(r'(?:_Broken|_failed|ReceiverRefused)\("(\w+)"', source)) | {"redirected", "http_<status>"}
     documented = set(re.findall(r"`([\w<>]+)`", inspect.getdoc(SendResult) or "")) - {"error_code"}
     assert documented == used
@@ -321,7 +321,7 @@ def test_a_slow_resolver_counts(stop: threading.Event) -> None:
         return ["127.0.0.1"]
 
     begun = time.monotonic()
-    outcome = sender.send("https://receiver.test/", BODY, {}, allowed=ALLOWED, timeout_seconds=0.3, resolve=slow)
+    outcome = dispatcher.send("https://receiver.test/", BODY, {}, allowed=ALLOWED, timeout_seconds=0.3, resolve=slow)
     assert outcome == failed("timeout")
     assert time.monotonic() - begun < 20
 
@@ -438,7 +438,7 @@ def certified(authority: trustme.CA, *names: str, until: datetime.datetime | Non
 
 def secure(server: Server, trusting: ssl.SSLContext, *, name: str = NAME, seconds: float = 10) -> SendResult:
     url = f"https://{name}:{server.port}/hook"
-    return sender.send(
+    return dispatcher.send(
         url, BODY, {}, allowed=ALLOWED, timeout_seconds=seconds, resolve=lambda _: ["127.0.0.1"], tls=trusting
     )
 

@@ -255,7 +255,7 @@ def test_what_nobody_is_told_any_more(installation: Installation, by: Actor, del
 
 def test_looking_for_what_is_due_reads_only_what_is_pending(installation: Installation) -> None:
     """Every second each gateway looks: the databases do it with the index of pending deliveries."""
-    query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [])))
+    query = sa.select(sa.exists().where(*repository._due(datetime.datetime.now(datetime.UTC), [], [])))
     compiled = query.compile(installation.database.engine, compile_kwargs={"literal_binds": True})
     with installation.database.reading() as session:
         if session.get_bind().dialect.name == "sqlite":

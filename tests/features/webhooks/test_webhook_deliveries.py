@@ -199,16 +199,18 @@ Forget = Callable[..., dict[str, Any]]
 def test_deliveries_that_did_not_arrive(
     installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any]
 ) -> None:
-    """Deliveries count that were given up, or that are tried again after an attempt that failed; one that is only on
-    its way does not."""
-    of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(4)]
-    states = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
+    """Every delivery that its receiver lacks counts, tried or not; not one that arrived, or that the receiver may not
+    have yet."""
+    of_each = [delivered(installation, forget(f"p{n}")["id"]) for n in range(5)]
+    statuses = (("dead", "timed_out"), ("pending", "timed_out"), ("pending", None), ("delivered", None))
     with installation.database.writing() as session:
-        for delivery_id, (status, error) in zip(of_each, states, strict=True):
+        for delivery_id, (status, error) in zip(of_each, [*statuses, ("pending", None)], strict=True):
             these = sa.update(WebhookDelivery).where(WebhookDelivery.id == delivery_id)
             session.execute(these.values(status=status, error=error))
-    assert get("/overview")["undelivered"] == {"dead": 1, "pending": 1}
-    assert {one["id"] for one in get("/webhook-deliveries?undelivered=true")["items"]} == set(of_each[:2])
+        tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+        session.execute(sa.update(WebhookDelivery).where(WebhookDelivery.id == of_each[-1]).values(created_at=tomorrow))
+    assert get("/overview")["undelivered"] == {"dead": 1, "pending": 2}
+    assert {one["id"] for one in get("/webhook-deliveries?undelivered=true")["items"]} == set(of_each[:3])
 
 
 def test_a_receiver_believes_what_was_signed_and_nothing_else() -> None:

@@ -15,8 +15,7 @@ import typer
 
 from lethe import AsyncClient, Client
 from lethe.cli import root
-from lethe.cli.derived import GROUPS
-from lethe.cli.options import leaves
+from lethe.cli.derived import GROUPS, leaves
 from lethe.contract.deletion_requests import RequestFilter
 from lethe.contract.models import ModelIn
 from tests.command_line import Lethe, refused
@@ -42,7 +41,7 @@ def commands(app: typer.Typer) -> Iterator[Any]:
 
 def test_no_operation_is_missing_in_the_sdk() -> None:
     """Every operation of the contract is a method of a resource, on both the blocking and the asynchronous client."""
-    assert len(NAMES) > 60
+    assert len(NAMES) > 40
     with Client("http://127.0.0.1:1", "lethe_key") as client:
         assert made_by(client) == NAMES
 
@@ -68,7 +67,7 @@ def test_every_resource_is_a_group_of_commands() -> None:
 
 @pytest.mark.parametrize(
     ("command", "takes", "arguments"),
-    [(("model", "create"), ModelIn, {"dataset_id"}), (("request", "export"), RequestFilter, set())],
+    [(("model", "create"), ModelIn, {"dataset_id"}), (("request", "list"), RequestFilter, set())],
 )
 def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes: Any, arguments: set[str]) -> None:
     """Each field of a call's input is an option; fields of nested models also have the path of their parents."""
@@ -77,6 +76,7 @@ def test_every_field_is_an_option(lethe: Lethe, command: tuple[str, ...], takes:
         assert leaf.name in arguments or f"--{leaf.name.replace('_', '-')}" in said, leaf.name
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself(lethe: Lethe) -> None:
     """`--help` lists the commands of the root and of each group, and describes every command."""
     said = lethe("--help").out
@@ -183,7 +183,7 @@ def test_the_calculator_of_the_gateway(live: Lethe) -> None:
 
 def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
     """Empty answers print nothing; dates, closed sets and people are given as options."""
-    agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "A" * 43 + "=")
+    agent = ("--agent-id", "AGENT", "--name", "Agent", "--verify-key", "AQID" * 10 + "AQI=")
     made = live("agent", "register", *agent).json
     removed = live("agent", "remove", made["id"])
     assert (removed.code, removed.out, removed.err) == (0, "", "")
@@ -197,6 +197,7 @@ def test_other_inputs_and_answers(live: Lethe, people: Path) -> None:
     assert [one["id"] for one in live("lineage", "of-person", "--subject-id", "p1").json["datasets"]] == [dataset]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("absent", "extra"), [("typer", "cli"), ("scipy", "verify")])
 def test_without_an_optional_package(absent: str, extra: str) -> None:
     """Without an optional package, one line names the extra that provides it."""
@@ -207,6 +208,7 @@ def test_without_an_optional_package(absent: str, extra: str) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
 
 
+@pytest.mark.slow
 def test_a_command_starts_without_numbers() -> None:
     """No command loads numpy or scipy before it computes something: those take longer to import than all the rest."""
     script = (

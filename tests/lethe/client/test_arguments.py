@@ -42,9 +42,6 @@ Made = Callable[[Client], Any]
         (lambda client: client.deletion_requests.create(subject_id=f"{ANNA}\udcff"), ["subject_id"]),
         (lambda client: client.deletion_requests.create(subject_id=ANNA, metadata={ANNA: 7}), ["metadata"]),
         (lambda client: client.deletion_requests.create(subject_id=ANNA, submitted_at=ANNA), ["submitted_at"]),
-        (lambda client: client.deletion_requests.export("/none", subject_id=[ANNA]), ["subject_id"]),
-        (lambda client: list(client.deletion_requests.create_many([{"subject_id": ANNA}], source="")), ["source"]),
-        (lambda client: client.deletion_requests.create_from_csv(b"", source=""), ["source"]),
         (lambda client: client.deletion_requests.reject("dr_1", ground=ANNA, explanation="x"), ["ground"]),
         (lambda client: client.certificates.verify("a.b.c", max_delta=2.0), ["max_delta"]),
         (lambda client: client.datasets.upload("/none", suppressed=ANNA), ["suppressed"]),
@@ -71,7 +68,6 @@ def test_wrong_arguments(script: Script, scripted_client: Client, made: Made, fi
         lambda client: client.runs.list("mdl_1"),
         lambda client: client.datasets.upload(),
         lambda client: client.datasets.upload("/none", kind="csv"),
-        lambda client: client.deletion_requests.export("/none", colour="red"),
     ],
 )
 def test_arguments_that_there_are_not(script: Script, scripted_client: Client, made: Made) -> None:

@@ -167,22 +167,6 @@ def test_pages_are_fetched_as_they_are_used(script: Script) -> None:
     told(script.url, "k", story)
 
 
-def test_a_long_answer_that_breaks_off(script: Script, tmp_path: Path) -> None:
-    """A file is complete, or what it was; and an answer that has begun is not asked for again."""
-    file = tmp_path / "requests.csv"
-    file.write_text("before")
-
-    async def story(client: AsyncClient) -> None:
-        script.says(problem(503), Reply(body=b"id\r\n" * 50_000, cut=True))
-        with pytest.raises(Unreachable):
-            await client.deletion_requests.export(file)
-        assert len(script.calls) == 2
-
-    told(script.url, "k", story)
-    assert file.read_text() == "before"
-    assert [path.name for path in tmp_path.iterdir()] == ["requests.csv"]
-
-
 def test_nothing_is_logged_about_people(script: Script, caplog: pytest.LogCaptureFixture) -> None:
     """Not even at the lowest level, while many calls are under way, is a subject in a log."""
     caplog.set_level(logging.DEBUG)

@@ -45,6 +45,8 @@ REQUEST: dict[str, Any] = {
     "extension_reason": ANNA,
     "clock": {"state": "on_time", "deadline": "2026-02-01T00:00:00Z", "paused_since": None, "days_left": 31},
     "held_until": None,
+    "erased_by": None,
+    "time_zone": "UTC",
     "rejection": {"ground": "legal_claims", "explanation": ANNA},
     "source": None,
     "refers_to": None,

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,12 +47,11 @@ def test_a_malformed_weight_is_refused(number: float) -> None:
 
 
 def test_every_kind_of_file_has_weights(tmp_path: Path) -> None:
-    """csv, parquet and npz have the same labels and weights; a file without the column is refused."""
+    """csv and npz have the same labels and weights; a file without the column is refused."""
     (tmp_path / "a.csv").write_text("age,ill,w\n1,no,0\n2,yes,8\n3,yes,2.5\n")
     table = {"age": [1, 2, 3], "ill": ["no", "yes", "yes"], "w": [0.0, 8.0, 2.5]}
-    pq.write_table(pa.table(table), tmp_path / "a.parquet")
     np.savez(tmp_path / "a.npz", **{name: np.array(column) for name, column in table.items()})  # type: ignore[arg-type]
-    for file in ("a.csv", "a.parquet", "a.npz"):
+    for file in ("a.csv", "a.npz"):
         found = read(tmp_path / file)
         assert labels_in(found).tolist() == [0, 1, 1]
         weights = weights_in(found)

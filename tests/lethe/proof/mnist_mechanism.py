@@ -1,4 +1,5 @@
-from lethe.proof import accountant, calibration
+from benchmarks import schedules
+from lethe.proof import accountant
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
@@ -25,4 +26,4 @@ def converged(*, l2: float, noise_scale: float, step_size: float | None = None) 
 def replaced(chain: Chain, *, batch: int, epsilon: float) -> list[int]:
     """The steps for 100 deletions, one batch after another; `replace`, hence twice the records."""
     batches = [2 * batch] * (100 // batch)
-    return calibration.schedule(chain, batches=batches, epsilon=epsilon, delta=1 / MNIST, at_most=1000)
+    return schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1 / MNIST, at_most=1000)

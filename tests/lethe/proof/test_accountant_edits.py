@@ -15,6 +15,7 @@ from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
+from tests.lethe.proof.restart import restart_mu
 from tests.tables import each
 
 
@@ -268,7 +269,7 @@ def test_a_restart_is_an_import_before_the_best_run(made, history):
         accountant.unlearning_mu(accountant.resume(accountant.imported(made), history[index:]))
         for index in range(len(history))
     )
-    assert accountant.restart_mu(made, history) == pytest.approx(best, rel=1e-10)
+    assert restart_mu(made, history) == pytest.approx(best, rel=1e-10)
 
 
 def test_a_restart_helps_where_very_much_was_edited():
@@ -276,9 +277,9 @@ def test_a_restart_helps_where_very_much_was_edited():
     made = mechanism(l2=1e-4, step_size=1 / 0.2501, radius=1.0)
     history = [Run(steps=5000), Run(steps=40, corrected=100), Run(steps=400, records=1)]
     chain = accountant.replay(made, history)
-    assert accountant.restart_mu(made, history) < 0.01 * accountant.unlearning_mu(chain)
-    assert accountant.restart_mu(made, history[:2]) == pytest.approx(accountant.reset_mu(made, steps=40), rel=1e-12)
-    assert accountant.restart_mu(made, []) == math.inf
+    assert restart_mu(made, history) < 0.01 * accountant.unlearning_mu(chain)
+    assert restart_mu(made, history[:2]) == pytest.approx(accountant.reset_mu(made, steps=40), rel=1e-12)
+    assert restart_mu(made, []) == math.inf
 
 
 def test_a_restart_does_not_pay_where_little_was_edited():
@@ -286,7 +287,7 @@ def test_a_restart_does_not_pay_where_little_was_edited():
     width."""
     made = mechanism(radius=20.0)
     history = [Run(steps=100), Run(steps=9, records=1)]
-    assert accountant.unlearning_mu(accountant.replay(made, history)) < accountant.restart_mu(made, history)
+    assert accountant.unlearning_mu(accountant.replay(made, history)) < restart_mu(made, history)
 
 
 # --- in other words --------------------------------------------------------------------------------------------------

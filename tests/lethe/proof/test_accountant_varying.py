@@ -17,6 +17,7 @@ from lethe.proof.errors import PreconditionError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
 from tests.lethe.proof.paths import Step, calls, pulled_mu, quadratic_mu, worst_slopes
+from tests.lethe.proof.restart import restart_mu
 
 FIRST = Mechanism(
     objective=Objective.LOGISTIC_REGRESSION,
@@ -84,6 +85,7 @@ def exact_mu(history: list[Run], *, slopes: list[float], signs: list[float]) -> 
 # --- the string ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(history=histories, imported=st.booleans())
 def test_it_is_the_string_under_every_step(history, imported):
@@ -156,6 +158,7 @@ def slopes_within(history: list[Run], draw: Any) -> list[float]:
     return [1 - made.step_size * draw(made.strong_convexity, made.smoothness) for made, _ in steps_of(history)]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(history=histories, seed=st.integers(0, 2**32))
 def test_no_quadratic_exceeds_the_bound(history, seed):
@@ -228,7 +231,7 @@ def test_a_restart_is_the_best_import(history):
         made = run.mechanism or made
         spelt.append(dataclasses.replace(run, mechanism=made))
     best = min(stepwise(spelt[index:], apart=2.0) for index in range(len(spelt)))
-    found = accountant.restart_mu(FIRST, history)
+    found = restart_mu(FIRST, history)
     assert found >= best * (1 - 1e-10)
     if not any(run.edits for run in history[1:]):
         assert found == pytest.approx(best, rel=1e-10)
@@ -254,7 +257,7 @@ def test_a_chain_keeps_its_problem(changed):
     run = Run(steps=1, mechanism=with_(**changed))
     attempts: list[Any] = [
         lambda: accountant.replay(FIRST, [run]),
-        lambda: accountant.restart_mu(FIRST, [run]),
+        lambda: restart_mu(FIRST, [run]),
     ]
     for attempt in attempts:
         with pytest.raises(PreconditionError, match=f"same_problem: Expected {next(iter(changed))}="):

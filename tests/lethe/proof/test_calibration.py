@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import schedules
 from benchmarks.paper.noise import least_noise
 from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Run
@@ -193,7 +194,7 @@ def test_every_version_of_a_schedule_meets_the_target(batches, epsilon, log_nois
     """Replayed, each run of a schedule reaches the target, and none has a step to spare."""
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
-    schedule = calibration.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6)
+    schedule = schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6)
     for steps, records in zip(schedule, batches, strict=True):
         if steps > 1:
             short = accountant.advance(chain, Run(steps=steps - 1, records=records))
@@ -208,18 +209,28 @@ def test_waiting_never_costs_more(requests, epsilon, log_noise):
     chain = converged(l2=0.0119, noise_scale=10.0**log_noise)
 
     def cost(batches: list[int]) -> int:
-        return sum(calibration.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6))
+        return sum(schedules.schedule(chain, batches=batches, epsilon=epsilon, delta=1e-5, at_most=10**6))
 
     batches, rest = divmod(requests, 4)
     assert cost([requests]) <= cost([4] * batches + [rest] * bool(rest)) <= cost([1] * requests)
 
 
+def test_batches_cost_less_than_one_by_one():
+    """Eight requests one by one, in two batches, and at once: the steps of all runs together."""
+    settings = calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3)
+    made = calibration.mechanism_for(settings, num_slots=1000, num_classes=2)
+    chain = accountant.replay(made, [Run(steps=made.learn_steps)])
+    batches = ([1] * 8, [4] * 2, [8])
+    costs = [sum(schedules.schedule(chain, batches=b, epsilon=1.0, delta=1e-5, at_most=10**6)) for b in batches]
+    assert costs == [1075, 539, 349]
+
+
 def test_a_schedule_of_nothing_and_one_that_is_too_long():
     """No batches take no steps; a batch that would take more than it may is refused."""
     chain = converged(l2=0.0119, noise_scale=0.03)
-    assert calibration.schedule(chain, batches=[], **TARGET, at_most=1) == []
+    assert schedules.schedule(chain, batches=[], **TARGET, at_most=1) == []
     with pytest.raises(InfeasibleError, match="at most 5 steps"):
-        calibration.schedule(chain, batches=[1, 100], **TARGET, at_most=5)
+        schedules.schedule(chain, batches=[1, 100], **TARGET, at_most=5)
 
 
 # --- least epsilon ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from benchmarks import refuting
 from lethe.proof import canary_test
 from lethe.proof.canary_test import Guesses
 from tests.lethe.proof.canary_statements import guesses
@@ -40,33 +41,33 @@ def test_many_samples_of_two_normals_prove_almost_all_of_mu() -> None:
     threshold, but never more."""
     samples = 10**7
     expected = guesses(round(samples * special.ndtr(0.5)), samples, round(samples * special.ndtr(-0.5)), samples)
-    assert 0.997 < canary_test.mu_at_least(expected, error=0.05) < 1
+    assert 0.997 < refuting.mu_at_least(expected, error=0.05) < 1
     assert 0.997 < canary_test.mu_of_right_guesses(expected.true_positives * 2, 2 * samples, error=0.05) < 1
     there = math.log((special.ndtr(0.5) - 1e-5) / special.ndtr(-0.5))
-    assert 0.997 * there < canary_test.epsilon_at_least(expected, delta=1e-5, error=0.05) < there
+    assert 0.997 * there < refuting.epsilon_at_least(expected, delta=1e-5, error=0.05) < there
 
 
 def test_known_bounds() -> None:
     """2,048 samples each of N(1, 1) and N(0, 1) at thresholds 0.5 and 2.5 give the published epsilon >= 0.684 and
     1.59."""
     seen = guesses(round(2048 * special.ndtr(0.5)), 2048, round(2048 * special.ndtr(-0.5)), 2048)
-    assert canary_test.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
+    assert refuting.epsilon_at_least(seen, delta=1e-5, error=0.05) == pytest.approx(0.684, abs=0.1)
     rare = guesses(round(2048 * special.ndtr(-1.5)), 2048, round(2048 * special.ndtr(-2.5)), 2048)
-    assert canary_test.epsilon_at_least(rare, delta=1e-5, error=0.05) == pytest.approx(1.59, abs=0.4)
+    assert refuting.epsilon_at_least(rare, delta=1e-5, error=0.05) == pytest.approx(1.59, abs=0.4)
 
 
 @pytest.mark.parametrize("seen", [guesses(5, 10, 5, 10), guesses(0, 7, 9, 9), guesses(0, 1, 0, 1), guesses(1, 1, 1, 1)])
 def test_guesses_that_tell_nothing(seen: Guesses) -> None:
     """Guesses no better than a coin prove nothing about mu."""
-    assert canary_test.mu_at_least(seen, error=0.05) == 0
+    assert refuting.mu_at_least(seen, error=0.05) == 0
 
 
 def test_epsilon_is_proved_in_both_directions() -> None:
     """A rule that is wrong about nearly all records proves as much as its negation, with the sides exchanged."""
     right, mirrored = guesses(990, 1000, 400, 1000), guesses(600, 1000, 10, 1000)
-    assert canary_test.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
-    assert canary_test.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
-        canary_test.epsilon_at_least(right, delta=1e-6, error=0.05)
+    assert refuting.epsilon_at_least(right, delta=1e-6, error=0.05) > 0
+    assert refuting.epsilon_at_least(mirrored, delta=1e-6, error=0.05) == pytest.approx(
+        refuting.epsilon_at_least(right, delta=1e-6, error=0.05)
     )
 
 
@@ -85,5 +86,5 @@ def test_one_bound_proves_more_than_two() -> None:
     """For 256 lanes whose canaries are two and a half deviations apart, a bound on right guesses proves more than
     bounds on both rates."""
     seen = guesses(114, 128, 14, 128)
-    both = canary_test.mu_at_least(seen, error=0.05)
+    both = refuting.mu_at_least(seen, error=0.05)
     assert canary_test.mu_of_right_guesses(228, 256, error=0.05) > 1.08 * both > 1

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from benchmarks import refuting
 from lethe.proof import calibration, canary_test, conversion
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.errors import LARGEST_COUNT, DomainError
@@ -201,6 +202,7 @@ def drawn(plan: CanaryPlan, audits: int, generator: np.random.Generator) -> list
     return [seen(plan, made, squares=s, drift=d, visits=v) for made, (s, d, v) in zip(guessed, sums, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 6,000 canary tests of correct runs at a family-wise error of 4.5 %, noise, forgetting and schedule alarm in
@@ -216,6 +218,7 @@ def test_false_alarms_are_as_rare_as_stated(plan: CanaryPlan, monkeypatch: pytes
     assert sum(bool(names) for names in found) / 6000 < 0.045 + 4 * math.sqrt(0.045 / 6000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", "forgetting"])
 def test_the_lower_bound_is_seldom_wrong_and_not_far_below(plan: CanaryPlan) -> None:
     """Over 2,000 canary tests the reported bound never exceeds the truth, and is some six tenths of it in the
@@ -251,6 +254,7 @@ SUMMED = [
 ]
 
 
+@pytest.mark.slow
 @each(("settled", "plan"), SUMMED)
 def test_what_is_reported_of_a_right_run_is_false_once_in_three_million(settled: Mechanism, plan: CanaryPlan) -> None:
     """Summed over the exact law of the guesses, a right run reports more than the truth about a record, or is refused
@@ -350,7 +354,7 @@ def test_certified_is_what_the_accountant_says() -> None:
         lambda: canary_test.at_least(1, 2, error=0.0),
         lambda: canary_test.at_most(-1, 2, error=0.1),
         lambda: canary_test.mu_of_right_guesses(1, 2, error=0.3),
-        lambda: canary_test.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
+        lambda: refuting.epsilon_at_least(guesses(1, 1, 0, 1), delta=-1.0, error=0.1),
         lambda: CanaryPlan(lanes=3, steps_before=0, steps=1),
         lambda: CanaryPlan(lanes=0, steps_before=0, steps=1),
         lambda: CanaryPlan(lanes=2, steps_before=-1, steps=1),

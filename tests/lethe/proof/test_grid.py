@@ -13,6 +13,7 @@ from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
+from tests.lethe.proof.restart import restart_mu
 from tests.tables import each
 
 
@@ -37,7 +38,7 @@ def test_every_notion_pays_for_the_grid():
         lambda made: accountant.deletion_mu(
             accountant.replay(made, HISTORY), records=2, steps_present=7, steps_absent=53
         ),
-        lambda made: accountant.restart_mu(made, HISTORY),
+        lambda made: restart_mu(made, HISTORY),
         lambda made: accountant.reset_mu(made, steps=7),
         lambda made: accountant.release_mu(made, steps=7, adjacency=Adjacency.REPLACE),
         lambda made: accountant.adaptive_mu([Exposure(mechanism=made, records=2, releases=((7, 1),))]) / 2,
@@ -53,7 +54,7 @@ def test_what_has_faded_is_still_paid_for(steps: int):
     assert accountant.unlearning_mu(chain) >= made.rounding_mu
     assert accountant.deletion_mu(chain, records=1, steps_present=50) >= made.rounding_mu
     assert accountant.reset_mu(made, steps=steps) >= made.rounding_mu
-    assert accountant.restart_mu(made, [Run(steps=50), Run(steps=steps, records=1)]) >= made.rounding_mu
+    assert restart_mu(made, [Run(steps=50), Run(steps=steps, records=1)]) >= made.rounding_mu
 
 
 @given(st.integers(1, 5000), st.integers(1, 5000))

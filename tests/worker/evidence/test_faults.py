@@ -59,6 +59,7 @@ def test_a_fault_in_the_chain_is_found(
 RUNS = {"learning": LEARNING_BATCHES, "forgetting": FORGETTING_BATCHES, "few steps": SHORT}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "fault"),
     [

@@ -143,6 +143,7 @@ def test_lanes_of_a_run_in_its_own_process(mechanism: Mechanism) -> None:
         assert found.observed.findings(wide) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 9_000, 46_500, 60_000])
 def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
     """Also where what was foreseen is below the smallest number, or so small that its square is, drift of 4,000 correct

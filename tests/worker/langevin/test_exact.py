@@ -32,6 +32,7 @@ def share_is(hits: int, trials: int, probability: float) -> bool:
     return stats.binomtest(hits, trials, probability).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.3, 1.0, 7.7])
 def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
     """Of 100,000 draws each integer gets the normal law's weight between its half-way neighbours: chi-squared."""
@@ -43,6 +44,7 @@ def test_every_whole_number_has_the_weight_of_its_cell(spread: float) -> None:
     assert stats.chisquare(counts, weights * len(draws)).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_on_a_fine_grid_it_is_the_normal_law() -> None:
     """With 2^33 steps to a standard deviation 50,000 draws pass Kolmogorov-Smirnov against N(0, spread^2)."""
     spread = 2.0**33 / 1.234

@@ -231,6 +231,7 @@ def test_least_squares_learn_ridge_regression() -> None:
     np.testing.assert_allclose(learned(SQUARES, features, labels, l2=0.05)[0], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
     """Without noise the steps end where scipy finds the least of f."""

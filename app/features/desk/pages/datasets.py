@@ -8,7 +8,8 @@ from fastapi import Response
 from pydantic import BaseModel, Field
 from starlette.datastructures import FormData, UploadFile
 
-from app.api import additions, datasets, models
+from app.api import datasets, models
+from app.features.additions import endpoints as additions
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, file_in, parse_number, text
 from app.features.desk.languages import gettext
@@ -34,7 +35,7 @@ class _DatasetForm(BaseModel):
 
 
 _BUDGET = ("adaptive_epsilon", "adaptive_delta")
-_FIELDS = ("name", "classes", "target", "network_id", *_BUDGET)
+_FIELDS = ("name", "classes", "target", "network_id", "subject_kind", *_BUDGET)
 
 
 @router.get("/datasets")
@@ -65,6 +66,7 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
             classes=_classes(values["classes"]),
             target=_target(values["target"]),
             network_id=values["network_id"] or None,
+            subject_kind=values["subject_kind"] or None,
             suppressed=_suppressed(form),
         )
     except Problem as error:

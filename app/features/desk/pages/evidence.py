@@ -10,8 +10,10 @@ from fastapi import Response
 from app.api import accounting, models, runs
 from app.api.accounting import guarantee_of
 from app.api.calls import Cursor
+from app.features.canary_tests import endpoints as canary_tests
 from app.features.desk import rendering as pages
-from app.features.desk.languages import gettext, inside, marked
+from app.features.desk.glossary import labels
+from app.features.desk.languages import gettext, inside
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
 from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
@@ -23,24 +25,6 @@ from lethe.proof.guarantees import Notion
 
 router = pages.new_router()
 
-_REFUTATIONS = {
-    "guarantee": marked("Canaries were told apart better than the certified bound allows."),
-    "noise": marked("The noise is not what it should be: too much of it, too little, or drawn badly."),
-    "forgetting": marked("The canaries are not where so many steps should have left them."),
-    "schedule": marked("Batches were not read in their turn, or steps were not as many or as long as they should be."),
-}
-_FINDINGS = {
-    "guarantee": marked("its guarantee"),
-    "noise": marked("its noise"),
-    "forgetting": marked("its forgetting"),
-    "schedule": marked("its schedule"),
-}
-_NOTIONS: Mapping[Notion, str] = {
-    Notion.UNLEARNING: marked("against a model learned without everybody who had been forgotten by then"),
-    Notion.DELETION: marked("against the same history without this person"),
-    Notion.ADAPTIVE: marked("the same, for somebody who also kept every version published before"),
-    Notion.RELEASE: marked("of anybody who is still in the data, from one version to the next"),
-}
 _MAX_RUNS = 60
 _MAX_VERSIONS = 500
 
@@ -68,7 +52,8 @@ class CanaryTestInWords:
 class CertificateInWords:
     """A certificate in words. `numbers` has each guarantee and what it compares.
 
-    `is_weak`: whether the target is beyond the default bounds.
+    `is_weak`: whether the target is beyond the default bounds. `relation` says how the epsilons of the heading, of the
+    canary test and of the numbers relate.
     """
 
     certificate: CertificateOut
@@ -77,6 +62,7 @@ class CertificateInWords:
     does_not: list[str]
     numbers: list[tuple[GuaranteeOut, str]]
     is_weak: bool
+    relation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +77,7 @@ class TestedRun:
 
 def findings(audit: AuditOut) -> str:
     """Return the names of the findings that refuted a run."""
-    return ", ".join(gettext(_FINDINGS.get(finding, finding)) for finding in audit.findings)
+    return ", ".join(labels("findings").get(finding, finding) for finding in audit.findings)
 
 
 def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
@@ -111,7 +97,7 @@ def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
         when = gettext("They were there in all {steps} of this run.").format(steps=count(audit.steps, "step", "steps"))
     return CanaryTestInWords(
         audit=audit,
-        wrong=[gettext(_REFUTATIONS.get(finding, finding)) for finding in audit.findings],
+        wrong=[labels("refutations").get(finding, finding) for finding in audit.findings],
         setup=f"{setup} {when}",
         guessed=gettext(
             "Told to be there: {right} of {members} canaries that were, and {wrong} of {nonmembers} that were not."
@@ -218,8 +204,23 @@ def certificate_in_words(certificate: CertificateOut) -> CertificateInWords:
         is_weak=is_weak,
         proves=proves,
         does_not=[*([_beyond(statement["target"])] if is_weak else []), *map(gettext, statement["limits"])],
-        numbers=[(guarantee, gettext(_NOTIONS[Notion(guarantee.notion)])) for guarantee in guarantees],
+        numbers=[(guarantee, labels("notions")[guarantee.notion]) for guarantee in guarantees],
+        relation=_relation(unlearning, AuditOut(**statement["audit"]) if statement["audit"] else None),
     )
+
+
+def _relation(unlearning: GuaranteeOut, audit: AuditOut | None) -> str:
+    """Return how the epsilons of a certificate relate."""
+    texts = [
+        gettext(
+            "ε ≤ {epsilon} in the heading is the bound to quote: it covers everybody who had been forgotten by then."
+        ).format(epsilon=at_most(unlearning.epsilon)),
+    ]
+    if audit is not None:
+        text = gettext("The canary test is about one record in this run alone, and found {bounds}.")
+        texts.append(text.format(bounds=between(audit)))
+    texts.append(gettext("The table compares the same version in other ways; each row has an ε of its own."))
+    return " ".join(texts)
 
 
 def accuracy(guarantee: GuaranteeOut) -> str:
@@ -269,7 +270,7 @@ def verify_certificate(context: TheContext, certificate_id: str) -> Response:
 @router.post("/models/{model_id}/audit")
 def audit_model(context: TheContext, model_id: str) -> Response:
     """Request a canary test with many canaries, which learns and forgets them apart from the model's data."""
-    context.ask(models.audit, model_id=model_id)
+    context.ask(canary_tests.audit, model_id=model_id)
     return pages.see(f"{ROOT}/models/{model_id}", done="audit")
 
 

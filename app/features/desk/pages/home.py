@@ -1,4 +1,4 @@
-"""The overview: what needs attention, urgent requests, runs and models; and the search box of all pages."""
+"""The overview: what needs attention, deadlines, runs and models; the calendar; and the search box of all pages."""
 
 import datetime
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, audit_log, datasets, deletion_requests, models, operations, runs
+from app.api import accounting, audit_log, datasets, deletion_requests, models, runs
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
 from app.features.desk.languages import gettext, ngettext
@@ -17,10 +17,11 @@ from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import count, duration, number
 from app.features.insight import endpoints
 from app.features.insight import pages as insight
+from app.features.overview import endpoints as overview
 from lethe.contract.fields import ModelOrder, RequestOrder
-from lethe.contract.overview import COUNTED, OverviewOut
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import DeliveryStatus, RunStatus, WorkerState
+from lethe.features.overview.contract import COUNTED, OverviewOut
 
 router = pages.new_router()
 
@@ -41,10 +42,10 @@ _PAGES: Mapping[str, str] = {
 """Paths of lists by the prefixes of ids."""
 
 
-@router.get("")
-def home(context: TheContext) -> Response:
+@router.get("/overview")
+def show_overview(context: TheContext) -> Response:
     """Show the state of everything that the caller may see."""
-    return context.page("home/home.html", outlook=_outlook(context), **_sections(context))
+    return context.page("home/home.html", **_sections(context))
 
 
 @router.get("/")
@@ -54,14 +55,21 @@ def redirect_home(_context: TheContext) -> Response:
 
 
 @router.get("/live")
-def live_home(context: TheContext) -> Response:
+def live_overview(context: TheContext) -> Response:
     """Refresh the changing part of an open overview."""
     return context.page("home/live.html", **_sections(context))
 
 
+@router.get("/calendar")
+def show_calendar(context: TheContext) -> Response:
+    """Show how many requests are due on each day, and the requests received and completed in each week."""
+    context.require(endpoints.summarise_deletion_requests)
+    return context.page("home/calendar.html", outlook=_outlook(context))
+
+
 @router.get("/outlook")
 def live_outlook(context: TheContext) -> Response:
-    """Refresh the outlook of an open overview, which changes slowly and is requested rarely."""
+    """Refresh an open calendar, which changes slowly and is requested rarely."""
     return context.page("home/outlook.html", outlook=_outlook(context))
 
 
@@ -95,23 +103,30 @@ def _outlook(context: RequestContext) -> insight.WeeklyOutlook | None:
     return insight.weekly_outlook(summary) if summary else None
 
 
-def _sections(context: RequestContext) -> dict[str, Any]:
-    """Return the sections of the overview; None for those that the caller may not see."""
-    numbers = context.ask_if_allowed(operations.get_overview)
+def numbers_of(context: RequestContext) -> dict[str, Any]:
+    """Return the numbers of the work and what needs attention; None and nothing if the caller may not see them."""
+    numbers = context.ask_if_allowed(overview.get_overview)
     risk_days, at = context.call.installation.settings.risk_days, datetime.datetime.now(datetime.UTC)
-    order = ModelOrder.RISK if numbers else ModelOrder.NEWEST
     return {
         "at": at,
         "numbers": numbers,
         "counted": COUNTED,
         "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
+        "risk_days": risk_days,
+        "may_see_log": context.may(audit_log.list_audit_entries),
+    }
+
+
+def _sections(context: RequestContext) -> dict[str, Any]:
+    """Return the sections of the overview; None for those that the caller may not see."""
+    found = numbers_of(context)
+    order = ModelOrder.RISK if found["numbers"] else ModelOrder.NEWEST
+    return found | {
         "urgent": context.ask_if_allowed(
             deletion_requests.list_deletion_requests, order=RequestOrder.DEADLINE, limit=_MAX_LINES
         ),
         "running": context.ask_if_allowed(runs.list_runs, status=RunStatus.RUNNING, limit=_MAX_LINES),
         "models": context.ask_if_allowed(models.list_models, order=order, limit=_MAX_LINES),
-        "risk_days": risk_days,
-        "may_see_log": context.may(audit_log.list_audit_entries),
     }
 
 
@@ -134,12 +149,14 @@ def _newest(context: RequestContext, endpoint: Callable[..., Any], **filters: st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Danger:
-    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn."""
+    """Sentence about a problem. Its subject links to `path`; the tone is bad or warn. `is_counted`: the inbox has the
+    number among its counts."""
 
     subject: str
     predicate: str
     path: str
     tone: str = "bad"
+    is_counted: bool = False
 
 
 def dangers(numbers: OverviewOut, *, at: datetime.datetime, risk_days: float) -> list[Danger]:
@@ -173,12 +190,14 @@ def _of_requests(numbers: OverviewOut, risk_days: float) -> Iterator[Danger]:
     if numbers.overdue:
         predicate = ngettext("is past its legal deadline.", "are past their legal deadline.", numbers.overdue)
         path = f"{ROOT}/requests?due=overdue&order=deadline"
-        yield Danger(subject=count(numbers.overdue, "request", "requests"), predicate=predicate, path=path)
+        subject = count(numbers.overdue, "request", "requests")
+        yield Danger(subject=subject, predicate=predicate, path=path, is_counted=True)
     if numbers.at_risk:
         path = f"{ROOT}/requests?due=soon&order=deadline"
         predicate = ngettext("is due in the next {days} days.", "are due in the next {days} days.", numbers.at_risk)
         predicate = predicate.format(days=f"{risk_days:.0f}")
-        yield Danger(subject=count(numbers.at_risk, "request", "requests"), predicate=predicate, path=path, tone="warn")
+        subject = count(numbers.at_risk, "request", "requests")
+        yield Danger(subject=subject, predicate=predicate, path=path, tone="warn", is_counted=True)
 
 
 def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
@@ -198,8 +217,8 @@ def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
         yield Danger(subject=count(models.audits_refused, "model", "models"), predicate=predicate, path=path)
     if models.held:
         predicate = ngettext(
-            "missed the quality gate and is not served: release the version, or learn again.",
-            "missed their quality gates and are not served: release the versions, or learn again.",
+            "missed the quality gate and is not served: release the version, or take a remedy.",
+            "missed their quality gates and are not served: release the versions, or take remedies.",
             models.held,
         )
         yield Danger(
@@ -233,7 +252,11 @@ def _of_deliveries(numbers: OverviewOut) -> Iterator[Danger]:
         subject = count(dead, "webhook delivery", "webhook deliveries")
         yield Danger(subject=subject, predicate=predicate, path=f"{ROOT}/deliveries?status=dead")
     if pending := numbers.undelivered.get(DeliveryStatus.PENDING, 0):
-        predicate = gettext("did not arrive yet, and will be tried again.")
+        predicate = ngettext(
+            "has not arrived yet, and is sent automatically.",
+            "have not arrived yet, and are sent automatically.",
+            pending,
+        )
         subject = count(pending, "webhook delivery", "webhook deliveries")
         yield Danger(subject=subject, predicate=predicate, path=f"{ROOT}/deliveries?status=undelivered", tone="warn")
 

@@ -18,7 +18,7 @@ from app.features.desk.forms import text
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import COOKIE, TheContext, check_form
 from app.features.people import users
-from app.features.people.codes import enrolment
+from app.features.people.credentials import enrolment
 from app.features.people.tables import User
 from app.installations import Installation
 from lethe.contract.problems import FormRefused, InputInvalid, LoginRefused, Problem, RateLimited, Unauthenticated
@@ -87,28 +87,28 @@ def is_logged_in(context: TheContext) -> Response:
 
     Pages check this before they submit input: another login may have replaced the session in another tab.
     """
-    return _session_of(context.caller, context.request.cookies[COOKIE])
+    return _session_of(context.caller, sessions.read(context.request, COOKIE))
 
 
 @router.post("/logout")
 def log_out(context: TheContext) -> Response:
     """End the session."""
     with context.call.writing() as session:
-        sessions.close_session(session, token=context.request.cookies[COOKIE], caller=context.caller)
+        sessions.close_session(session, token=sessions.read(context.request, COOKIE), caller=context.caller)
     response = pages.see(f"{ROOT}/login", ended=1)
-    response.delete_cookie(COOKIE, path=ROOT)
+    sessions.drop(context.request, response, COOKIE)
     return response
 
 
 @router.post("/language")
 async def choose_language(request: Request, installation: At) -> Response:
     """Keep the reader's language in a cookie, before or after a login, and show the same page again."""
-    if not (gate.is_known(request) or COOKIE in request.cookies):
-        raise Unauthenticated("A language is chosen on a page.")
+    if not (gate.is_known(request) or sessions.read(request, COOKIE)):
+        raise Unauthenticated("Choose the language on a page of the dashboard.")
     try:
         form = await gate.form_of(request, installation.settings)
     except FormRefused:
-        await check_form(request, installation.settings, sessions.form_token(request.cookies.get(COOKIE, "")))
+        await check_form(request, installation.settings, sessions.form_token(sessions.read(request, COOKIE)))
         form = await request.form()
     language = text(form, "language")
     if language not in languages.LANGUAGES:

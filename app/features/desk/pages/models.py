@@ -5,14 +5,17 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import accounting, models, operations
+from app.api import accounting, models
+from app.features.canary_tests import endpoints as canary_tests
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
+from app.features.insight import endpoints as insight
 from app.features.insight.pages import first_what_if
 from app.features.lineage import endpoints as lineage
+from app.features.overview import endpoints as overview
 from app.features.rehearsals import endpoints as rehearsals
 from app.features.rehearsals.pages import may_rehearse
 from lethe.contract.fields import ModelDanger, ModelOrder, PageOut
@@ -37,10 +40,7 @@ QUESTIONS: dict[str, str] = {
 
 @router.get("/models")
 def list_models(
-    context: TheContext,
-    place: ThePlace,
-    order: ModelOrder = ModelOrder.NEWEST,
-    danger: ModelDanger | Literal[""] = "",
+    context: TheContext, place: ThePlace, order: ModelOrder = ModelOrder.NEWEST, danger: ModelDanger | Literal[""] = ""
 ) -> Response:
     """List models, newest first, or the models in service that need most attention first."""
     page = context.ask(models.list_models, order=order, danger=danger or None, limit=place.size, cursor=place.cursor)
@@ -57,7 +57,7 @@ def list_models(
         extent=place.extent(page, "model", "models", total=_total(context, page, order, danger, place)),
         query=query,
         titles=titles,
-        may_rank=context.may(accounting.get_account),
+        may_rank=context.may(insight.get_account),
         may_make=context.may(models.create_model),
     )
 
@@ -76,7 +76,7 @@ def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
         may_account=context.may(accounting.get_ledger),
         may_relearn=context.may(models.relearn) and not model.retired_at,
         may_retire=context.may(models.retire_model) and not model.retired_at,
-        may_test=context.may(models.audit) and model.live_version and model.audit.lanes,
+        may_test=context.may(canary_tests.audit) and model.live_version and model.audit.lanes,
         may_rehearse=may_rehearse(context, live=bool(model.live_version)),
         rehearsals=context.ask_if_allowed(rehearsals.list_rehearsals, model_id=model_id, limit=_MAX_NEWEST),
         done=done,
@@ -143,7 +143,7 @@ def _total(
     """Return the number of models on all pages; None unless the list has more pages and the overview counts it."""
     if place.has_all(page) or (order is not ModelOrder.RISK and danger == ""):
         return None
-    numbers = context.ask_if_allowed(operations.get_overview)
+    numbers = context.ask_if_allowed(overview.get_overview)
     if numbers is None:
         return None
     match danger:
@@ -166,7 +166,7 @@ def _standing(context: RequestContext, model_id: str) -> dict[str, Any]:
     account = None
     with contextlib.suppress(ModelNotLive, ModelRetired):
         account = context.ask_if_allowed(
-            accounting.get_account, model_id=model_id, adaptive_epsilon=None, adaptive_delta=None
+            insight.get_account, model_id=model_id, adaptive_epsilon=None, adaptive_delta=None
         )
     return {
         "model": model,

@@ -9,7 +9,6 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.accounting import runtime_estimates
-from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api import datasets, models, problems
 from app.catalogue import datasets as registered
@@ -20,11 +19,11 @@ from app.features.desk.forms import checked, parse_number, parse_optional_number
 from app.features.desk.languages import gettext
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.insight import costs
 from app.features.insight import endpoints as previews
 from app.features.insight.pages import plan_of_new
 from app.features.networks import endpoints as networks
 from app.features.quality.pages import ON_BREACH
-from app.unlearning import planner
 from lethe.contract.datasets import DatasetOut
 from lethe.contract.models import ModelIn, Objective
 from lethe.contract.problems import Problem
@@ -205,10 +204,10 @@ def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
     return ModelForecast(
         delta=delta,
         mechanism=mechanism,
-        epsilon_without_steps=accounting.epsilon_without_steps(learned, records=1, delta=delta),
-        room=accounting.room(learned, epsilon=epsilon, delta=delta),
+        epsilon_without_steps=costs.epsilon_without_steps(learned, records=1, delta=delta),
+        room=costs.room(learned, epsilon=epsilon, delta=delta),
         options=previews.options_to_response(
-            planner.options(learned, records=1, epsilon=epsilon, delta=delta, expected_requests=EXPECTED_REQUESTS),
+            costs.options(learned, records=1, epsilon=epsilon, delta=delta, expected_requests=EXPECTED_REQUESTS),
             measured,
         ),
         measured=measured,

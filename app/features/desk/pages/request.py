@@ -5,9 +5,8 @@ Requests that arrive by post or by phone are entered by hand.
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from fastapi import Response
 from fastapi.concurrency import run_in_threadpool
@@ -15,38 +14,38 @@ from markupsafe import Markup
 from starlette.datastructures import FormData
 
 from app.api import deletion_requests, runs
+from app.api.intake import to_response
+from app.deletion import deadlines
+from app.deletion.retention import RetentionLevel
 from app.deletion.status import OPEN
-from app.features.desk import case_endpoints
+from app.features.desk import case_endpoints, repository
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, file_in, text
-from app.features.desk.languages import gettext, marked
+from app.features.desk.glossary import labels
+from app.features.desk.languages import gettext, inside
 from app.features.desk.pages.evidence import certificate_in_words
-from app.features.desk.pages.requests import everybody, rejection
+from app.features.desk.pages.requests import QUEUES, everybody, rejection
 from app.features.desk.rendering import ROOT
-from app.features.desk.replies import REPLY_LANGUAGES, reply_to
+from app.features.desk.replies import REPLY_LANGUAGES
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import duration, legal, moment, number, regulation
+from app.features.desk.wording import duration, legal, moment, number, regulation, state
+from app.features.identities import endpoints as identities
 from app.features.insight import endpoints as previews
 from lethe.contract.deletion_requests import DeletionRequestIn, DeletionRequestOut, ExtensionIn, PauseIn
-from lethe.contract.fields import ErasureGround
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
-from lethe.contract.sets import (
-    ClockState,
-    Regulation,
-    ReplyFormat,
-    ReplyLanguage,
-    RequestModelStatus,
-    RequestStatus,
-    WaitReason,
-)
+from lethe.contract.sets import ClockState, Regulation, RequestModelStatus, RequestStatus, WaitReason
+from lethe.contract.tenants import Policy, TimeLimit
 from lethe.features.desk.contract import MAX_NOTES, AssignmentIn, NoteIn
 from lethe.features.insight.contract import ModelToForgetOut
 
 router = pages.new_router()
 
 Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note"]
-Done = Decision | Literal["made", "attached", "detached"]
+Done = Literal[
+    "approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note", "made", "attached", "detached"
+]
 _MAX_FILES = 500
+_MAX_OTHERS = 20
 _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "approve": deletion_requests.approve_deletion_request,
     "reject": deletion_requests.reject_deletion_request,
@@ -56,32 +55,6 @@ _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "cancel": deletion_requests.cancel_deletion_request,
     "assign": case_endpoints.assign_deletion_request,
     "note": case_endpoints.add_request_note,
-}
-_CHANNELS = {
-    "letter": marked("Letter"),
-    "phone": marked("Phone"),
-    "email": marked("E-mail"),
-    "in_person": marked("In person"),
-    "other": marked("Other"),
-}
-_GROUNDS: dict[ErasureGround, str] = {
-    ErasureGround.NOT_NECESSARY: marked("No longer necessary (Art. 17(1)(a))"),
-    ErasureGround.CONSENT_WITHDRAWN: marked("Consent withdrawn (Art. 17(1)(b))"),
-    ErasureGround.OBJECTION: marked("Objection (Art. 17(1)(c))"),
-    ErasureGround.UNLAWFUL_PROCESSING: marked("Unlawful processing (Art. 17(1)(d))"),
-    ErasureGround.LEGAL_OBLIGATION: marked("A legal obligation to erase (Art. 17(1)(e))"),
-    ErasureGround.CHILD_SERVICES: marked("Services offered to a child (Art. 17(1)(f))"),
-}
-_REASONS: dict[WaitReason | None, str] = {
-    None: marked("nothing holds it up"),
-    WaitReason.IN_REVIEW: marked("waits for the decision"),
-    WaitReason.GRACE: marked("may still be cancelled"),
-    WaitReason.BATCH: marked("waits for a batch: {waiting} requests so far"),
-    WaitReason.QUEUED: marked("is next for a worker"),
-    WaitReason.RUN_UNDER_WAY: marked("waits for the run under way"),
-    WaitReason.DELAYED: marked("waits for another attempt, because a run failed"),
-    WaitReason.BUDGET_SPENT: marked("waits for room in the budget of the dataset: retire the model"),
-    WaitReason.DAMAGED: marked("waits until damaged rows of the dataset are repaired"),
 }
 
 
@@ -97,6 +70,9 @@ async def enter_request(context: TheContext, form: Form) -> Response:
     """Create the request of the form, as the API creates requests."""
     try:
         body = checked(DeletionRequestIn, **_request_body(form, zone=context.caller.policy.time_zone))
+        is_confirmed = text(form, "confirmed") == _to_confirm(form)
+        if not is_confirmed and (doubts := await run_in_threadpool(_doubts, context, body)):
+            return await run_in_threadpool(_entry_form, context, doubts=doubts, to_confirm=_to_confirm(form))
         answer = await context.ask(deletion_requests.create_deletion_request, body=body)
     except Problem as error:
         return await run_in_threadpool(_entry_form, context, error)
@@ -113,7 +89,7 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
         "ground": text(form, "ground") or None,
         "external_id": text(form, "external_id") or None,
         "identity_verified": text(form, "identity_verified") == "yes",
-        "metadata": {"came_by": channel} if channel in _CHANNELS else {},
+        "metadata": {"came_by": channel} if channel in labels("channels") else {},
     }
     if received := text(form, "received"):
         try:
@@ -121,49 +97,54 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
         except ValueError:
             fault = FieldError("received", gettext("expected a date"))
             raise InputInvalid(gettext("Correct what is named, and send it again."), [fault]) from None
-        body["submitted_at"] = datetime.datetime.combine(day, datetime.time(), ZoneInfo(zone))
+        body["submitted_at"] = deadlines.midnight(day, zone=zone)
     return body
 
 
-def _entry_form(context: RequestContext, error: Problem | None = None) -> Response:
+def _to_confirm(form: FormData) -> str:
+    """Return what a confirmation is about: another person, number or identity is to be confirmed again."""
+    return " ".join(text(form, name) for name in ("identity_verified", "external_id", "subject_id"))
+
+
+def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
+    """Return what to confirm before a request is made: that its erasure starts at once, and requests of the same person
+    or with the same case number."""
+    doubts = []
+    policy = context.caller.policy
+    if body.identity_verified and policy.auto_accept and not policy.grace_seconds:
+        doubts.append(Markup.escape(gettext("No review follows: the erasure starts, and cannot be undone.")))
+    same = {
+        gettext("There is a request of this person: {request}"): {"subject_id": body.subject_id},
+        gettext("There is a request with this case number: {request}"): {"external_id": body.external_id},
+    }
+    for sentence, filters in same.items():
+        if all(filters.values()):
+            page = context.ask_if_allowed(deletion_requests.list_deletion_requests, **filters, limit=5)
+            doubts += [Markup.escape(sentence).format(request=_link(other)) for other in page.items] if page else []
+    return doubts
+
+
+def _link(request: DeletionRequestOut) -> Markup:
+    link = Markup('<a href="{}/requests/{}">{}</a>').format(ROOT, request.id, request.external_id or request.id)
+    return Markup("{} ({})").format(link, inside(state(request.status).label))
+
+
+def _entry_form(
+    context: RequestContext, error: Problem | None = None, *, doubts: Sequence[Markup] = (), to_confirm: str = ""
+) -> Response:
     policy = context.caller.policy
     regulations = dict.fromkeys([*Regulation, *policy.regulations])
     return context.page(
         "requests/new.html",
         error=error,
-        ways=[(channel, gettext(label)) for channel, label in _CHANNELS.items()],
-        grounds_asked=[("", gettext("Not given")), *((ground, gettext(label)) for ground, label in _GROUNDS.items())],
+        doubts=doubts,
+        to_confirm=to_confirm,
+        ways=list(labels("channels").items()),
+        grounds_asked=[("", gettext("Not given")), *labels("grounds").items()],
         regulations=[(name, regulation(name)) for name in regulations],
-        today=datetime.datetime.now(ZoneInfo(policy.time_zone)).date(),
+        today=datetime.datetime.now(deadlines.zone_named(policy.time_zone)).date(),
         zone=policy.time_zone,
     )
-
-
-@router.get("/requests/{request_id}/reply")
-def show_reply(context: TheContext, request_id: str, language: ReplyLanguage = ReplyLanguage.EN) -> Response:
-    """Show the reply to the person, to be copied, printed or saved."""
-    proof = context.ask(deletion_requests.get_certificates, request_id=request_id)
-    request = context.ask(deletion_requests.get_deletion_request, request_id=request_id)
-    return context.page(
-        "requests/reply.html",
-        request=request,
-        language=language.value,
-        languages=REPLY_LANGUAGES,
-        reply=reply_to(request, proof, language, policy=context.caller.policy),
-        may_save=context.may(case_endpoints.get_reply),
-    )
-
-
-@router.get("/requests/{request_id}/reply/file")
-def save_reply(
-    context: TheContext,
-    request_id: str,
-    language: ReplyLanguage = ReplyLanguage.EN,
-    # The name of the parameter of the API.
-    format: ReplyFormat = ReplyFormat.PDF,  # noqa: A002
-) -> Response:
-    """Download the reply with the page on what was erased."""
-    return context.ask(case_endpoints.get_reply, request_id=request_id, language=language, format=format)
 
 
 @router.post("/requests/{request_id}/attachments")
@@ -179,7 +160,7 @@ def attach_file(context: TheContext, form: Form, request_id: str) -> Response:
         raise
     except Problem as error:
         return _show(context, request_id, error=error)
-    return pages.see(f"{ROOT}/requests/{request_id}", done="attached")
+    return _see(form, request_id, "attached")
 
 
 @router.get("/requests/{request_id}/attachments/{attachment_id}")
@@ -189,10 +170,10 @@ def save_attachment(context: TheContext, request_id: str, attachment_id: str) ->
 
 
 @router.post("/requests/{request_id}/attachments/{attachment_id}/delete")
-def delete_attachment(context: TheContext, request_id: str, attachment_id: str) -> Response:
+def delete_attachment(context: TheContext, form: Form, request_id: str, attachment_id: str) -> Response:
     """Erase an attachment."""
     context.ask(case_endpoints.delete_request_attachment, request_id=request_id, attachment_id=attachment_id)
-    return pages.see(f"{ROOT}/requests/{request_id}", done="detached")
+    return _see(form, request_id, "detached")
 
 
 @router.get("/requests/{request_id}")
@@ -232,7 +213,14 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
         raise
     except Problem as error:
         return _show(context, request_id, error=error)
-    return pages.see(f"{ROOT}/requests/{request_id}", done=decision)
+    return _see(form, request_id, decision)
+
+
+def _see(form: FormData, request_id: str, done: str) -> Response:
+    """Redirect to the page from which a form about a request was sent: that of the request, or the inbox."""
+    if (queue := text(form, "inbox")) in QUEUES:
+        return pages.see(ROOT, queue=queue, case=request_id, done=done)
+    return pages.see(f"{ROOT}/requests/{request_id}", done=done)
 
 
 def _body(decision: Decision, form: Form) -> dict[str, Any]:
@@ -255,28 +243,33 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
 def _show(
     context: RequestContext, request_id: str, *, done: str | None = None, error: Problem | None = None
 ) -> Response:
+    return context.page("requests/one.html", **case_of(context, request_id, done=done), error=error)
+
+
+def case_of(context: RequestContext, request_id: str, *, done: str | None = None) -> dict[str, Any]:
+    """Return what the templates of a case need. `done` is what has just been done, for a notice."""
     details = _details(context, request_id)
+    request = details["request"]
     notes = context.ask_if_allowed(case_endpoints.list_request_notes, request_id=request_id, limit=MAX_NOTES)
     files = context.ask_if_allowed(case_endpoints.list_request_attachments, request_id=request_id, limit=_MAX_FILES)
-    return context.page(
-        "requests/one.html",
-        **details,
-        notes=notes and notes.items,
-        attachments=files and files.items,
-        may_reply=context.may(case_endpoints.get_reply),
-        languages=REPLY_LANGUAGES,
-        most_attached=context.call.installation.settings.max_attachment_bytes,
-        people=everybody(context, details["request"].assignee, details["request"].assignee_name),
-        done=done,
-        error=error,
-        moved_on=False,
-    )
+    people = everybody(context, request.assignee, request.assignee_name)
+    return details | {
+        "notes": notes and notes.items,
+        "attachments": files and files.items,
+        "identities": context.ask_if_allowed(identities.get_request_identities, request_id=request_id),
+        "languages": REPLY_LANGUAGES,
+        "most_attached": context.call.installation.settings.max_attachment_bytes,
+        "people": people,
+        "may_take": request.assignee != context.caller.id and context.caller.id in dict(people),
+        "done": done,
+        "moved_on": False,
+    }
 
 
 def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
     request = context.ask(deletion_requests.get_deletion_request, request_id=request_id)
     proof = context.ask_if_allowed(deletion_requests.get_certificates, request_id=request_id)
-    may_see_models = context.may(runs.get_run)
+    may_see_models, may_reply = context.may(runs.get_run), context.may(case_endpoints.get_reply)
     running = {
         model.run_id
         for model in request.models or ()
@@ -285,49 +278,72 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
     return {
         "under_way": {run_id: context.ask(runs.get_run, run_id=run_id) for run_id in sorted(running)},
         "request": request,
+        "others": _others(context, request),
         "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
         "certificates": [certificate_in_words(certificate) for certificate in proof.certificates] if proof else [],
         "damaged_certificates": proof.damaged if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,
-        "next_step": next_step(request, zone=context.caller.policy.time_zone, may_reply=proof is not None),
+        "may_reply": may_reply,
+        "next_step": next_step(request, may_reply=may_reply),
         "may_preview": context.may(previews.preview_deletion_request),
         "may_see_models": may_see_models,
-        "offered": {decision for decision in _sensible(request) if context.may(_ENDPOINTS[decision])},
+        "offered": {
+            decision for decision in _sensible(request, context.caller.policy) if context.may(_ENDPOINTS[decision])
+        },
     }
 
 
-def _sensible(request: DeletionRequestOut) -> set[Decision]:
-    """Return the decisions that the state of a request allows. The API may still refuse one, with a reason."""
-    is_paused = request.clock.state is ClockState.PAUSED
+def _others(context: RequestContext, request: DeletionRequestOut) -> list[DeletionRequestOut]:
+    """Return other requests of the person that the reader may see, the newest first."""
+    refs = [request.subject_ref, *request.alias_refs] if request.kept != RetentionLevel.TRACE else []
+    with context.call.reading() as session:
+        view, horizon = deletion_requests.view_of(session, context.call), deletion_requests.horizon_of(context.call)
+        others = repository.requests_about(session, refs, at_most=_MAX_OTHERS) if refs else []
+        return [to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
+
+
+def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
+    """Return the decisions that the state of a request and its regulation allow. The API may still refuse one, with a
+    reason."""
+    limit = deadlines.limits(policy).get(request.regulation, TimeLimit())
     decisions: set[Decision] = set()
+    if request.status in OPEN and request.identity_unknown:
+        decisions.add("approve")
     if request.status == RequestStatus.IN_REVIEW:
-        decisions |= {"approve", "resume" if is_paused else "pause"}
+        decisions.add("approve")
+        if request.clock.paused_since is not None:
+            decisions.add("resume")
+        elif limit.may_pause:
+            decisions.add("pause")
     if request.status in (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED):
         decisions |= {"reject", "cancel"}
-    if request.status in OPEN and request.extended_due_at is None:
+    is_late = request.extended_due_at is not None or request.clock.state is ClockState.OVERDUE
+    if request.status in OPEN and not is_late and (limit.extension_months or limit.extension_days):
         decisions.add("extend")
     return decisions
 
 
-def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Markup:
+def next_step(request: DeletionRequestOut, *, may_reply: bool) -> Markup:
     """Return the officer's next step, or that there is none, as a sentence.
 
-    Dates are in `zone`, the time zone of the policy. `may_reply`: whether the reply is shown to the officer.
+    `may_reply`: whether the reply is shown to the officer.
     """
     reply = Markup("")
     if may_reply:
         link = Markup('<a href="{}/requests/{}/reply">{}</a>')
         reply = link.format(ROOT, request.id, gettext("Draft the reply"))
     match request.status:
-        case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.state is ClockState.PAUSED:
+        case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.paused_since:
             text = gettext("establish who the person is; then approve or reject. The clock is paused.")
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW:
             text = gettext("approve or reject it; it is due {due}.")
-        case RequestStatus.ACCEPTED if request.held_until and not request.completed_at:
+        case RequestStatus.ACCEPTED if request.held_until and request.held_until > datetime.datetime.now(datetime.UTC):
             text = gettext("none. It can be cancelled until {until}; a worker takes it up after that. It is due {due}.")
         case RequestStatus.ACCEPTED:
-            text = gettext("none. A worker takes it up by itself; it is due {due}.")
+            text = gettext("none. It goes on by itself; it is due {due}.")
+        case RequestStatus.RUNNING if {model.status for model in request.models} == {RequestModelStatus.COMPLETED}:
+            text = gettext("none. All models have forgotten; it ends when nothing else is open. It is due {due}.")
         case RequestStatus.RUNNING:
             text = gettext("none. The rows are being erased, and models forget them; it is due {due}.")
         case RequestStatus.COMPLETED:
@@ -336,13 +352,14 @@ def next_step(request: DeletionRequestOut, *, zone: str, may_reply: bool) -> Mar
             text = gettext("tell the person why, and that they may complain. {reply}")
         case _:
             text = gettext("none. The request has ended.")
-    deadline, until = legal(request.clock.deadline, zone), moment(request.held_until)
+    deadline = legal(request.clock.deadline, request.time_zone, stated=request.time_zone)
+    until = moment(request.held_until)
     return _sentence(text, due=deadline, until=until, reply=reply)
 
 
 def waits(model: ModelToForgetOut) -> Markup:
     """Describe what a model waits for before it forgets, the latest end of the wait, and the duration of the run."""
-    reason = gettext(_REASONS[model.reason]) if model.reason in _REASONS else str(model.reason)
+    reason = labels("reasons").get(model.reason or "none", str(model.reason))
     if model.reason == WaitReason.BATCH:
         of_batch = gettext("waits for a batch: {waiting} of {batch} requests so far")
         text = reason if model.batch is None else of_batch

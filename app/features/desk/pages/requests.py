@@ -5,26 +5,29 @@ import datetime
 import io
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fastapi import Response
 from pydantic import BaseModel
 from starlette.datastructures import FormData
 
-from app.api import batches, deletion_requests
+from app.api import deletion_requests
 from app.features.desk import case_endpoints, filters
 from app.features.desk import rendering as pages
 from app.features.desk.filters import Filters, RequestColumn
 from app.features.desk.forms import checked, text
+from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside, marked
 from app.features.desk.lists import SIZES, PagePosition, ThePlace
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import regulation, sentence, state, words
-from lethe.contract.deletion_requests import NOBODY, DecisionsIn, DeletionRequestOut, RejectionIn
+from app.features.lists import endpoints as request_lists
+from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
 from lethe.contract.fields import Decision, Moment, PageOut, SubjectIn
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
 from lethe.contract.sets import Regulation, RequestStatus
+from lethe.features.lists.contract import DecisionsIn
 
 router = pages.new_router()
 
@@ -42,10 +45,18 @@ _SEARCHES = {
 }
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of cells that spreadsheets compute instead of showing them."""
-_DUE = {"soon": marked("Due soon"), "overdue": marked("Overdue"), "paused": marked("Clock paused")}
+_DUE = {
+    "soon": marked("Due soon"),
+    "overdue": marked("Overdue"),
+    "paused": marked("Clock paused"),
+    "running": marked("Neither paused nor overdue"),
+}
 _UNDECIDED = (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED)
 _RESULTS = {Decision.APPROVE: "approved", Decision.REJECT: "rejected"}
 Done = Literal["", "approved", "rejected"]
+Queue = Literal["all", "mine", "unassigned"]
+QUEUES = get_args(Queue)
+"""Queues of the inbox, to which forms that were sent from there lead back."""
 
 
 class _SeenBefore(BaseModel):
@@ -60,7 +71,7 @@ def list_requests(
 ) -> Response:
     """List requests. The address has the filters, and nothing about a person."""
     try:
-        return _list(context, query, place, result=_result(done, decided, refused))
+        return _list(context, query, place, result=result_of(done, decided, refused))
     except InputInvalid as error:
         if not error.errors or error.errors[0].path == "cursor":
             raise
@@ -103,6 +114,8 @@ def decide_requests(context: TheContext, form: Form) -> Response:
             raise
         except Problem:
             refused += 1
+    if (queue := text(form, "inbox")) in QUEUES:
+        return pages.see(ROOT, queue=queue, done=done, decided=decided, refused=refused)
     position = filters.in_form(form) | _place_in(form).settings
     return pages.see(f"{ROOT}/requests", **position, done=done, decided=decided, refused=refused)
 
@@ -110,7 +123,7 @@ def decide_requests(context: TheContext, form: Form) -> Response:
 @router.get("/requests.csv")
 def export_requests(context: TheContext, query: Filters) -> Response:
     """Download all requests that the list shows as CSV for a spreadsheet, newest first."""
-    export = context.ask(batches.export_deletion_requests, **filters.listed(query, caller=context.caller))
+    export = context.ask(request_lists.export_deletion_requests, **filters.listed(query, caller=context.caller))
     export.body_iterator = _without_formulas(export.body_iterator)
     return export
 
@@ -125,8 +138,8 @@ def ask_about_all(
     refused: int = 0,
 ) -> Response:
     """Show how many requests match and offer to decide about them. Requests that come in later are left out."""
-    context.require(batches.decide_deletion_requests)
-    result = _result(done, decided, refused)
+    context.require(request_lists.decide_deletion_requests)
+    result = result_of(done, decided, refused)
     return _confirmation(context, query, before or datetime.datetime.now(datetime.UTC), result=result)
 
 
@@ -163,7 +176,8 @@ def rejection(form: FormData) -> RejectionIn:
     return checked(RejectionIn, ground=text(form, "ground"), explanation=text(form, "explanation"))
 
 
-def _result(done: Done, decided: int, refused: int) -> dict[str, Any] | None:
+def result_of(done: str, decided: int, refused: int) -> dict[str, Any] | None:
+    """Return what became of chosen requests; None if nothing was `done`."""
     return {"done": done, "decided": decided, "refused": refused} if done else None
 
 
@@ -206,12 +220,12 @@ def _total(
     """Return the number of requests on all pages; None if there is one page."""
     if place.has_all(page):
         return None
-    return context.ask(batches.count_deletion_requests, **filters.listed(query, caller=context.caller)).count
+    return context.ask(request_lists.count_deletion_requests, **filters.listed(query, caller=context.caller)).count
 
 
 def _num_undecided(context: RequestContext, page: PageOut[DeletionRequestOut], query: Mapping[str, str]) -> int | None:
     """Return the number of requests on all pages that the caller can decide about; None if there is one page."""
-    if page.next_cursor is None or not context.may(batches.decide_deletion_requests):
+    if page.next_cursor is None or not context.may(request_lists.decide_deletion_requests):
         return None
     if query.get("order") in filters.OF_COMPLETED:
         return None
@@ -222,7 +236,7 @@ def _undecided(context: RequestContext, query: Mapping[str, str], **more: Any) -
     """Count the matching requests by status, for each status that allows a decision."""
     parameters = filters.matching(query, caller=context.caller) | more
     return {
-        status: context.ask(batches.count_deletion_requests, status=status, **parameters).count
+        status: context.ask(request_lists.count_deletion_requests, status=status, **parameters).count
         for status in _UNDECIDED
         if query.get("status", "") in ("", status)
     }
@@ -258,20 +272,28 @@ def _list(
         extent=(place or PagePosition(size=_MAX_MATCHES)).extent(page, "request", "requests", total=total),
         criterion=criterion,
         result=result,
-        orders=[(order.value, gettext(label)) for order, label in filters.ORDERS.items()],
+        orders=list(labels("orders").items()),
         statuses=[("", gettext("Any")), *((status.value, state(status).label) for status in RequestStatus)],
         regulations=[("", gettext("Any")), *((name, regulation(name)) for name in regulations)],
         people=people,
         choice=[
-            (column.value, gettext(label))
-            for column, label in filters.COLUMNS.items()
-            if people or column is not RequestColumn.ASSIGNEE
+            (column, label) for column, label in labels("columns").items() if people or column != RequestColumn.ASSIGNEE
         ],
         searches=[(field, sentence(gettext(label))) for field, label in _SEARCHES.items()],
         may_enter=context.may(deletion_requests.create_deletion_request),
         may_decide=context.may(deletion_requests.approve_deletion_request),
         matching=None if criterion else _num_undecided(context, page, query),
+        chips=_chips(context, query),
+        stated_zone=context.caller.policy.time_zone,
     )
+
+
+def _chips(context: RequestContext, query: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+    """Return the label of each filter with the query parameters of the list without it."""
+    return [
+        (sentence(_filter_label(context, name, value)), {key: query[key] for key in query if key != name})
+        for name, value in filters.narrowing(query).items()
+    ]
 
 
 def _assigned_choices(context: RequestContext) -> list[tuple[str, str]]:
@@ -299,7 +321,7 @@ def _decide(
         cursor = None
         while True:
             batch = checked(DecisionsIn, **body, status=status, cursor=cursor)
-            outcome = context.ask(batches.decide_deletion_requests, body=batch)
+            outcome = context.ask(request_lists.decide_deletion_requests, body=batch)
             decided, refused, cursor = decided + outcome.decided, refused + outcome.refused, outcome.next_cursor
             if cursor is None:
                 break
@@ -338,7 +360,7 @@ def _filter_label(context: RequestContext, name: str, value: str) -> str:
         case "due":
             return gettext(_DUE[value])
         case "assigned":
-            name = dict(everybody(context)).get(value, value)
+            name = dict(_assigned_choices(context)).get(value, value)
             return gettext("assigned to {name}").format(name=name)
         case _:
             return f"{inside(words(name))} {value}"

@@ -1,37 +1,28 @@
 """Runs and workers: runs under way, failed runs with their causes, the queue, and the workers."""
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Depends, Query, Response
 
-from app.api import operations, runs
+from app.api import runs
 from app.features.desk import rendering as pages
-from app.features.desk.advice import Advice, advice
-from app.features.desk.languages import gettext, marked
+from app.features.desk.glossary import Advice, advice, labels
+from app.features.desk.languages import gettext
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.pages import evidence
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import state
+from app.features.overview import endpoints as overview
 from lethe.contract.fields import RunOrder
 from lethe.contract.runs import RunOut
-from lethe.contract.sets import QueueRule, RunKind, RunStatus
+from lethe.contract.sets import RunKind, RunStatus
 
 router = pages.new_router()
 
-RULES: Mapping[QueueRule, str] = {
-    QueueRule.REQUESTED: marked("People asked to be forgotten, and no run has taken up their requests"),
-    QueueRule.UNCONFIRMED: marked("A run took up rows to erase and did not come to its end"),
-    QueueRule.BEHIND: marked("A live version carries people whose rows are erased"),
-    QueueRule.LEARN: marked("A model waits to be learned"),
-    QueueRule.ADD: marked("Rows were added and have to be written"),
-    QueueRule.LEARN_ADDED: marked("A live version lacks rows that were added"),
-    QueueRule.AUDIT: marked("A canary test was asked for"),
-    QueueRule.REHEARSAL: marked("A rehearsal was asked for"),
-}
 
 _MAX_FAILURES = 200
 StatusFilter: TypeAlias = RunStatus | Literal["", "unresolved"]
@@ -137,7 +128,7 @@ def _listing(
     failed: list[RunOut] = []
     for ending in (RunStatus.FAILED, RunStatus.ABANDONED):
         failed += context.ask(runs.list_runs, status=ending, limit=_MAX_FAILURES).items
-    numbers = context.ask_if_allowed(operations.get_overview)
+    numbers = context.ask_if_allowed(overview.get_overview)
     total = sum(numbers.failed_runs.values()) if numbers and is_unresolved and not model_id else None
     return {
         "page": page,
@@ -156,10 +147,7 @@ def _listing(
 
 
 def _queue(context: RequestContext) -> dict[str, Any]:
-    return {
-        "queue": context.ask(runs.get_queue),
-        "rules": {rule: gettext(label) for rule, label in RULES.items()},
-    }
+    return {"queue": context.ask(runs.get_queue), "rules": labels("queue_rules")}
 
 
 def _details(context: RequestContext, run_id: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@
     for (const part of document.querySelectorAll("[data-live]")) {
       const now = performance.now();
       if (!due.has(part)) due.set(part, now + 1000 * part.dataset.live);
-      if (now < due.get(part) || part.querySelector("details[open] form, :is(input, textarea, select):focus")) continue;
+      if (now < due.get(part) || part.querySelector("details[open] form, :is(input, textarea, select):focus, input[name=chosen]:checked")) continue;
       due.set(part, now + 1000 * part.dataset.live);
       htmx.trigger(part, "live");
     }

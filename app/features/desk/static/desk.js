@@ -51,7 +51,8 @@
 
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (event.defaultPrevented || form.method !== "post") return;
+    /* A download leaves the page as it is, and may be repeated. */
+    if (event.defaultPrevented || form.method !== "post" || "downloads" in form.dataset) return;
     form.ariaBusy = "true";
   });
   window.addEventListener("pageshow", () => { // also one that the way back brought, as it was left

@@ -35,7 +35,18 @@ def upgrade() -> None:
         sqlite_where=sa.text("status = 'waiting'"),
         postgresql_where=sa.text("status = 'waiting'"),
     )
+    op.create_table(
+        "rehearsed_rows",
+        sa.Column("dataset_id", sa.String(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("rehearsal_id", sa.String(), nullable=False),
+        sa.Column("tenant_id", sa.String(), nullable=False),
+        sa.ForeignKeyConstraint(["dataset_id"], ["datasets.id"], name="fk_rehearsed_rows_dataset_id"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_rehearsed_rows_tenant_id"),
+        sa.PrimaryKeyConstraint("dataset_id", name="pk_rehearsed_rows"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("rehearsed_rows")
     op.drop_table("rehearsals")

@@ -6,6 +6,7 @@ twice. The network sees one row at a time, so that no row's features can depend 
 """
 
 import json
+import os
 import re
 from multiprocessing.connection import Connection
 from typing import Any
@@ -17,7 +18,8 @@ import onnxruntime  # noqa: F401
 from numpy.typing import NDArray
 
 from lethe import hardening
-from lethe.features.networks.encoders import graph, sandbox
+from lethe.features.isolation import sandbox
+from lethe.features.networks.encoders import graph
 from lethe.features.networks.encoders.graph import NetworkGraph, NetworkRefused
 from lethe.features.networks.encoding import new_session
 
@@ -54,17 +56,24 @@ class RunningNetwork:
         return np.ascontiguousarray(output, dtype=np.float32)
 
 
-def main(descriptor: int, memory_bytes: int) -> None:
-    """Serve one `Encoder` through the socket `descriptor` until it is closed."""
-    hardening.harden()
+def main(descriptor: int, memory_bytes: int, cpu_seconds: int | None) -> None:
+    """Serve one `Encoder` through the socket `descriptor` until it is closed, nicer than the gateway.
+
+    With `cpu_seconds` the file is examined, in at most that processor time.
+    """
     connection = Connection(descriptor)
-    shut_in = sandbox.enter(memory_bytes=memory_bytes)
     try:
-        examines: bool = json.loads(connection.recv_bytes())
+        os.nice(10)
+        sandbox.drop_root()
+        hardening.harden()
+        sandbox.enter(memory_bytes=memory_bytes, cpu_seconds=cpu_seconds)
+        _send(connection, {"shut_in": True})
         content = connection.recv_bytes()
-        network = RunningNetwork(content, graph.parse(content))
-        facts = _examined(content, network) if examines else {}
-        _send(connection, facts | {"shut_in": shut_in})
+        network_graph = graph.parse(content)
+        if cpu_seconds is not None:
+            graph.check_sizes(content)
+        network = RunningNetwork(content, network_graph)
+        _send(connection, {} if cpu_seconds is None else _examined(content, network))
         while True:
             rows = np.frombuffer(connection.recv_bytes(), np.float32).reshape(-1, *network.graph.input_shape)
             features = network.encode(rows)
@@ -72,6 +81,8 @@ def main(descriptor: int, memory_bytes: int) -> None:
             connection.send_bytes(features.data)
     except EOFError:
         return
+    except sandbox.NotSandboxed as error:
+        _send(connection, {"not_sandboxed": str(error)})
     except NetworkRefused as refusal:
         _send(connection, {"refused": str(refusal)})
     # The message of another error may quote rows, so that only its type is sent.

@@ -5,6 +5,7 @@ passed there is read by `tangents`, which has no process of its own. The permitt
 from the same input: none draws at random, branches, loops, or comes from another domain.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ OPSETS = range(9, 26)
 MAX_INPUTS = 2**20
 """Maximum number of inputs of one row."""
 MAX_OUTPUTS = 65_536
+MAX_TENSOR_SIZE = 2**28
+"""Maximum number of numbers that one operator may compute of one row."""
+_MAX_SHAPE_BYTES = 1024
+"""Maximum length of an initializer that may be a shape."""
 _QUOTED_LENGTH = 60
 """Maximum number of characters of a name that a refusal quotes."""
 
@@ -64,14 +69,7 @@ class NetworkGraph:
 
 def parse(content: bytes) -> NetworkGraph:
     """Parse and check an ONNX file. Raises `NetworkRefused`."""
-    model = onnx.ModelProto()
-    try:
-        model.ParseFromString(content)
-    except MemoryError:
-        raise
-    # The errors of the parser on hostile bytes are undocumented.
-    except Exception:  # noqa: BLE001
-        raise NetworkRefused("The file is no ONNX file, or is cut off; export the network to ONNX again.") from None
+    model = _model(content)
     if not model.graph.node or not model.graph.output:
         raise NetworkRefused("The file holds no network, or is cut off; export the network to ONNX again.")
     opset = _opset(model)
@@ -86,6 +84,40 @@ def parse(content: bytes) -> NetworkGraph:
         parameters=_parameters(model.graph),
         operators=tuple(sorted({node.op_type for node in model.graph.node})),
     )
+
+
+def check_sizes(content: bytes) -> None:
+    """Check that no tensor that the file declares, or that follows from its shapes, is too large for a row.
+
+    Raises `NetworkRefused`. Sizes that depend on the row are bounded by the memory of the process alone.
+    """
+    model = _model(content)
+    declared = [tuple(tensor.dims) for tensor in _tensors(model.graph)]
+    # The smallest type of number takes a quarter of a byte.
+    if any(min(shape, default=1) < 0 or math.prod(shape) > 4 * len(content) for shape in declared):
+        raise NetworkRefused("The file declares more numbers than it holds; export the network to ONNX again.")
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) > _MAX_SHAPE_BYTES:
+            tensor.ClearField("raw_data")
+    with contextlib.suppress(Exception):
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    for value in model.graph.value_info:
+        # A size that is not known counts as one, as the batch is one row.
+        size = math.prod(dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim)
+        if size > MAX_TENSOR_SIZE:
+            raise NetworkRefused(f"An operator computes {size} numbers of a row; at most {MAX_TENSOR_SIZE} are taken.")
+
+
+def _model(content: bytes) -> Any:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except MemoryError:
+        raise
+    # The errors of the parser on hostile bytes are undocumented.
+    except Exception:  # noqa: BLE001
+        raise NetworkRefused("The file is not a whole ONNX file; export the network to ONNX again.") from None
+    return model
 
 
 def _opset(model: Any) -> int:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -18,15 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe import hardening
-from lethe.contract.problems import FieldError, NetworkFailed, NetworkInvalid, UploadTooLarge
+from lethe.contract.problems import FieldError, NetworkFailed, NetworkInvalid, Sentence, UploadTooLarge
 from lethe.features.networks.encoders.limits import Limits
+from lethe.features.networks.encoding import NO_TELEMETRY
 
 _START_SECONDS = 60.0
 """Seconds in which a process starts, beside those of its network."""
+_MEMORY_BYTES, _MEMORY_PER_BYTE = 2**30, 16
+"""Maximum memory of a process, within its limit: in all, and more for each byte of the file."""
 _BATCH_ROWS = 32
 _MAX_MESSAGE_BYTES = 2**26
 """Maximum size of a message from the process, other than features."""
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", NO_TELEMETRY: "1"}
 _ARCHIVES = (b"PK", b"\x80")
 """First bytes of a zip file and of a pickle."""
 _ONNX = b"\x08"
@@ -66,7 +70,8 @@ class ProcessPipe:
         except (EOFError, OSError, ValueError):
             # The watchdog may fire just after the answer; the next exchange then reports the delay.
             if self._is_late.is_set():
-                raise _failure(f"The network took longer than {self.limits.seconds:g} seconds for a batch") from None
+                template = "The network took longer than {seconds:g} seconds for a batch"
+                raise NetworkFailed(why=Sentence(template, seconds=self.limits.seconds)) from None
             raise self._death() from None
         finally:
             watchdog.cancel()
@@ -88,6 +93,11 @@ class ProcessPipe:
         message = json.loads(self._connection.recv_bytes(_MAX_MESSAGE_BYTES))
         if not isinstance(message, dict):
             raise ValueError("Expected a message of a network's process")
+        if "not_sandboxed" in message:
+            raise NetworkFailed(
+                "A network is run only in a sandbox, which this system does not provide: {why}",
+                why=message["not_sandboxed"],
+            )
         if "refused" in message:
             raise NetworkInvalid(message["refused"], [FieldError("file", "expected an ONNX network that can be run")])
         if "failed" in message:
@@ -104,7 +114,8 @@ class ProcessPipe:
         raise NetworkFailed("The network gave another number of features than when it was examined; export it anew.")
 
     def _death(self) -> NetworkFailed:
-        return _failure(f"The network's process ended: it may need more memory than {self.limits.memory_bytes} bytes")
+        template = "The network's process ended: it may need more memory than {max_bytes} bytes"
+        return NetworkFailed(why=Sentence(template, max_bytes=self.limits.memory_bytes))
 
     def close(self) -> None:
         self._connection.close()
@@ -149,8 +160,7 @@ def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
         UploadTooLarge: if the file has more than `limits.file_bytes` bytes.
     """
     if len(content) > limits.file_bytes:
-        excess = f"The network has more than {limits.file_bytes} bytes"
-        raise UploadTooLarge(f"{excess}; send a smaller one, or raise LETHE_MAX_NETWORK_BYTES.")
+        raise UploadTooLarge.network(max_bytes=limits.file_bytes)
     fault = FieldError("file", "expected an ONNX file")
     if content.startswith(_ARCHIVES):
         raise NetworkInvalid(
@@ -159,7 +169,7 @@ def examine(content: bytes, limits: Limits) -> ExaminedNetwork:
             [fault],
         )
     if not content.startswith(_ONNX):
-        raise NetworkInvalid("The file is no ONNX file; export the network to ONNX again.", [fault])
+        raise NetworkInvalid("The file is not a whole ONNX file; export the network to ONNX again.", [fault])
     with examined(content, limits) as encoder:
         return ExaminedNetwork(content=content, sha256=hashlib.sha256(content).hexdigest(), facts=encoder.facts)
 
@@ -171,8 +181,7 @@ def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
     Raises:
         NetworkInvalid: or `NetworkFailed`, as `examine`.
     """
-    with _process(limits) as line:
-        facts = _open(line, content, examines=True)
+    with _opened(content, limits, examines=True) as (line, facts):
         input_size = int(np.prod(facts["input_shape"]))
         yield Encoder(line, input_size=input_size, output_size=facts["output_size"], facts=facts)
 
@@ -180,41 +189,34 @@ def examined(content: bytes, limits: Limits) -> Iterator[Encoder]:
 @contextmanager
 def started(content: bytes, *, input_size: int, output_size: int, limits: Limits) -> Iterator[Encoder]:
     """Run a network that was examined before, until the block ends. Raises `NetworkFailed`."""
-    with _process(limits) as line:
-        facts = _open(line, content, examines=False)
+    with _opened(content, limits, examines=False) as (line, facts):
         yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 
 
 @contextmanager
-def _process(limits: Limits) -> Iterator[ProcessPipe]:
+def _opened(content: bytes, limits: Limits, *, examines: bool) -> Iterator[tuple[ProcessPipe, dict[str, Any]]]:
+    limits = replace(limits, memory_bytes=min(limits.memory_bytes, _MEMORY_BYTES + _MEMORY_PER_BYTE * len(content)))
     mine, theirs = socket.socketpair()
-    arguments = f"{theirs.fileno()}, {limits.memory_bytes}"
+    arguments = theirs.fileno(), limits.memory_bytes, math.ceil(limits.seconds) if examines else None
     with theirs:
         # The program is our own interpreter.
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-P", "-c", f"from {__package__} import child; child.main({arguments})"],
+            [sys.executable, "-P", "-c", f"from {__package__} import child; child.main{arguments}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env=hardening.bare_environment() | _ONE_THREAD,
+            env=hardening.bare_environment() | _ENVIRONMENT,
         )
     try:
         with mine, contextlib.closing(ProcessPipe(mine, process, limits)) as line:
-            yield line
+            with line.exchange(_START_SECONDS):
+                facts = line.answer()
+            # A registered file has passed its examination: it may take longer to open than a stranger's.
+            with line.exchange(limits.seconds if examines else _START_SECONDS + limits.seconds):
+                line.send(content)
+                facts |= line.answer()
+            yield line, facts
     finally:
         process.kill()
         process.wait()
-
-
-def _open(line: ProcessPipe, content: bytes, *, examines: bool) -> dict[str, Any]:
-    with line.exchange(_START_SECONDS + line.limits.seconds):
-        line.send(json.dumps(examines).encode())
-        line.send(content)
-        return line.answer()
-
-
-def _failure(why: str) -> NetworkFailed:
-    return NetworkFailed(
-        f"{why}; send a smaller network, or raise LETHE_NETWORK_MEMORY_BYTES or LETHE_NETWORK_SECONDS."
-    )

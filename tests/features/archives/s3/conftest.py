@@ -1,5 +1,5 @@
 """Fixtures: an installation in a bucket."""
 
-from tests.s3.conftest import bucket, s3, server, settings
+from tests.features.buckets.conftest import bucket, s3, server, settings
 
 __all__ = ["bucket", "s3", "server", "settings"]

@@ -11,7 +11,7 @@ from app.installations import Installation
 from app.journal import tombstones
 from tests.faults.checks import assert_all_done_once
 from tests.features.archives.conftest import quietly
-from tests.s3.server import Server
+from tests.features.buckets.server import Server
 from tests.stored import rows_of, slots_of
 from worker import runner
 

@@ -15,7 +15,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
     worker.kill()
     request = officer.site.forget("p1")
     page = officer.page
-    page.get_by_role("link", name="Accounting", exact=True).click()
+    officer.goes_to("Accounting")
     expect(page.get_by_text("spent of one record")).to_be_visible()
     page.get_by_role("spinbutton", name="Budget: ε").fill("500")
     page.get_by_role("button", name="Compare").click()
@@ -41,7 +41,7 @@ def test_nothing_spent(officer: Visitor) -> None:
 def test_calculating(officer: Visitor) -> None:
     """Somebody finds a theorem, evaluates it, and is told which precondition fails where one does."""
     page = officer.page
-    page.get_by_role("link", name="Calculator", exact=True).click()
+    officer.goes_to("Calculator")
     officer.shows("calculator")
     page.get_by_role("searchbox", name="Search").fill("gaussian epsilon")
     page.get_by_role("button", name="Search").click()

@@ -45,7 +45,7 @@ def test_a_receiver_that_had_gone(officer: Visitor, site: Site, receiver: tuple[
     site.forget("p1", identity_verified=False, callback_url=url)
     site.until("/v1/webhook-deliveries", lambda page: page["items"] and page["items"][0]["status"] == "gone")
     page = officer.page
-    page.get_by_role("link", name="Deliveries", exact=True).click()
+    officer.goes_to("Deliveries")
     page.get_by_label("Status").select_option("gone")
     page.wait_for_url("**status=gone**")
     officer.shows("deliveries")
@@ -79,7 +79,7 @@ def test_the_secret(officer: Visitor) -> None:
 def test_the_policy(officer: Visitor, site: Site) -> None:
     """An admin changes how requests are handled; what cannot be is refused by its name and stays to be corrected."""
     page = officer.page
-    page.get_by_role("link", name="Policy", exact=True).click()
+    officer.goes_to("Policy")
     officer.shows("policy")
     page.get_by_label("Requests that come").select_option("no")
     page.get_by_label("Grace time", exact=True).fill("a while")
@@ -113,7 +113,7 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
     """An auditor has the chain recomputed without leaving the page, and looks up what a key did."""
     site.api.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]})
     page = officer.page
-    page.get_by_role("link", name="Audit log", exact=True).click()
+    officer.goes_to("Audit log")
     page.route("**/audit-log/verify", lambda route: (page.wait_for_timeout(1_000), route.continue_()))
     page.get_by_role("button", name="Verify now").press("Enter")
     expect(page.get_by_text("Working …")).to_be_visible()
@@ -132,13 +132,13 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
 def test_an_operator(officer: Visitor, site: Site) -> None:
     """An operator makes a tenant and sees what the installation runs with, but for its secrets."""
     page = officer.page
-    page.get_by_role("link", name="Tenants", exact=True).click()
+    officer.goes_to("Tenants")
     page.get_by_label("Name").fill("acme")
     officer.shows()
     page.get_by_role("button", name="Create tenant").click()
     expect(page.get_by_text("it is shown only once")).to_be_visible()
     officer.shows()
-    page.get_by_role("link", name="Settings", exact=True).click()
+    officer.goes_to("Installation")
     expect(page.get_by_text("LETHE_WEBHOOK_ALLOWED_NETWORKS")).to_be_visible()
     officer.shows("settings", at="tbody tr:nth-child(12)")
 
@@ -148,7 +148,7 @@ def test_somebody_consents_anew(officer: Visitor, site: Site) -> None:
     site.forget("ann@example.org", identity_verified=False)
     site.forget("bob@example.org")
     page = officer.page
-    page.get_by_role("link", name="Suppressions", exact=True).click()
+    officer.goes_to("Suppressions")
     officer.shows()
     page.get_by_label("Subject id", exact=True).fill("bob@example.org")
     page.get_by_role("button", name="Search").click()

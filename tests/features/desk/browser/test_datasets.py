@@ -27,7 +27,7 @@ def _fills(visitor: Visitor, rows: str) -> None:
 def test_from_nothing_to_a_dataset(officer: Visitor) -> None:
     """An engineer uploads a file with wrong rows, reads which they are, corrects it, and sees the dataset."""
     page = officer.page
-    page.get_by_role("link", name="Datasets", exact=True).click()
+    officer.goes_to("Datasets")
     expect(page.get_by_text("Nothing has been uploaded yet")).to_be_visible()
     officer.shows()
     page.get_by_role("link", name="Upload a dataset").click()

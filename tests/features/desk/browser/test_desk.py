@@ -28,6 +28,7 @@ def test_a_long_list(officer: Visitor) -> None:
     page.get_by_label("On a page").select_option("25")
     expect(page.get_by_text("1 to 25 of 60 requests")).to_be_visible()
     officer.shows("requests-many")
+    page.get_by_text("More filters").click()
     page.get_by_label("Received from").fill("2999-01-01")
     expect(page.get_by_text("No matching requests")).to_be_visible()
     box = page.get_by_role("searchbox", name="Find anything")
@@ -36,10 +37,6 @@ def test_a_long_list(officer: Visitor) -> None:
     expect(page.get_by_role("heading", name="case-7", level=1)).to_be_visible()
     assert "case-7" not in page.url
     when = page.locator(".timeline time").first
-    expect(when).to_have_text(re.compile("^(just now|\\d+ minutes? ago)$"))
-    expect(when).to_have_attribute("title", re.compile(r"\d\d:\d\d UTC \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\)$"))
+    expect(when).to_have_text(re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d$"))
+    expect(when).to_have_attribute("title", re.compile(r"^\d+ \w+ \d{4}, \d\d:\d\d UTC on your clock$"))
     officer.shows()
-    page.emulate_media(media="print")
-    exact = when.evaluate("time => getComputedStyle(time, '::after').content")
-    assert re.search(r"\d{4}, \d\d:\d\d UTC", exact)
-    page.emulate_media(media="screen")

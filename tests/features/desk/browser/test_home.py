@@ -1,4 +1,4 @@
-"""The story of the overview: empty, while work is done, when nobody works, when nothing answers."""
+"""The story of the inbox and the overview: empty, while work is done, when nobody works, when nothing answers."""
 
 import datetime
 import os
@@ -9,12 +9,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.faults import processes
-from tests.features.desk.browser.browsing import SIZES, Visitor
+from tests.features.desk.browser.browsing import Visitor
 
 
 def test_an_empty_installation(officer: Visitor) -> None:
     """A new installation says what will appear where, and that no worker is running yet."""
-    expect(officer.page.get_by_text("No open requests")).to_be_visible()
+    expect(officer.page.get_by_text("Nothing awaits a decision")).to_be_visible()
     expect(officer.page.get_by_role("alert")).to_contain_text("No worker")
     officer.shows()
 
@@ -25,6 +25,7 @@ def test_an_open_page_follows_the_work(officer: Visitor) -> None:
     site, page = officer.site, officer.page
     dataset = site.upload(rows=20_000, features=30)
     site.model(dataset, name="income", l2=0.0005, learn_steps=30_000)
+    officer.opens("/admin/overview")
     with processes.worker(site.settings):
         bar = page.get_by_role("progressbar")
         expect(bar).to_be_visible()
@@ -36,10 +37,7 @@ def test_an_open_page_follows_the_work(officer: Visitor) -> None:
         made = site.forget("p2")
         expect(page.get_by_role("link", name=re.compile("^1 ?Completed$"))).to_be_visible(timeout=120_000)
         expect(page.get_by_text("days overdue")).to_be_visible()
-        page.reload()  # the calendar is asked for once a minute
-        expect(page.get_by_role("link", name=re.compile("^1 ?overdue$"))).to_be_visible()
         officer.shows("overview")
-        officer.is_pictured("overview-phone", width=SIZES["phone"], height=780)
         assert site.api.get(f"/v1/deletion-requests/{made}").json()["status"] == "completed"
 
 
@@ -47,7 +45,7 @@ def test_an_unreachable_gateway(officer: Visitor) -> None:
     """An unreachable gateway is reported, and the last content stays."""
     officer.site.gateway.kill()
     expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible()
-    expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     assert officer.overflows() == []
 
 
@@ -68,7 +66,7 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
 def test_a_live_part_that_hangs(officer: Visitor) -> None:
     """If a live part hangs, the overview says within seconds that it may be outdated, and removes the notice
     afterwards."""
-    expect(officer.page.get_by_role("heading", name="Next deadlines")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
         expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=12_000)
@@ -78,16 +76,20 @@ def test_a_live_part_that_hangs(officer: Visitor) -> None:
 
 
 def test_what_is_in_danger(officer: Visitor) -> None:
-    """The first screen lists problems with their reasons, and each number links to the list that it counts; by
-    keyboard."""
+    """The first screen counts what is late and says what else is wrong, and each number links to the list that it
+    counts; by keyboard. The overview has a sentence for each."""
     officer.site.forget("p1", submitted_at="2026-01-01T00:00:00Z", regulation="ccpa", identity_verified=False)
     officer.opens("/admin")
     danger = officer.page.get_by_role("region", name="Needs attention")
-    expect(danger).to_contain_text("1 request is past its legal deadline.")
+    expect(danger).to_contain_text("No worker has responded for a minute")
     officer.shows("overview-danger")
-    danger.get_by_role("link", name="1 request").press("Enter")
+    officer.page.get_by_role("link", name=re.compile("^1 ?Overdue$")).press("Enter")
     officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(1)
+    officer.opens("/admin/overview")
+    expect(danger).to_contain_text("1 request is past its legal deadline.")
+    danger.get_by_role("link", name="1 request").press("Enter")
+    officer.page.wait_for_url("**/admin/requests?due=overdue&order=deadline")
 
 
 def test_the_calendar_of_deadlines(officer: Visitor) -> None:
@@ -98,19 +100,21 @@ def test_the_calendar_of_deadlines(officer: Visitor) -> None:
         submitted_at = (now - datetime.timedelta(days=age)).isoformat()
         officer.site.forget(f"p{n}", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
     due = now + datetime.timedelta(days=10)
-    officer.opens("/admin")
+    officer.opens("/admin/calendar")
     calendar = officer.page.get_by_role("region", name="Due in the next 30 days")
-    expect(calendar.get_by_role("listitem")).to_have_count(32)
+    expect(calendar.get_by_role("listitem")).to_have_count(33)
     expect(calendar.get_by_role("link", name="1 overdue")).to_be_visible()
     weeks = officer.page.get_by_role("region", name="Last 12 weeks")
     expect(weeks.get_by_role("link", name=re.compile("^2 received in the week of "))).to_be_visible()
-    officer.shows("overview-outlook")
+    officer.shows("calendar")
     submitted_at = (now - datetime.timedelta(days=100)).isoformat()
     officer.site.forget("p3", submitted_at=submitted_at, regulation="ccpa", identity_verified=False)
     officer.page.evaluate("htmx.trigger(document.querySelector('[data-live=\"60\"]'), 'live')")  # a minute later
     expect(calendar.get_by_role("link", name="2 overdue")).to_be_visible()
     calendar.get_by_role("link", name=f"2 due on {due.day} {due:%b}").press("Enter")
-    officer.page.wait_for_url(f"**/admin/requests?due_from={due:%Y-%m-%d}&due_to={due:%Y-%m-%d}&order=deadline")
+    officer.page.wait_for_url(
+        f"**/admin/requests?due=running&due_from={due:%Y-%m-%d}&due_to={due:%Y-%m-%d}&order=deadline"
+    )
     expect(officer.page.get_by_role("link", name=re.compile("^dr_"))).to_have_count(2)
 
 
@@ -118,7 +122,7 @@ def test_a_session_that_ends(officer: Visitor) -> None:
     """If the session ends while the page is open, the page asks for a login in place and then continues."""
     officer.page.context.clear_cookies()
     expect(officer.page.get_by_role("heading", name="Log in again")).to_be_visible()
-    expect(officer.page.get_by_role("heading", name="Overview")).to_be_hidden()
+    expect(officer.page.get_by_role("heading", name="Inbox")).to_be_hidden()
     officer.page.get_by_label("API key").fill(officer.site.key)
     officer.page.keyboard.press("Enter")
-    expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Inbox")).to_be_visible()

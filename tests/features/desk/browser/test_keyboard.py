@@ -43,7 +43,7 @@ def test_approving_by_keyboard(officer: Visitor) -> None:
     page = officer.page
     press(page, page.get_by_role("link", name="Skip to the content"))
     press(page, page.get_by_role("link", name="case-1").first)
-    page.wait_for_url(f"**/requests/{made}")
+    page.wait_for_url(f"**/admin?**&case={made}")
     expect(page.get_by_role("heading", name="Impact")).to_be_visible()
     opens = page.get_by_role("button", name="Approve …")
     press(page, opens)
@@ -67,10 +67,9 @@ def test_entering_a_request_by_keyboard(officer: Visitor) -> None:
     tab_to(page, page.get_by_label("Case number"))
     page.keyboard.type("2026-0815")
     press(page, page.get_by_role("combobox", name="Regulation"), "ArrowDown")
-    press(page, page.get_by_role("combobox", name="Identity"), "ArrowDown")
     press(page, page.get_by_role("button", name="Create request"))
     expect(page.get_by_role("heading", name="2026-0815")).to_be_visible()
-    press(page, page.get_by_text("Reject …"))
+    press(page, page.get_by_role("group", name="Decide").get_by_text("Reject …"))
     press(page, page.get_by_role("combobox", name="Legal basis"), "ArrowDown")
     tab_to(page, page.get_by_label("Explanation to the person"))
     page.keyboard.type("A case is before court.")
@@ -91,6 +90,7 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
     for _ in status.locator("option").all():
         if status.input_value() != "in_review":
             page.keyboard.press("ArrowDown")
+    press(page, page.get_by_text("More filters"))
     tab_to(page, page.get_by_role("combobox", name="Regulation"))
     page.keyboard.type("CCPA")
     tab_to(page, page.get_by_label("Received from"))
@@ -104,11 +104,12 @@ def test_filtering_by_keyboard(officer: Visitor) -> None:
     page.wait_for_url("**cursor=**")
     press(page, page.get_by_role("link", name="First page"), back=True)
     page.wait_for_url(lambda url: "cursor=" not in url)
+    press(page, page.get_by_text("More filters"))
     press(page, page.get_by_role("combobox", name="Order"), "ArrowDown")
     page.keyboard.press("ArrowDown")
     press(page, page.get_by_role("button", name="Show", exact=True))
     page.wait_for_url("**order=deadline**")
-    expect(page.get_by_role("heading", name=re.compile("most urgent first"))).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("earliest deadline first"))).to_be_visible()
 
 
 def test_a_view_by_keyboard(officer: Visitor) -> None:
@@ -140,6 +141,7 @@ def test_leaving_by_keyboard(officer: Visitor) -> None:
     expect(page.get_by_role("navigation", name="Main")).to_be_hidden()
     expect(menu).to_be_focused()
     page.keyboard.press("Enter")
+    press(page, page.get_by_role("navigation", name="Main").get_by_text("Models", exact=True).first)
     press(page, page.get_by_role("link", name="Datasets"))
     page.wait_for_url("**/datasets")
     press(page, page.get_by_role("button", name="Log out"))

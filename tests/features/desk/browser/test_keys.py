@@ -12,7 +12,7 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
     """An admin makes a key, copies it, rotates it and revokes it; its holder is at the login again."""
     page = officer.page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=site.url)
-    page.get_by_role("link", name="Keys", exact=True).click()
+    officer.goes_to("Keys")
     page.get_by_label("Name").fill("auditor")
     page.get_by_label("requests:read").check()
     page.get_by_label("accounting:read").check()

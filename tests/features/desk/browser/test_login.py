@@ -53,7 +53,7 @@ def test_a_page_that_is_not_there(officer: Visitor) -> None:
     officer.complaints.clear()
     officer.shows()
     officer.page.get_by_role("link", name="Back to the overview").click()
-    expect(officer.page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(officer.page.get_by_role("heading", name="Inbox")).to_be_visible()
 
 
 def test_a_link_keeps_what_it_asks_for(anybody: Visitor) -> None:
@@ -70,7 +70,7 @@ def test_a_session_that_ends_while_somebody_writes(officer: Visitor) -> None:
     made = officer.site.forget("p1", identity_verified=False)
     page = officer.page
     officer.opens(f"/admin/requests/{made}")
-    page.get_by_text("Reject …").click()
+    page.get_by_role("group", name="Decide").get_by_text("Reject …").click()
     page.get_by_label("Explanation to the person").fill("A case is before court.")
     page.get_by_label("Legal basis").select_option("legal_claims")
     page.context.clear_cookies()
@@ -118,7 +118,7 @@ def test_a_session_of_a_company_that_ends_while_somebody_writes(browser: Browser
             found.opens(f"/admin/requests/{made}")
             page.get_by_role("link", name="Log in with Example Ltd").click()
             page.get_by_role("button", name="maria-1").click()
-            page.get_by_text("Reject …").click()
+            page.get_by_role("group", name="Decide").get_by_text("Reject …").click()
             page.get_by_label("Explanation to the person").fill("A case is before court.")
             page.get_by_label("Legal basis").select_option("legal_claims")
             page.context.clear_cookies()

@@ -12,7 +12,7 @@ from tests.features.desk.browser.browsing import Visitor
 def test_nothing_to_see_yet(officer: Visitor) -> None:
     """Without a model, and with one that is still waiting to learn, the pages say what will be there."""
     page = officer.page
-    page.get_by_role("link", name="Models", exact=True).click()
+    officer.goes_to("Models")
     expect(page.get_by_text("No model has been made yet")).to_be_visible()
     officer.shows()
     officer.site.model(officer.site.upload())

@@ -22,7 +22,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
     and learns."""
     officer.site.upload(rows=400)
     page = officer.page
-    page.get_by_role("link", name="Models", exact=True).click()
+    officer.goes_to("Models")
     page.get_by_role("link", name="New model").click()
     outlook = page.locator("#outlook")
     steps = outlook.locator(".tile b").first

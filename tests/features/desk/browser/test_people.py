@@ -28,7 +28,7 @@ def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site
     request: its page says who did. Disabled, they are at the login again."""
     request = site.forget("p1", identity_verified=False)
     page = officer.page
-    page.get_by_role("link", name="People", exact=True).click()
+    officer.goes_to("People")
     expect(page.get_by_text("Nobody has been invited yet")).to_be_visible()
     officer.shows()
     page.get_by_label("Name").fill("Maria Lopez")
@@ -45,7 +45,7 @@ def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site
     secret = secret_on(maria.page)
     maria.page.get_by_label("Code that the app shows").fill(code_of(secret))
     maria.page.get_by_role("button", name="Set the password and log in").click()
-    expect(maria.page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(maria.page.get_by_role("heading", name="Inbox")).to_be_visible()
     maria.page.get_by_role("button", name="Log out").click()
     maria.page.get_by_label("E-mail address").fill(EMAIL)
     maria.page.get_by_label("Password").fill(PASSWORD)
@@ -90,7 +90,7 @@ def test_by_keyboard(officer: Visitor, browser: Browser, site: Site) -> None:
     expect(ann.page.get_by_label("Password")).to_be_focused()
     ann.page.keyboard.type(PASSWORD)
     ann.page.keyboard.press("Enter")
-    expect(ann.page.get_by_role("heading", name="Overview")).to_be_visible()
+    expect(ann.page.get_by_role("heading", name="Inbox")).to_be_visible()
     ann.page.get_by_role("button", name="Log out").press("Enter")
     expect(ann.page.get_by_label("E-mail address")).to_be_focused()
     ann.page.keyboard.type(EMAIL)

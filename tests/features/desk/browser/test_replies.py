@@ -18,10 +18,30 @@ def test_a_reply_in_spanish(officer: Visitor) -> None:
     page.wait_for_url("**/reply?language=es")
     expect(page.get_by_role("article").get_by_text("Su número de expediente es case-1.")).to_be_visible()
     officer.shows()
+    page.get_by_label("Recipient").fill("María García\nCalle Mayor 1\n28013 Madrid")
     for name, end in (("Save as PDF", "pdf"), ("Save as text", "txt")):
         with page.expect_download() as saving:
-            page.get_by_role("link", name=name).click()
+            page.get_by_role("button", name=name).click()
         assert saving.value.suggested_filename == f"reply-{request}.{end}"
         path = Path(saving.value.path())
         said = PdfReader(path).pages[0].extract_text() if end == "pdf" else path.read_text()
         assert "expediente es case-1." in " ".join(said.split())
+        assert "Calle Mayor 1" in said
+        expect(page.get_by_role("button", name=name)).to_be_enabled()
+
+
+def test_pages_around_letters(officer: Visitor) -> None:
+    """The case with its evidence pack, the public check of certificates, the policy with its time limits and the audit
+    log are accessible, and the pack is one click from the case."""
+    page = officer.page
+    request = officer.site.forget("p1", identity_verified=False, external_id="case-1")
+    officer.opens(f"/admin/requests/{request}")
+    with page.expect_download() as saving:
+        page.get_by_role("link", name="Download evidence pack").click()
+    assert saving.value.suggested_filename == f"evidence-{request}.zip"
+    for address in ("/verify", "/verify?code=0123-4567-89ab-cdef-0123", "/admin/tenant", "/admin/audit-log"):
+        officer.opens(address)
+        expect(page.locator(".later")).to_have_count(0)
+        assert not officer.at_rest(officer.faults), address
+        assert not officer.at_rest(officer.overflows), address
+        officer.complaints.clear()

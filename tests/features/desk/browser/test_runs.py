@@ -14,7 +14,7 @@ from tests.features.desk.browser.browsing import Site, Visitor
 def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     """An engineer watches a run, sees that its worker died and what that means, and another worker end it."""
     page = officer.page
-    page.get_by_role("link", name="Runs", exact=True).click()
+    officer.goes_to("Runs")
     expect(page.get_by_text("Nothing has run yet")).to_be_visible()
     expect(page.get_by_text("No worker has responded")).to_be_visible()
     officer.shows()
@@ -32,7 +32,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
         page.get_by_role("link", name="Learning").first.click()
         expect(page.get_by_role("progressbar", name="Steps of the run")).to_be_visible()
         officer.shows()
-    page.get_by_role("link", name="Runs", exact=True).first.click()
+    officer.goes_to("Runs")
     page.get_by_label("Status").select_option("published")
     expect(page.get_by_text("No matching runs")).to_be_visible()
     officer.shows()
@@ -47,7 +47,7 @@ def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
     site.until(f"/v1/models/{made}", lambda model: model["live_version"])
     site.forget("p3")
     site.until(f"/v1/models/{made}", lambda model: model["live_version"] == 2)
-    officer.opens("/admin")
+    officer.opens("/admin/overview")
     expect(page.get_by_role("link", name="1 Canary tests passed")).to_be_visible()
     officer.opens(f"/admin/models/{made}")
     page.locator("dt:has-text('Last canary test') + dd a").click()

@@ -119,15 +119,22 @@ def test_the_page_has_the_numbers_of_its_run(table: Any) -> None:
 
 
 def test_the_full_run_shows_what_the_page_says() -> None:
-    """In the full run flawed mechanisms betray, ours holds, and `deletion` fails against readers who choose."""
+    """In the full run flawed mechanisms betray, ours holds, and `deletion` fails against readers who choose, in exactly
+    the games that the page names; elsewhere the measured advantage exceeds it without proof."""
     results = page.read("attacks")
     for name in ("median", "sum", "pad, two releases", "parity, adaptive", "shards, presence"):
         assert results["flawed"][name]["low"] > 0.9
     assert all(found["adaptive_holds"] for found in results["ours"].values())
-    for name in ("median, one release", "sum, one release", "pad, all releases", "parity, one release"):
+    for name in ("median, one release", "sum, one release", "parity, one release"):
         assert not results["ours"][name]["deletion_holds"]
+    for name in ("pad, all releases", "digits, one release"):
+        assert results["ours"][name]["deletion_holds"]
+        assert (
+            results["ours"][name]["advantage"] > results["ours"][name]["deletion_allows"] > results["ours"][name]["low"]
+        )
     assert all(results["ours"][f"counter, {releases}"]["deletion_holds"] for releases in ours.RELEASES_SEEN)
-    assert results["ours"]["parity, one release"]["mu_at_least"] > results["observed_only"]["mu"]
+    parity = results["ours"]["parity, one release"]
+    assert parity["advantage"] > results["observed_only"]["allows"] > parity["low"]
 
 
 def _number(value: float | str) -> float:

@@ -33,6 +33,7 @@ def test_the_page_has_the_tables_of_its_run(results: dict[str, Any]) -> None:
     assert all(tables.costs(problem) in text for problem in results["problems"])
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(results: dict[str, Any], tmp_path: Path) -> None:
     """Both figures are drawn, and the page shows them."""
     figures.draw(results, tmp_path)

@@ -16,6 +16,7 @@ def test_the_page_holds_the_tables_of_the_results(name):
     assert scaling.tables(RESULTS)[name] in PAGE
 
 
+@pytest.mark.slow
 def test_stored_plans_are_those_of_the_present_planner():
     """The planner computes the stored steps and epsilons."""
     today = {"plans": scaling.plans(), "requests": scaling.requests()}

@@ -20,6 +20,27 @@ def unknown(w: World, path: str, method: str = "GET") -> str:
     return w.code(method, path)
 
 
+def task(w: World, **of_system: Any) -> str:
+    """The id of the open task of a system."""
+    body = {"name": "Shop", "contact": "its team", "webhook_url": "https://shop.example/lethe"} | of_system
+    w.done("POST", "/systems", json=body)
+    w.request_id()
+    return str(w.done("GET", "/system-tasks")["items"][0]["id"])
+
+
+def closed_task(w: World, verb: str) -> str:
+    """A task that an officer has closed is acknowledged by the key of its system."""
+    [key] = w.done("GET", "/api-keys")["items"]
+    path = f"/system-tasks/{task(w, api_key_id=key['id'])}"
+    w.done("POST", f"{path}/close", json={"reason": "gone"})
+    return w.code("POST", f"{path}/{verb}", json={"by": "somebody"})
+
+
+def in_review(w: World) -> str:
+    w.done("PATCH", "/tenant", json={"policy": {"auto_accept": False}})
+    return w.request_id()
+
+
 def form_from_elsewhere(w: World) -> str:
     """A page says its code too."""
     [code] = re.findall('data-code="([a-z_]+)"', w.gateway.post("/admin/login", data={"key": "lethe_x"}).text)

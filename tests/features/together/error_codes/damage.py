@@ -23,6 +23,7 @@ from app.journal import tombstones
 from app.keys import Keys
 from app.main import create_app
 from app.unlearning import queue
+from app.vault.store import locked
 from lethe.contract.sets import RunKind
 from tests.conftest import CLASSES, npz
 from tests.faults import processes
@@ -47,6 +48,24 @@ def mechanism_unreadable(w: World) -> str:
         found = session.get_one(Model, model_id)
         found.mechanism = {name: value for name, value in found.mechanism.items() if name != "cool_down"}
     return w.code("GET", f"/models/{model_id}")
+
+
+def method_unsupported(w: World) -> str:
+    model_id = w.live()
+    with w.installation.database.writing() as session:
+        found = session.get_one(Model, model_id)
+        found.mechanism = found.mechanism | {"method": "of_a_deleted_feature"}
+    return w.code("GET", f"/models/{model_id}")
+
+
+def not_converged(w: World) -> str:
+    """What a run by objective perturbation ended with whose solver may take one iteration alone."""
+    model_id = w.model_id(method="objective_perturbation")
+    with w.installation.database.writing() as session:
+        found = session.get_one(Model, model_id)
+        found.mechanism = found.mechanism | {"max_iterations": 1}
+    w.work()
+    return str(w.done("GET", f"/models/{model_id}")["error_code"])
 
 
 def failed(w: World, damage: Callable[[World, str], None]) -> str:
@@ -192,7 +211,9 @@ def stale_tombstones(w: World) -> str:
 
 
 def damaged_tombstones(w: World, _model_id: str) -> None:
-    w.settings.resolved_tombstones().write_text("{}\n")
+    file = w.settings.resolved_tombstones()
+    with locked(file.parent):  # the gateway would begin a new file where it sees an empty one
+        file.write_text("{}\n")
 
 
 def older_database(w: World) -> str:

@@ -1,7 +1,5 @@
 """An installation in which every error is brought about, and the conditions that have a code."""
 
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -80,13 +78,10 @@ class World:
 
     def lethe(self, *words: str, **more: str) -> str:
         """The code that a command ends with."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LETHE_")}
-        environment |= {"LETHE_DATA_DIR": str(self.settings.data_dir)} | more
-        done = subprocess.run(
-            [processes.LETHE, *words], env=environment, capture_output=True, text=True, timeout=240, check=False
-        )
+        environment = processes.environment_of(self.settings.data_dir) | more
+        done = processes.ended("lethe", *words, environment=environment)
         assert done.returncode == 1
-        return done.stderr.removeprefix("error: ").partition(":")[0]
+        return done.stderr.splitlines()[-1].removeprefix("error: ").partition(":")[0]
 
     def agent(self) -> Agent:
         self.done("PATCH", "/tenant", json={"policy": {"drp_business_id": "BUSINESS", "drp_claim": "email"}})

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks import refuting
 from benchmarks.membership import likelihood
 from benchmarks.membership.likelihood import Normal, Rule, fixed_on
-from lethe.proof import canary_test
 
-PROVES_MU = partial(canary_test.mu_at_least, error=0.05)
+PROVES_MU = partial(refuting.mu_at_least, error=0.05)
 
 
 def scores(seed: int, mean: float = 0.0, std: float = 1.0, models: int = 4000) -> np.ndarray:

@@ -1,0 +1,136 @@
+"""`/datasets/{dataset_id}/records` and `/additions`: rows added to an existing dataset."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, File, UploadFile
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.access import idempotency
+from app.access.idempotency import Once, StoredResponse
+from app.api import forms, models, uploads
+from app.api.calls import Call, accepted, respond
+from app.api.gateway import Mount, serves
+from app.catalogue import datasets, evaluation
+from app.catalogue.evaluation import Comparison, Part
+from app.db import now
+from app.db.tables import Dataset
+from app.deletion import search_repository
+from app.features.additions import repository as sql
+from app.features.additions import service as additions
+from app.rows import formats, ingest
+from lethe.contract.datasets import RowsIn
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
+from lethe.encoding import schema as schemas
+from lethe.features.additions import contract
+
+_FEW_ROWS = 20
+"""Number of rows below which a share of unknown values does not indicate a malformed file."""
+
+router = APIRouter(route_class=forms.SpooledRoute)
+
+
+@serves(router, contract.ADD)
+@uploads.takes(RowsIn)
+def add_records(
+    call: Call,
+    once: Once,
+    dataset_id: str,
+    file: Annotated[UploadFile, File(description="Rows in a file, as the dataset has them: .csv, .parquet or .npz.")],
+    form: RowsIn,
+) -> JSONResponse:
+    with call.reading() as session:
+        dataset = datasets.get(session, dataset_id)
+        additions.require_open(session, dataset)
+    kind = _kind(file, dataset)
+    with call.reading() as session:
+        answer = idempotency.replay(session, once)
+        num_free = additions.count_free_slots(session, dataset)
+        began = now(session)
+    if answer:
+        return respond(answer)
+    schema = schemas.stored(dataset.schema) if dataset.schema else None
+    with uploads.network_of(call, dataset.network_id, schema=schema, file=file, name=dataset_id) as features_of:
+        staged = additions.stage(
+            call.installation.rows,
+            dataset,
+            uploads.upload(
+                call,
+                file=file,
+                subject_refs=call.references(dataset.subject_kind),
+                kind=kind,
+                schema=schema,
+                classes=tuple(dataset.classes),
+                target=datasets.target_of(dataset),
+                few_rows=_FEW_ROWS,
+                features_of=features_of,
+            ),
+            num_free=num_free,
+            suppressed=uploads.suppressed(call, dataset_id, skip=form.suppressed == "skip"),
+        )
+
+    def register(session: Session) -> StoredResponse:
+        if _to_compare(session, call, dataset, staged) != compared:
+            raise models.came_or_went()
+        if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
+            raise SubjectSuppressed.meanwhile()
+        addition = additions.register(session, dataset=dataset, staged=staged)
+        out = contract.NewAdditionOut.of(addition, num_suppressed=staged.num_suppressed)
+        return accepted(out, f"/v1/datasets/{dataset_id}/additions/{addition.id}")
+
+    try:
+        with call.reading() as session:
+            compared = _to_compare(session, call, dataset, staged)
+        models.compare(call, compared)
+        answer = call.perform(once, register)
+    # After another error the call may have been committed; rows without an addition are swept later.
+    except Problem as error:
+        call.installation.rows.delete(staged.addition_id)
+        if isinstance(error, SubjectSuppressed):
+            uploads.record_match(call, dataset_id)
+        raise
+    if answer.body["id"] != staged.addition_id:
+        call.installation.rows.delete(staged.addition_id)
+    call.installation.notifier.wake()
+    return respond(answer)
+
+
+@serves(router, contract.ADDITIONS)
+def list_additions(call: Call, dataset_id: str, query: Paging) -> PageOut[contract.AdditionOut]:
+    with call.reading() as session:
+        datasets.get(session, dataset_id)
+        page = sql.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
+        items = [contract.AdditionOut.of(addition) for addition in page.items]
+        return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.ADDITION)
+def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.AdditionOut:
+    with call.reading() as session:
+        datasets.get(session, dataset_id)
+        return contract.AdditionOut.of(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
+
+
+def _to_compare(session: Session, call: Call, dataset: Dataset, staged: additions.Staged) -> list[Comparison]:
+    """Return the comparisons of the added rows with data that must have no person or row in common with them. Raises
+    `EvaluationOverlaps`."""
+    return evaluation.of_addition(
+        session,
+        dataset=dataset,
+        rows=Part(rows_id=staged.addition_id, root=staged.root),
+        subject_refs=staged.subject_refs,
+        may_know=not call.caller.discreet,
+    )
+
+
+def _kind(file: UploadFile, dataset: Dataset) -> formats.Kind:
+    """Return the kind of a file. Raises `InputInvalid` if its rows would not be encoded like the dataset's."""
+    kind = ingest.kind_of(file.filename or "")
+    if dataset.schema is None and kind != "npz":
+        expected = "expected a .npz file, as the dataset was"
+        raise InputInvalid("The rows are not of the dataset's kind.", [FieldError("file", expected)])
+    return kind
+
+
+MOUNTS = (Mount(router=router),)

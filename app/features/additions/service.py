@@ -1,0 +1,112 @@
+"""Additions: encode a file beside its dataset, and register the batch for slots that are null."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.catalogue import datasets
+from app.db import actor, now
+from app.db.tables import Addition, Dataset, new_id
+from app.features.additions import repository as sql
+from app.rows import records, uploads
+from app.rows.formats import Batch
+from app.rows.row_store import RowStore
+from app.rows.uploads import References, RowUpload, Suppressed, take_in
+from lethe.contract import problems
+from lethe.contract.sets import AdditionStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Encoded batch on disk that is not registered yet; `num_suppressed` rows of the upload were left out."""
+
+    addition_id: str
+    root: str
+    subject_refs: References
+    num_suppressed: int
+
+
+def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int, suppressed: Suppressed) -> Staged:
+    """Encode an upload as its dataset is encoded, and write it to the row store as a batch in random order.
+
+    Raises `DatasetFull` for more than `num_free` rows, `SchemaInvalid`, `RowInvalid`, `DatasetUnusable`, `InputInvalid`
+    or `SubjectSuppressed`, and then leaves nothing on disk.
+    """
+    addition_id = new_id("add")
+
+    def check(batch: Batch, num_taken: int) -> None:
+        if batch.features.shape[1] != dataset.num_features + 1:
+            expected = f"expected {dataset.num_features} features, as in the dataset"
+            raise problems.InputInvalid.other_shape([problems.FieldError("x", expected)])
+        _check_room(num_taken, num_free)
+
+    with rows.writing(addition_id, dataset.num_features + 1) as writer:
+        result = take_in(writer, upload, suppressed=suppressed, check=check)
+        _check_room(writer.num_slots, num_free)
+    return Staged(
+        addition_id=addition_id,
+        root=writer.root,
+        subject_refs=result.subject_refs,
+        num_suppressed=result.num_suppressed,
+    )
+
+
+def require_open(session: Session, dataset: Dataset) -> None:
+    """Check that rows may be added to a dataset. Raises `DatasetRetired`, and `PreconditionFailed` if a model's batches
+    bound a second moment, which new rows could exceed; the model could then never be learned again."""
+    datasets.require_kept(dataset)
+    if bounded := sql.bounded_models(session, dataset_id=dataset.id):
+        raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)
+
+
+def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
+    """Reserve random free slots for the rows of a batch, and record the batch as an addition to the dataset. Raises
+    `DatasetFull`, and the errors of `require_open`."""
+    require_open(session, dataset)
+    num_records = len(staged.subject_refs)
+    is_free = np.ones(dataset.num_slots, dtype=np.bool_)
+    is_free[np.fromiter(sql.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
+    free = np.flatnonzero(is_free)
+    _check_room(num_records, len(free))
+    slots = uploads.generator().choice(free, num_records, replace=False, shuffle=False)
+    addition = Addition(
+        id=staged.addition_id,
+        tenant_id=actor(session).tenant_id,
+        dataset_id=dataset.id,
+        num_records=num_records,
+        digest=staged.root,
+        status=AdditionStatus.PENDING,
+        staged=True,
+        created_at=now(session),
+    )
+    session.add(addition)
+    records.add(
+        session,
+        dataset_id=dataset.id,
+        subject_refs=staged.subject_refs,
+        # Sorting discloses nothing because the rows of the batch are in random order.
+        slots=np.sort(slots).tolist(),
+        addition_id=addition.id,
+    )
+    audit.record(session, "dataset.records_added", dataset.id, addition_id=addition.id, num_records=num_records)
+    return addition
+
+
+def count_free_slots(session: Session, dataset: Dataset) -> int:
+    """Return the number of slots that are known to be null and not reserved."""
+    return dataset.num_slots - sql.count_taken_slots(session, dataset_id=dataset.id)
+
+
+def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:
+    """Return an addition to a dataset. Raises `AdditionUnknown`."""
+    addition = session.get(Addition, addition_id)
+    if addition is None or addition.dataset_id != dataset_id:
+        raise problems.AdditionUnknown(addition_id=addition_id)
+    return addition
+
+
+def _check_room(num_records: int, num_free: int) -> None:
+    if num_records > num_free:
+        raise problems.DatasetFull(num_free=num_free)

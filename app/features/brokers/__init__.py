@@ -1,0 +1,1 @@
+"""Workers behind a broker are woken by empty Celery messages."""

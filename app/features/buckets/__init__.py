@@ -1,0 +1,1 @@
+"""Rows and weights in a bucket of an S3 server."""

@@ -1,0 +1,6 @@
+"""Hooks of the feature canary_tests."""
+
+from app.features.canary_tests.service import CanaryTest
+from app.unlearning.kinds import AskedKind
+
+ASKED_KINDS: tuple[AskedKind, ...] = (CanaryTest(),)

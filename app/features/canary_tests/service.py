@@ -1,0 +1,105 @@
+"""Canary tests on request: a run of its own learns canaries and forgets them, in several chains of lanes.
+
+It reads no rows of people and makes no version.
+"""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.catalogue import service as catalogue
+from app.db import now
+from app.db.tables import Dataset, Model, Run
+from app.unlearning import planner
+from app.unlearning import service as unlearning
+from app.unlearning.kinds import PlannedRun
+from app.unlearning.planner import Plan, PlanReason
+from lethe.contract import problems
+from lethe.contract.sets import QueueRule, RunKind, RunStatus
+from lethe.proof import accountant
+from lethe.proof.canary_test import CanaryPlan, Observed
+from lethe.proof.mechanism import Mechanism
+
+
+def ask(session: Session, model: Model) -> None:
+    """Request a test on canaries only, which reads no rows of people and makes no version. Raises `ModelNotLive`,
+    `ModelRetired`, and `PreconditionFailed` for a model without canaries."""
+    catalogue.get_live_version(session, model)
+    if not model.audit_lanes:
+        raise problems.PreconditionFailed.no_canaries()
+    model.audit_asked_at = model.audit_asked_at or now(session)
+    audit.record(session, "model.audit_asked", model.id)
+
+
+def end(session: Session, *, run_id: str, observed: Observed | None, error_code: str | None) -> None:
+    """End a requested canary test, as failed if there is an `error_code`. Raises `LeaseLost`."""
+    run = unlearning.finish(session, run_id=run_id, observed=observed, error_code=error_code)
+    session.get_one(Model, run.model_id).audit_asked_at = None
+
+
+class CanaryTest:
+    """Canary test of a model. `audit_asked_at` of the model holds the time of its request."""
+
+    kind = RunKind.AUDIT
+    rule = QueueRule.AUDIT
+
+    def due(self, models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
+        asked_at = sa.type_coerce(Model.audit_asked_at, Run.started_at.type)
+        return models.add_columns(asked_at).where(asked_at.is_not(None))
+
+    def model_due(self, session: Session, *, dataset_id: str) -> Model | None:
+        return _model_to_test(session, dataset_id=dataset_id)
+
+    def canaries(self, run: Run, model: Model) -> CanaryPlan:
+        learned = catalogue.mechanism_of(model).learn_steps
+        before = learned if run.steps_total > learned else 0
+        lanes = model.audit_lanes * model.audit_chains
+        return CanaryPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
+
+    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+        model = _model_to_test(session, dataset_id=dataset.id)
+        assert model is not None
+        plan = _plan(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
+        return PlannedRun(model=model, plan=plan, live=None)
+
+    def start(self, session: Session, run: Run) -> None:
+        """Do nothing: `audit_asked_at` stays set until the run ends."""
+
+    def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
+        session.flush()
+        if _count_lost(session, session.get_one(Model, run.model_id)) >= max_runs:
+            self.cancel(session, run)
+
+    def cancel(self, session: Session, run: Run) -> None:
+        session.get_one(Model, run.model_id).audit_asked_at = None
+
+    def drop_measured(self, session: Session, *, dataset_id: str) -> None:
+        """Do nothing: only canaries are measured."""
+
+    def drop_model(self, session: Session, *, model_id: str) -> None:
+        """Do nothing: the tests are runs, which a retired model keeps."""
+
+
+def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
+    """Plan a canary test, which learns canaries and forgets them in the steps that the first deletion would take."""
+    learned = planner.after(accountant.started(mechanism), planner.learn(mechanism), records=0)
+    forgetting = planner.forget(learned, records=1, epsilon=epsilon, delta=delta)
+    steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
+    return Plan(kind=RunKind.AUDIT, steps=steps, reason=PlanReason.CANARY_TEST_REQUESTED)
+
+
+def _model_to_test(session: Session, *, dataset_id: str) -> Model | None:
+    """Return the model of a dataset whose canary test was requested first, if any, even during its back-off."""
+    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.audit_asked_at.is_not(None))
+    return session.scalars(query.order_by(Model.audit_asked_at, Model.id).limit(1)).first()
+
+
+def _count_lost(session: Session, model: Model) -> int:
+    """Return the number of canary tests of a model that failed or were abandoned since the pending request."""
+    lost = sa.and_(
+        Run.model_id == model.id, Run.kind == RunKind.AUDIT, Run.status.in_((RunStatus.FAILED, RunStatus.ABANDONED))
+    )
+    query = sa.select(sa.func.count()).select_from(Run).where(lost, Run.started_at >= model.audit_asked_at)
+    return session.scalars(query).one()

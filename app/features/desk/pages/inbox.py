@@ -1,0 +1,149 @@
+"""The inbox: counts, the requests that await a decision, the most urgent first, and a case beside them.
+
+Overdue requests are the most urgent, then those whose clock runs, then those whose clock is paused, which no day brings
+nearer; within each the earliest deadline comes first.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Response
+
+from app.api import deletion_requests
+from app.features.desk import case_endpoints
+from app.features.desk import rendering as pages
+from app.features.desk.languages import gettext
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.pages import home, request, requests
+from app.features.desk.pages.requests import Queue
+from app.features.desk.request_context import RequestContext, TheContext
+from app.features.lists import endpoints as request_lists
+from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, OpenClock
+from lethe.contract.fields import PageOut, RequestOrder
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import ClockState, RequestStatus
+
+router = pages.new_router()
+
+_ROWS = 25
+"""Number of requests on a page, which a laptop shows without scrolling."""
+_CLOCKS: Mapping[str, OpenClock] = {"o": ClockState.OVERDUE, "r": "running", "p": ClockState.PAUSED}
+"""States of the clock by falling urgency, which divide all open requests, by the first character of a cursor."""
+RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Queue and page of an inbox, the id of the case beside it, or "", and the parameters of its address."""
+
+    queue: Queue
+    place: PagePosition
+    case: str
+
+    @property
+    def address(self) -> dict[str, str]:
+        return {"queue": self.queue} | self.place.here
+
+
+def _position(place: ThePlace, queue: Queue = "all", case: RequestId = "") -> Position:
+    return Position(queue=queue, place=dataclasses.replace(place, size=_ROWS), case=case)
+
+
+ThePosition = Annotated[Position, Depends(_position)]
+
+
+@router.get("")
+def show_inbox(
+    context: TheContext,
+    position: ThePosition,
+    done: request.Done | requests.Done = "",
+    decided: int = 0,
+    refused: int = 0,
+) -> Response:
+    """Show the inbox; the overview to callers who may not see requests."""
+    if not context.may(deletion_requests.list_deletion_requests):
+        return home.show_overview(context)
+    return context.page(
+        "inbox/inbox.html",
+        **_queue(context, position),
+        **(request.case_of(context, position.case, done=done) if position.case else {}),
+        result=requests.result_of(done, decided, refused) if done in ("approved", "rejected") else None,
+        may_enter=context.may(deletion_requests.create_deletion_request),
+    )
+
+
+@router.get("/inbox/live")
+def live_inbox(context: TheContext, position: ThePosition) -> Response:
+    """Refresh the counts and the queue of an open inbox."""
+    context.require(deletion_requests.list_deletion_requests)
+    return context.page("inbox/live.html", **_queue(context, position))
+
+
+@router.get("/inbox/cases/{request_id}")
+def show_case(context: TheContext, request_id: str, queue: Queue = "all") -> Response:
+    """Show a case beside the queue of an open inbox."""
+    return context.page("inbox/case.html", **request.case_of(context, request_id), queue=queue)
+
+
+def _queue(context: RequestContext, position: Position) -> dict[str, Any]:
+    place = position.place
+    page = _page(context, position)
+    counts = {queue: _count(context, queue) for queue in _queues(context)}
+    return {
+        "page": page,
+        "place": place,
+        "queue": position.queue,
+        "position": position,
+        "counts": counts,
+        "titles": {"all": gettext("All"), "mine": gettext("Mine"), "unassigned": gettext("Unassigned")},
+        "extent": place.extent(page, "request", "requests", total=counts.get(position.queue)),
+        "may_decide": context.may(deletion_requests.approve_deletion_request),
+        "may_see_people": context.may(case_endpoints.list_assignees),
+        "stated_zone": context.caller.policy.time_zone,
+        **home.numbers_of(context),
+    }
+
+
+def _page(context: RequestContext, position: Position) -> PageOut[DeletionRequestOut]:
+    """Return the requests at a position of the queue, the most urgent first.
+
+    Each state of the clock is a list of the API in the order of its deadlines. A cursor of the inbox is the character
+    of a state and a cursor of its list, or the character alone where its list begins.
+    """
+    cursor = position.place.cursor or next(iter(_CLOCKS))
+    if cursor[0] not in _CLOCKS:
+        raise InputInvalid(gettext("Correct what is named."), [FieldError("cursor", gettext("expected a cursor"))])
+    states, items = list(_CLOCKS), list[DeletionRequestOut]()
+    after: str | None = cursor[1:] or None
+    for state in states[states.index(cursor[0]) :]:
+        if len(items) == _ROWS:
+            return PageOut(items=items, next_cursor=state)
+        page = context.ask(
+            deletion_requests.list_deletion_requests,
+            **_filters(context, position.queue),
+            clock=_CLOCKS[state],
+            order=RequestOrder.DEADLINE,
+            limit=_ROWS - len(items),
+            cursor=after,
+        )
+        items, after = [*items, *page.items], None
+        if page.next_cursor is not None:
+            return PageOut(items=items, next_cursor=state + page.next_cursor)
+    return PageOut(items=items, next_cursor=None)
+
+
+def _queues(context: RequestContext) -> list[Queue]:
+    """Return the queues of the caller: only people have requests of their own, and only reviewers see assignees."""
+    if not context.may(case_endpoints.list_assignees):
+        return ["all"]
+    return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]
+
+
+def _filters(context: RequestContext, queue: Queue) -> Mapping[str, Any]:
+    assignees = {"mine": context.caller.id, "unassigned": NOBODY}
+    return {"status": RequestStatus.IN_REVIEW} | ({"assignee": assignees[queue]} if queue in assignees else {})
+
+
+def _count(context: RequestContext, queue: Queue) -> int:
+    return context.ask(request_lists.count_deletion_requests, **_filters(context, queue)).count

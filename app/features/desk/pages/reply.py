@@ -1,0 +1,152 @@
+"""The reply to a person, with what an officer types for it; the evidence pack; and the public check of a certificate.
+
+The public page is the only one without a login. It shows what a certificate says, given its code.
+"""
+
+import contextlib
+import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app import signing
+from app.api import calls, deletion_requests
+from app.api.accounting import certificate_to_response
+from app.api.calls import At, Known
+from app.features.desk import case_endpoints, replies, repository
+from app.features.desk import rendering as pages
+from app.features.desk.forms import checked, text
+from app.features.desk.languages import gettext
+from app.features.desk.replies import REPLY_LANGUAGES, reply_to
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.desk.wording import of_notion
+from app.installations import Installation
+from lethe.contract.certificates import CertificateOut
+from lethe.contract.deletion_requests import DeletionRequestOut
+from lethe.contract.problems import CertificateInvalid, Problem
+from lethe.contract.sets import RequestStatus
+from lethe.features.desk.contract import Addressing, EvidenceFormat, ReplyFormat, ReplyLanguage, ReplyQuery
+from lethe.proof.guarantees import Notion
+from lethe.verification import certificates as verification
+
+_Code = Annotated[str, Query(max_length=40, description="Code of a certificate, as the letter has it.")]
+router = pages.new_router()
+public = APIRouter(prefix="/verify", route_class=pages.PageRoute, include_in_schema=False)
+
+
+@router.get("/requests/{request_id}/reply")
+def show_reply(context: TheContext, request_id: str, language: ReplyLanguage = ReplyLanguage.EN) -> Response:
+    """Show the reply to the person, to be addressed, copied, printed or saved."""
+    context.require(case_endpoints.get_reply)
+    return _reply(context, request_id, language)
+
+
+@router.get("/requests/{request_id}/reply/file")
+def save_reply(
+    context: TheContext,
+    request_id: str,
+    language: ReplyLanguage = ReplyLanguage.EN,
+    # The name of the parameter of the API.
+    format: ReplyFormat = ReplyFormat.PDF,  # noqa: A002
+) -> Response:
+    """Download the reply with its annex, without an address."""
+    return context.ask(case_endpoints.get_reply, request_id=request_id, language=language, format=format)
+
+
+@router.post("/requests/{request_id}/reply/file")
+def save_addressed_reply(context: TheContext, form: Form, request_id: str) -> Response:
+    """Download the reply with recipient, place, salutation and signature, none of which is stored."""
+    context.require(case_endpoints.get_reply)
+    query = checked(ReplyQuery, language=text(form, "language"), format=text(form, "format"))
+    try:
+        names = ("recipient", "place", "salutation", "signed_by")
+        addressing = checked(Addressing, **{name: text(form, name) for name in names})
+        return case_endpoints.reply_file(context.call, context.intake, request_id, query, addressing)
+    except Problem as error:
+        return _reply(context, request_id, query.language, error=error)
+
+
+def _reply(
+    context: RequestContext, request_id: str, language: ReplyLanguage, *, error: Problem | None = None
+) -> Response:
+    request = context.ask(deletion_requests.get_deletion_request, request_id=request_id)
+    proof = context.ask(deletion_requests.get_certificates, request_id=request.erased_by or request_id)
+    origin = context.call.installation.settings.dashboard_origin
+    policy, at = context.caller.policy, datetime.datetime.now(datetime.UTC)
+    reply = reply_to(request, proof, language, policy=policy, at=at, origin=origin)
+    return context.page(
+        "requests/reply.html",
+        request=request,
+        language=language.value,
+        languages=REPLY_LANGUAGES,
+        reply=reply,
+        warnings=_warnings(request, reply, origin=origin),
+        error=error,
+    )
+
+
+def _warnings(request: DeletionRequestOut, reply: replies.Reply, *, origin: str | None) -> list[str]:
+    """Return what an officer should know before the reply goes out."""
+    warnings = []
+    written = replies.language_of(replies.reason_of(request) or "")
+    if written not in (None, reply.language):
+        warnings.append(
+            gettext("The reason seems to be in another language ({reason}) than the letter ({other}).").format(
+                reason=REPLY_LANGUAGES[written or reply.language], other=REPLY_LANGUAGES[reply.language]
+            )
+        )
+    if request.status == RequestStatus.REJECTED and replies.article(request, reply.language) is None:
+        warnings.append(gettext("The letter names no article: none is known for this regulation and legal basis."))
+    if not reply.sender:
+        warnings.append(gettext("The letter has no sender: the policy names no controller."))
+    if reply.proofs and origin is None:
+        warnings.append(gettext("The letter has no link to check certificates: dashboard_origin is not set."))
+    return warnings
+
+
+@router.get("/requests/{request_id}/evidence-pack")
+def save_evidence_pack(
+    context: TheContext,
+    request_id: str,
+    language: ReplyLanguage = ReplyLanguage.EN,
+    # The name of the parameter of the API.
+    format: EvidenceFormat = EvidenceFormat.ZIP,  # noqa: A002
+) -> Response:
+    """Download all evidence about the request."""
+    return context.ask(case_endpoints.get_evidence_pack, request_id=request_id, language=language, format=format)
+
+
+@public.get("")
+def check_certificate(request: Request, installation: At, code: _Code = "") -> Response:
+    """Look up a certificate by its code, and verify its signature and its numbers anew."""
+    state: Known = request.app.state.known
+    address = calls.address_of(request.scope)
+    state.rates.admit(address)
+    digits = "".join(char for char in code.lower() if char.isalnum())
+    certificate = _certificate_with(installation, digits)
+    if code and certificate is None:
+        state.rates.failed(address)
+    guarantee = None
+    with contextlib.suppress(CertificateInvalid):
+        if certificate:
+            verdict = verification.verify(certificate.jws, signing.public_keys(installation.keys))
+            guarantee = of_notion(verdict.guarantees, Notion.DELETION)
+    return pages.rendered(
+        request,
+        "check.html",
+        status=404 if code and certificate is None else 200,
+        code=code,
+        certificate=certificate,
+        guarantee=guarantee,
+    )
+
+
+def _certificate_with(installation: Installation, digits: str) -> CertificateOut | None:
+    """Return the certificate of any tenant with the code `digits`, without hyphens; None if there is none."""
+    if not replies.CODE.fullmatch(digits):
+        return None
+    with installation.database.reading() as session:
+        for row in repository.certificates_with(session, prefix=f"crt_{digits[: replies.CODE_ID]}"):
+            if replies.code_of(row.id, row.jws).replace("-", "") == digits:
+                return certificate_to_response(row)
+    return None

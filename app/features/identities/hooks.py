@@ -1,0 +1,6 @@
+"""Hooks of the feature identities: kinds of identifiers, and the map at the submission of requests."""
+
+from app.features.identities import kinds, service
+
+REFERENCES = (kinds.references,)
+RESOLVES = (service.resolve,)

@@ -1,0 +1,22 @@
+"""Page of the identity map: how many identifiers of each kind it has, and which datasets name people by them."""
+
+from fastapi import Response
+
+from app.features.desk import rendering as pages
+from app.features.desk.languages import marked
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import TheContext
+from app.features.identities import endpoints
+
+router = pages.new_router()
+
+
+@router.get("/identities")
+def show_identities(context: TheContext) -> Response:
+    """Show the counts of the identity map by kind; it has no identifier to show."""
+    return context.page("identities.html", identities=context.ask(endpoints.get_identities))
+
+
+PAGES = (router,)
+MENU = (MenuEntry(place=95, title=marked("Identities"), path=f"{ROOT}/identities", endpoint=endpoints.get_identities),)

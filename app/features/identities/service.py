@@ -1,0 +1,426 @@
+"""The identity map: which identifiers belong to one person, and what requests it leads to.
+
+The map stores components, not links: identifiers of one person share `Identity.person`. All identifiers of a person are
+thus found in one statement, and the order of loads does not matter.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.access import service as access
+from app.audit import service as audit
+from app.db import actor, bulk, now
+from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
+from app.deletion import completion, history, repository, search_repository, suppression
+from app.deletion.completion import Submitted
+from app.deletion.history import Change
+from app.deletion.service import RequestDraft
+from app.deletion.status import OPEN
+from app.features.identities.tables import Identity
+from lethe.contract.problems import FieldError, InputInvalid, PeopleJoined
+from lethe.contract.sets import EventKind, RequestStatus
+from lethe.features.identities.contract import CUSTOMER_ID, MAX_IDENTIFIERS_OF_A_PERSON
+
+_LISTED = 20
+_VERB = "identified"
+Link = Sequence[tuple[str, str]]
+"""Identifiers of one person, each by pseudonym and kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Result of a load: numbers of new identifiers and of people who became part of another, and the indexes of links
+    left out because the person has been forgotten."""
+
+    num_new: int
+    num_joined: int
+    suppressed: list[int]
+
+
+@dataclass(slots=True, kw_only=True)
+class Component:
+    """One person according to links and map: identifiers by pseudonym with their kind, the people of the map among
+    them, and the indexes of the links."""
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    people: set[str] = field(default_factory=set)
+    links: list[int] = field(default_factory=list)
+
+
+def components(links: Sequence[Link], people: Mapping[str, str]) -> list[Component]:
+    """Return the connected components of links. `people` maps identifiers that the map has to their person; links that
+    name identifiers of the same person are in one component."""
+    parents: dict[str, str] = {}
+
+    def root(node: str) -> str:
+        parents.setdefault(node, node)
+        while parents[node] != node:
+            parents[node] = parents[parents[node]]
+            node = parents[node]
+        return node
+
+    for link in links:
+        nodes = [ref for ref, _ in link] + [people[ref] for ref, _ in link if ref in people]
+        first = root(nodes[0])
+        for node in nodes[1:]:
+            parents[root(node)] = first
+    by_root: dict[str, Component] = defaultdict(Component)
+    for index, link in enumerate(links):
+        component = by_root[root(link[0][0])]
+        component.links.append(index)
+        component.kinds.update(link)
+        component.people.update(people[ref] for ref, _ in link if ref in people)
+    return list(by_root.values())
+
+
+def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_know: bool) -> Loaded:
+    """Add links to the map of the session's tenant, all of them or none. Repeating a load is a no-op.
+
+    People were apart if the map has them as several, or if they have different customer ids, of which the map has not
+    yet shown that they are one person's. Raises `PeopleJoined` if a link would join them, unless `confirm_joins`;
+    `errors` names the links only to callers who `may_know`. Raises `InputInvalid` if a person would have too many
+    identifiers.
+    """
+    tenant_id = actor(session).tenant_id
+    present = _present(session, {ref for link in links for ref, _ in link})
+    found = components(links, present)
+    sizes, customers = _sizes(session, {person for component in found for person in component.people})
+    joined = Counter({id(component): _num_apart(component, present, customers) - 1 for component in found})
+    _check_sizes(found, present, sizes)
+    if not confirm_joins:
+        _refuse_joins([(component, joined[id(component)] + 1) for component in found], may_know=may_know)
+    forgotten = _forgotten(session, {ref for component in found for ref in component.kinds})
+    new: list[dict[str, str]] = []
+    left_out: list[int] = []
+    num_joined = 0
+    for component in found:
+        if forgotten.keys() & component.kinds.keys():
+            left_out += component.links
+            continue
+        num_joined += max(0, joined[id(component)])
+        person, *others = sorted(component.people) or [new_id("per")]
+        if others:
+            session.execute(sa.update(Identity).where(Identity.person.in_(others)).values(person=person))
+        new += [
+            {"subject_ref": ref, "kind": kind, "person": person, "tenant_id": tenant_id}
+            for ref, kind in component.kinds.items()
+            if ref not in present
+        ]
+    bulk.store(session, Identity, new)
+    _suppress_all(session, [component.kinds for component in found], forgotten, tenant_id=tenant_id)
+    audit.record(session, "identities.loaded", tenant_id, links=len(links), new=len(new), joined=num_joined)
+    return Loaded(num_new=len(new), num_joined=num_joined, suppressed=sorted(left_out))
+
+
+def _present(session: Session, refs: Collection[str]) -> dict[str, str]:
+    """Map the identifiers that the map has to their person."""
+    present: dict[str, str] = {}
+    for batch in bulk.in_parts(refs):
+        query = sa.select(Identity.subject_ref, Identity.person).where(Identity.subject_ref.in_(batch))
+        present.update((ref, person) for ref, person in session.execute(query))
+    return present
+
+
+def _sizes(session: Session, people: Collection[str]) -> tuple[Counter[str], Counter[str]]:
+    """Return the numbers of identifiers, and of customer ids, of each person."""
+    sizes, customers = Counter[str](), Counter[str]()
+    for batch in bulk.in_parts(people):
+        query = sa.select(Identity.person, Identity.kind, sa.func.count()).where(Identity.person.in_(batch))
+        for person, kind, count in session.execute(query.group_by(Identity.person, Identity.kind)):
+            sizes[person] += count
+            customers[person] += count if kind == CUSTOMER_ID else 0
+    return sizes, customers
+
+
+def _num_apart(component: Component, present: Collection[str], customers: Mapping[str, int]) -> int:
+    """Return the number of people that a component would join. A new identifier that is no customer id, and a first
+    customer id of a person of the map, are nobody apart."""
+    new_customers = sum(kind == CUSTOMER_ID and ref not in present for ref, kind in component.kinds.items())
+    with_customer_id = sum(1 for person in component.people if customers.get(person))
+    return max(len(component.people), with_customer_id + new_customers, 1)
+
+
+def _check_sizes(found: Iterable[Component], present: Collection[str], sizes: Mapping[str, int]) -> None:
+    for component in found:
+        size = sum(sizes[person] for person in component.people) + sum(ref not in present for ref in component.kinds)
+        if size > MAX_IDENTIFIERS_OF_A_PERSON:
+            expected = f"expected at most {MAX_IDENTIFIERS_OF_A_PERSON} identifiers of one person"
+            faults = [FieldError(f"links.{component.links[0]}", expected)]
+            raise InputInvalid("A person cannot have so many identifiers.", faults)
+
+
+def _refuse_joins(found: Iterable[tuple[Component, int]], *, may_know: bool) -> None:
+    joining = [(component, apart) for component, apart in found if apart > 1]
+    if not joining:
+        return
+    detail = "Nothing was loaded. Correct the links, or have an admin confirm them with confirm_joins."
+    if not may_know:
+        raise PeopleJoined(detail)
+    faults = [
+        FieldError(f"links.{index}", f"is part of what would make {apart} people one")
+        for component, apart in joining
+        for index in component.links
+    ]
+    raise PeopleJoined(detail, sorted(faults, key=lambda fault: int(fault.path[6:]))[:_LISTED])
+
+
+def _forgotten(session: Session, refs: Collection[str]) -> dict[str, str]:
+    """Map the identifiers of people who have been forgotten in all datasets, and about whom no request is open, to the
+    request that suppressed them."""
+    forgotten: dict[str, str] = {}
+    for batch in bulk.in_parts(refs):
+        query = sa.select(Suppression.subject_ref, Suppression.request_id).where(
+            Suppression.subject_ref.in_(batch),
+            Suppression.dataset_id == search_repository.ANYWHERE,
+            ~sa.exists().where(_names(Suppression.subject_ref), DeletionRequest.status.in_(OPEN)),
+        )
+        forgotten.update((ref, request_id) for ref, request_id in session.execute(query))
+    return forgotten
+
+
+def _names(subject_ref: sa.ColumnElement[str] | sa.orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+    """Return the condition that a request names an identifier, given or linked."""
+    linked = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref == subject_ref)
+    return sa.or_(DeletionRequest.subject_ref == subject_ref, DeletionRequest.id.in_(linked))
+
+
+def _suppress_all(
+    session: Session, people: Iterable[Collection[str]], forgotten: Mapping[str, str], *, tenant_id: str
+) -> None:
+    """Suppress all identifiers of each person of whom one identifier is forgotten."""
+    rows = []
+    for refs in people:
+        request_id = next((forgotten[ref] for ref in refs if ref in forgotten), None)
+        if request_id is not None:
+            rows += [
+                {
+                    "subject_ref": ref,
+                    "dataset_id": search_repository.ANYWHERE,
+                    "id": new_id("sup"),
+                    "request_id": request_id,
+                    "created_at": now(session),
+                    "tenant_id": tenant_id,
+                }
+                for ref in refs
+            ]
+    bulk.store(session, Suppression, rows, unless_there=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    tenant_id: str
+    kind: str | None
+    refs: Sequence[str]
+    dataset_ids: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolution:
+    """`stored`: the request's `resolution`, its `kind` and the kinds of the `linked` identifiers by pseudonym; None if
+    the request is as it would be without a map. `is_unknown`: True if no identifier can name rows."""
+
+    stored: dict[str, Any] | None
+    is_unknown: bool
+
+
+def resolve(session: Session, drafts: Sequence[RequestDraft]) -> list[RequestDraft]:
+    """Return requests with the identifiers that the map leads to, and with whether any of all can name rows."""
+    asked = [
+        _Asked(
+            tenant_id=draft.by.tenant_id,
+            kind=draft.kind,
+            refs=(draft.subject_ref, *draft.alias_refs),
+            dataset_ids=draft.dataset_ids,
+        )
+        for draft in drafts
+    ]
+    resolved = []
+    for draft, resolution in zip(drafts, _resolve(session, asked), strict=True):
+        stored = resolution.stored
+        if resolution.is_unknown:
+            # Review ends when a map leads from the identifier, if the request needs none for another reason.
+            stored = (stored or {}) | {"accept": draft.policy.auto_accept and draft.identity_verified}
+        resolved.append(replace(draft, resolution=stored, identity_unknown=resolution.is_unknown))
+    return resolved
+
+
+def _resolve(session: Session, asked: Sequence[_Asked]) -> list[_Resolution]:
+    person_of, members = _people(session, {ref for one in asked for ref in one.refs})
+    keyed = _Keyed.read(session, asked)
+    resolutions = []
+    for one in asked:
+        people = {person_of[ref] for ref in one.refs if ref in person_of}
+        linked = {ref: kind for person in sorted(people) for ref, kind in members[person].items()}
+        given = {one.kind or CUSTOMER_ID} | ({CUSTOMER_ID} if len(one.refs) > 1 else set())
+        is_unknown = not keyed.of(one) & (given | set(linked.values()))
+        linked = {ref: kind for ref, kind in linked.items() if ref not in one.refs}
+        stored = {"kind": one.kind or CUSTOMER_ID, "linked": linked}
+        is_plain = not linked and one.kind in (None, CUSTOMER_ID) and not is_unknown
+        resolutions.append(_Resolution(stored=None if is_plain else stored, is_unknown=is_unknown))
+    return resolutions
+
+
+def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the person of each identifier that the map has, and all identifiers of each of these people with their
+    kinds, in one statement per batch."""
+    person_of: dict[str, str] = {}
+    members: dict[str, dict[str, str]] = defaultdict(dict)
+    for batch in bulk.in_parts(refs):
+        people = sa.select(Identity.person).where(Identity.subject_ref.in_(batch))
+        query = sa.select(Identity.subject_ref, Identity.kind, Identity.person).where(Identity.person.in_(people))
+        for ref, kind, person in session.execute(query):
+            person_of[ref] = person
+            members[person][ref] = kind
+    return person_of, members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keyed:
+    """Kinds of identifiers that name the rows of datasets, by tenant and by dataset."""
+
+    of_tenant: Mapping[str, set[str]]
+    of_dataset: Mapping[str, str]
+
+    @classmethod
+    def read(cls, session: Session, asked: Sequence[_Asked]) -> "_Keyed":
+        tenant_ids = sorted({one.tenant_id for one in asked})
+        kinds = sa.select(Dataset.tenant_id, Dataset.subject_kind).where(
+            Dataset.tenant_id.in_(tenant_ids), Dataset.destroyed_at.is_(None)
+        )
+        of_tenant: dict[str, set[str]] = defaultdict(set)
+        for tenant_id, kind in session.execute(kinds.distinct()):
+            of_tenant[tenant_id].add(kind or CUSTOMER_ID)
+        of_dataset: dict[str, str] = {}
+        for batch in bulk.in_parts({id_ for one in asked for id_ in one.dataset_ids or ()}):
+            named = sa.select(Dataset.id, Dataset.subject_kind).where(
+                Dataset.id.in_(batch), Dataset.destroyed_at.is_(None)
+            )
+            of_dataset |= {id_: kind or CUSTOMER_ID for id_, kind in session.execute(named)}
+        return cls(of_tenant=of_tenant, of_dataset=of_dataset)
+
+    def of(self, one: _Asked) -> set[str]:
+        """Return the kinds that name the rows of the request's datasets; customer_id without any dataset."""
+        if one.dataset_ids is None:
+            return self.of_tenant.get(one.tenant_id) or {CUSTOMER_ID}
+        return {self.of_dataset[id_] for id_ in one.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
+
+
+_UNKNOWN = sa.and_(DeletionRequest.unknown_at.is_not(None), DeletionRequest.status.in_(repository.these(OPEN)))
+
+
+def is_any_unknown(session: Session) -> bool:
+    """Return True if an open request has an unknown identity."""
+    return session.scalars(sa.select(DeletionRequest.id).where(_UNKNOWN).limit(1)).first() is not None
+
+
+def recheck(session: Session, *, after: str, limit: int) -> str | None:
+    """Resolve up to `limit` open requests of unknown identity anew, those with an id greater than `after`, and let
+    those that a map or dataset of today leads from go on. Return the last id, or None if no further requests follow."""
+    query = sa.select(DeletionRequest).where(_UNKNOWN, DeletionRequest.id > after).order_by(DeletionRequest.id)
+    requests = list(session.scalars(query.limit(limit)))
+    asked = [
+        _Asked(
+            tenant_id=request.tenant_id,
+            kind=(request.resolution or {}).get("kind"),
+            refs=(request.subject_ref, *(request.alias_refs or ())),
+            dataset_ids=request.dataset_ids,
+        )
+        for request in requests
+    ]
+    for request, resolution in zip(requests, _resolve(session, asked), strict=True):
+        if not resolution.is_unknown:
+            _go_on(session, request, resolution)
+    return requests[-1].id if len(requests) == limit else None
+
+
+def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) -> None:
+    """Let a request go on whose identity has become known: out of review, unless something else keeps it there."""
+    at = now(session)
+    is_to_accept = (request.resolution or {}).get("accept", False)
+    request.resolution, request.unknown_at = resolution.stored, None
+    aliases = [{"request_id": request.id, "subject_ref": ref} for ref in request.subject_refs[1:]]
+    bulk.store(session, RequestAlias, aliases, unless_there=True)
+    policy = access.policy_of(session, request.tenant_id)
+    if request.status == RequestStatus.IN_REVIEW and is_to_accept and policy.auto_accept:
+        new = Submitted(actor=audit.SERVICE, request=request)
+        lookup = repository.look_up(session, subject_refs=request.subject_refs)
+        completion.accept(new, lookup, policy=policy, at=at, verb=_VERB)
+        completion.store(session, [new], at=at)
+        return
+    kind = EventKind.IN_REVIEW
+    if request.status != RequestStatus.IN_REVIEW:
+        kind = EventKind.ACCEPTED
+        # `completion.settle` reads the person's rows again, because the request has waited as a doubted one.
+        suppression.add(session, [request], at=at)
+    # Receivers are not called again: they must not learn that the identity was unknown.
+    change = Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)
+    history.write(session, [change])
+
+
+_OVER = (
+    sa.select(Identity.person)
+    .join(Suppression, Suppression.subject_ref == Identity.subject_ref)
+    .where(Suppression.dataset_id == search_repository.ANYWHERE)
+    .group_by(Identity.person)
+)
+
+
+def is_anybody_forgotten(session: Session) -> bool:
+    """Return True if the map has somebody who asked to be forgotten, and may have been."""
+    return session.scalars(_OVER.limit(1)).first() is not None
+
+
+def drop_forgotten(session: Session, *, limit: int) -> int:
+    """Delete up to `limit` people from the map who have been forgotten in all datasets and about whom no request is
+    open; return their number. Before that, all of their identifiers are suppressed, since afterwards nothing tells that
+    these belong together."""
+    others, other = sa.orm.aliased(Identity), Identity
+    waits = sa.exists().where(
+        others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(OPEN)
+    )
+    people = list(session.scalars(_OVER.where(~waits).limit(limit)))
+    if not people:
+        return 0
+    members: dict[str, list[Identity]] = defaultdict(list)
+    for identity in session.scalars(sa.select(Identity).where(Identity.person.in_(people))):
+        members[identity.person].append(identity)
+    refs = [identity.subject_ref for identities in members.values() for identity in identities]
+    forgotten = _forgotten(session, refs)
+    for identities in members.values():
+        mine = [identity.subject_ref for identity in identities]
+        _suppress_all(session, [mine], forgotten, tenant_id=identities[0].tenant_id)
+    session.execute(sa.delete(Identity).where(Identity.person.in_(people)))
+    return len(people)
+
+
+def forget_person(session: Session, subject_ref: str) -> int:
+    """Delete all identifiers of the person with this identifier from the map, and return their number."""
+    person = session.scalars(sa.select(Identity.person).where(Identity.subject_ref == subject_ref)).first()
+    identities = session.scalars(sa.select(Identity).where(Identity.person == person)).all() if person else ()
+    for identity in identities:
+        session.delete(identity)
+    audit.record(session, "identities.forgotten", actor(session).tenant_id, identifiers=len(identities))
+    return len(identities)
+
+
+def counts(session: Session) -> tuple[int, int, Counter[str], Counter[str]]:
+    """Return the numbers of people in the map, of open requests of unknown identity, and, by kind, of identifiers and
+    of datasets."""
+    people = session.scalars(sa.select(sa.func.count(Identity.person.distinct())).select_from(Identity)).one()
+    unknown = session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(_UNKNOWN)).one()
+    by_kind = sa.select(Identity.kind, sa.func.count()).group_by(Identity.kind)
+    identifiers = Counter({kind: count for kind, count in session.execute(by_kind)})  # noqa: C416  rows are no pairs
+    return people, unknown, identifiers, Counter(datasets(session, None).values())
+
+
+def datasets(session: Session, dataset_ids: Collection[str] | None) -> dict[str, str]:
+    """Map datasets to the kind of identifier that names their people: those with these ids, or all."""
+    query = sa.select(Dataset.id, Dataset.subject_kind).where(Dataset.destroyed_at.is_(None)).order_by(Dataset.id)
+    if dataset_ids is not None:
+        query = query.where(Dataset.id.in_(dataset_ids))
+    return {id_: kind or CUSTOMER_ID for id_, kind in session.execute(query)}

@@ -1,0 +1,27 @@
+"""Tables of the feature identities."""
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables import Owned, Table
+
+
+class Identity(Owned, Table):
+    """Identifier of a person, as its keyed hash alone. `kind`: kind of the identifier. `person`: random id that all
+    identifiers of one person share; it changes when two people prove to be one."""
+
+    __tablename__ = "identities"
+    subject_ref: Mapped[str] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    person: Mapped[str] = mapped_column(index=True)
+    __table_args__ = (sa.Index(None, "tenant_id", "kind"),)
+
+
+class IdentityKind(Owned, Table):
+    """Kind of identifiers that a tenant has defined, or region of its phone numbers. `region`: country of numbers
+    without a country code (ISO 3166-1); null if they are refused."""
+
+    __tablename__ = "identity_kinds"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    region: Mapped[str | None]

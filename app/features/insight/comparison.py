@@ -1,0 +1,130 @@
+"""Plans of a dataset from public numbers alone: costs of Langevin models by target, and all methods compared."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from app.catalogue import mechanisms
+from app.db.tables import Dataset
+from app.unlearning import planner
+from lethe.contract.models import ModelIn
+from lethe.contract.problems import PreconditionFailed, TargetUnreachable
+from lethe.features.insight import costs
+from lethe.features.insight.costs import Cost
+from lethe.proof import accountant, calibration, guarantees, methods
+from lethe.proof.accountant import Run
+from lethe.proof.budget import Adaptive
+from lethe.proof.calibration import ModelSettings
+from lethe.proof.guarantees import Notion
+from lethe.proof.losses import Objective
+from lethe.proof.mechanism import Mechanism
+
+REQUESTS = (1, 10, 100)
+"""Numbers of requests after which `adaptive` is compared."""
+DECISIVE = 10
+"""Number of requests by whose `adaptive` a method is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodPlan:
+    """Default model by one method. `refused` says why there is none, and then all numbers are None.
+
+    `learn_passes` and `request_passes` are those of learning and of forgetting one person who asks first, or their cap.
+    `deletion` is the epsilon of that person's certificate, `release` that of a record in the first version, and
+    `adaptive` that of a record in all versions until after so many requests of others, one version each.
+    """
+
+    method: str
+    refused: str | None = None
+    learn_passes: float | None = None
+    request_passes: float | None = None
+    deletion: float | None = None
+    release: float | None = None
+    adaptive: tuple[float, ...] | None = None
+
+
+def costs_of(
+    dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
+) -> tuple[Objective, list[Cost]]:
+    """Return the objective and costs of a default model with the given settings, ordered by epsilon and then by l2.
+    Raises `PreconditionFailed`."""
+    problem, delta = mechanisms.problem_of(dataset, objective, loss_width), mechanisms.default_delta(dataset)
+    chosen = problem["objective"]
+    with mechanisms.refusals():
+        all_costs = [
+            costs.of(
+                calibration.mechanism_for(
+                    ModelSettings(epsilon=epsilon, delta=delta, l2=strength, loss_width=loss_width), **problem
+                ),
+                epsilon=epsilon,
+                delta=delta,
+            )
+            for epsilon in costs.EPSILONS
+            for strength in ([l2] if l2 else costs.around(dataset.num_slots, epsilon, chosen))
+        ]
+    return chosen, all_costs
+
+
+def of_dataset(
+    dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None, max_steps: int
+) -> list[MethodPlan]:
+    """Return the plan of each installed method at the default target, that of the core first."""
+    plans = []
+    for name in methods.all_methods():
+        body = ModelIn.model_validate(
+            {
+                "name": "plan",
+                "dataset_id": dataset.id,
+                "method": name,
+                "objective": objective,
+                "loss_width": loss_width,
+                "l2": l2,
+            }
+        )
+        try:
+            mechanism = mechanisms.of(dataset, body, max_steps=max_steps)
+        except (PreconditionFailed, TargetUnreachable) as error:
+            plans.append(MethodPlan(method=name, refused=error.detail))
+            continue
+        delta = mechanisms.delta_of(dataset, body.target)
+        plans.append(_planned(mechanism, epsilon=body.target.epsilon, delta=delta))
+    return plans
+
+
+def taken(plans: list[MethodPlan]) -> str | None:
+    """Return the method with the smallest `adaptive` after `DECISIVE` requests, or, of those within 1 % of it, with the
+    fewest passes a request; None if no method learns this."""
+    at = REQUESTS.index(DECISIVE)
+    known = [(plan.adaptive[at], plan) for plan in plans if plan.adaptive is not None]
+    least = min((adaptive for adaptive, _ in known), default=0.0)
+    near = [plan for adaptive, plan in known if adaptive <= 1.01 * least]
+    return min(near, key=lambda plan: plan.request_passes or 0.0).method if near else None
+
+
+def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPlan:
+    """Plan the first `DECISIVE` requests; each later one takes as many steps as the last of them."""
+    method, learned = methods.of(mechanism), planner.learn(mechanism)
+    start = chain = methods.replay(mechanism, [Run(steps=learned.steps)])
+    steps = []
+    deletion_mu = 0.0
+    for request in range(DECISIVE):
+        plan = planner.forget(chain, records=1, epsilon=epsilon, delta=delta)
+        chain = planner.after(chain, plan, records=1)
+        steps.append(plan.steps)
+        if request == 0:
+            is_anew = chain.steps == plan.steps
+            deletion_mu = method.deletion_mu(chain, records=1, steps_present=0 if is_anew else start.steps)
+    adaptive = []
+    for requests in REQUESTS:
+        runs = Counter([learned.steps, *steps[:requests], *steps[-1:] * (requests - len(steps))])
+        exposures = (accountant.exposed(mechanism, runs, records=1),)
+        bound = Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
+        adaptive.append(guarantees.adaptive(bound, delta=delta).epsilon)
+    released = guarantees.of_chain(start, last_run=Run(steps=learned.steps), delta=delta)
+    return MethodPlan(
+        method=method.name,
+        learn_passes=learned.steps / mechanism.num_batches,
+        request_passes=steps[0] / mechanism.num_batches,
+        deletion=guarantees.guarantee(Notion.DELETION, mu=deletion_mu, delta=delta).epsilon,
+        release=next(one.epsilon for one in released if one.notion is Notion.RELEASE),
+        adaptive=tuple(adaptive),
+    )

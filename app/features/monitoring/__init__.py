@@ -1,0 +1,1 @@
+"""Metrics of the service and of its runs for Prometheus."""

@@ -1,0 +1,88 @@
+"""Endpoint of metrics, and the port on which they are told without a key."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from app import telemetry
+from app.api import problems
+from app.api.calls import Call, call_with
+from app.api.gateway import Lifespan, Mount
+from app.errors import AddressInUse
+from app.features.monitoring.metrics import Metrics
+from app.installations import Installation
+from lethe.contract.sets import Scope
+
+router = APIRouter(tags=["Operations"])
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=problems.responses())
+def metrics(request: Request, call: Annotated[Call, call_with(Scope.METRICS_READ)]) -> PlainTextResponse:
+    """Return Prometheus metrics of calls, the queue, runs and workers. They contain no personal data."""
+    return PlainTextResponse(exposition(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
+
+
+def exposition(installed: Metrics) -> bytes:
+    """Return the metrics of this process and of the installation in the Prometheus text format."""
+    return telemetry.exposition() + installed.exposition()
+
+
+_SECONDS = 10.0
+"""Seconds after which a silent client of the metrics port is disconnected."""
+
+
+@contextlib.contextmanager
+def scraped(app: FastAPI) -> Iterator[None]:
+    """Count for `/metrics`, and serve metrics on the port in the settings, if any, while the block lasts.
+
+    Raises `AddressInUse`.
+    """
+    installation: Installation = app.state.installation
+    settings, app.state.metrics = installation.settings, Metrics(installation)
+    if settings.metrics_port is None:
+        yield
+        return
+    try:
+        server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), _handler(app.state.metrics))
+    except OSError as error:
+        where = f"{settings.metrics_host}:{settings.metrics_port}"
+        raise AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_METRICS_PORT.") from error
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(installed: Metrics) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _SECONDS
+
+        def do_GET(self) -> None:
+            if self.path != "/metrics":
+                self.send_error(404)
+                return
+            body = exposition(installed)
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE_LATEST)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing, because paths may name people."""
+
+    return Handler
+
+
+LIFESPANS: tuple[Lifespan, ...] = (scraped,)
+MOUNTS: tuple[Mount, ...] = (Mount(router=router, prefix="", by_accounting=True),)

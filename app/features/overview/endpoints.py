@@ -1,0 +1,101 @@
+"""Overview: the state of a tenant's requests, models, runs, webhooks and backups, in counts."""
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol
+
+import sqlalchemy as sa
+from fastapi import APIRouter
+from sqlalchemy.orm import Session
+
+from app import heartbeat
+from app.api.calls import Call
+from app.api.gateway import Mount, serves
+from app.db.tables import DeletionRequest
+from app.deletion.status import OPEN, TRANSITIONS
+from app.journal import repository as backup_repository
+from app.operations import service as operations
+from app.operations.service import ModelStanding
+from app.unlearning import repository as unlearning_repository
+from lethe import sockets
+from lethe.contract.sets import DeliveryStatus, WorkerState
+from lethe.features.overview import contract
+from lethe.features.overview.contract import COUNTED, BackupsOut, HostOut, ModelsCountOut, OverviewOut
+
+router = APIRouter()
+
+
+class CountUndelivered(Protocol):
+    """Hook that counts undelivered messages by status, each up to `at_most` (the socket `UNDELIVERED`)."""
+
+    def __call__(self, session: Session, *, at_most: int) -> dict[str, int]: ...
+
+
+def _undelivered(session: Session, *, at_most: int) -> dict[str, int]:
+    """Return the number of undelivered messages by status; empty if no feature sends messages."""
+    counters: tuple[CountUndelivered, ...] = sockets.plugs("app.features", "hooks", "UNDELIVERED")
+    return {status: number for count in counters for status, number in count(session, at_most=at_most).items()}
+
+
+@serves(router, contract.GET)
+def get_overview(call: Call) -> OverviewOut:
+    with call.reading() as session:
+        state = operations.state(session, call.installation)
+        ended = _ended_requests(session, at_most=COUNTED)
+        models = call.find_once(session, operations.standings)
+        unresolved = unlearning_repository.unresolved_runs(session)
+        undelivered = _undelivered(session, at_most=COUNTED)
+        backup_at, first_start = backup_repository.last_backup_at(session), backup_repository.first_start(session)
+    failed_runs: Counter[str] = Counter()
+    for _, code, count in unresolved:
+        failed_runs[code or "unknown"] += count
+    patience = datetime.timedelta(days=call.installation.settings.backup_days)
+    waiting = {status.value: 0 for status in sorted(OPEN)}
+    for group in state.waiting:
+        waiting[group.status] += group.count
+    return OverviewOut.of(
+        state,
+        open=waiting,
+        ended=ended,
+        queue_age_seconds=round(state.queue_age_seconds, 3),
+        worker_seen_at=state.seen_at,
+        hosts=[
+            _host(name, seen_at, state.at)
+            for name, seen_at in heartbeat.hosts(call.installation.settings.data_dir).items()
+        ],
+        models=_counted(models),
+        failed_runs=failed_runs,
+        undelivered={DeliveryStatus(status): count for status, count in undelivered.items()},
+        backups=BackupsOut(last_at=backup_at, is_late=state.at - (backup_at or first_start or state.at) > patience),
+    )
+
+
+def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
+    return ModelsCountOut(
+        total=len(models),
+        waiting=sum(standing.first_due_at is not None for standing in models),
+        failed=sum(standing.has_failed for standing in models),
+        audits_passed=sum(standing.refused is False for standing in models),
+        audits_refused=sum(standing.refused is True for standing in models),
+        degraded=sum(standing.degraded for standing in models),
+        held=sum(standing.held for standing in models),
+        first_due_at=min((at for standing in models if (at := standing.first_due_at)), default=None),
+    )
+
+
+def _host(name: str, seen_at: datetime.datetime, at: datetime.datetime) -> HostOut:
+    workers = WorkerState.SILENT if at - seen_at > heartbeat.SILENT_AFTER else WorkerState.ALIVE
+    return HostOut(name=name, workers=workers, seen_at=seen_at)
+
+
+def _ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
+    """Return the number of requests by final status, each counted up to `at_most`."""
+    counts = []
+    for status in sorted(TRANSITIONS.keys() - OPEN):
+        ids = sa.select(DeletionRequest.id).where(DeletionRequest.status == status).limit(at_most).subquery()
+        counts.append(sa.select(sa.func.count()).select_from(ids).scalar_subquery().label(status.value))
+    return dict(session.execute(sa.select(*counts)).mappings().one())
+
+
+MOUNTS = (Mount(router=router),)

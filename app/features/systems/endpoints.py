@@ -1,0 +1,171 @@
+"""Endpoints of `/systems` and `/system-tasks`, and of the systems and the bundle of a request."""
+
+import datetime
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Once, StoredResponse
+from app.api.calls import Call, created, page_of, respond
+from app.api.gateway import Mount, serves
+from app.db import now
+from app.db.tables import DeletionRequest
+from app.deletion import service as deletion
+from app.features.systems import service, systems
+from app.features.systems.systems import RegisteredSystem
+from app.features.systems.tables import System, SystemTask
+from app.features.webhooks import receiver
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.problems import SystemUnknown
+from lethe.contract.sets import Scope
+from lethe.features.systems import bundle, contract
+from lethe.features.systems.contract import Grade, LineOut, SystemOut, TaskOut, TaskStatus
+from lethe.features.systems.sentences import headline
+
+router = APIRouter()
+
+
+@serves(router, contract.CREATE)
+def create_system(call: Call, once: Once, body: contract.SystemIn) -> JSONResponse:
+    _check_url(call, body.webhook_url)
+
+    def register(session: Session) -> StoredResponse:
+        row = service.register(session, **dict(body))
+        return created(_system(call, systems.of_task(row)), f"/v1/systems/{row.id}")
+
+    return respond(call.perform(once, register))
+
+
+@serves(router, contract.LIST)
+def list_systems(call: Call, query: Paging) -> PageOut[SystemOut]:
+    with call.reading() as session:
+        rows = [row for kind in systems.kinds() for row in kind.systems(session)]
+    page = page_of(rows, limit=query.limit, cursor=query.cursor)
+    return PageOut(items=[_system(call, row) for row in page.items], next_cursor=page.next_cursor)
+
+
+@serves(router, contract.GET)
+def get_system(call: Call, system_id: str) -> SystemOut:
+    with call.reading() as session:
+        rows = {row.id: row for kind in systems.kinds() for row in kind.systems(session)}
+    return _system(call, SystemUnknown.if_none(rows.get(system_id), system_id=system_id))
+
+
+@serves(router, contract.CHANGE)
+def change_system(call: Call, system_id: str, body: contract.SystemChangeIn) -> SystemOut:
+    changes = {name: value for name, value in dict(body).items() if value is not None}
+    if body.webhook_url is not None:
+        _check_url(call, body.webhook_url)
+    with call.writing() as session:
+        row = service.get(session, system_id)
+        service.change(session, row, **changes)
+        return _system(call, systems.of_task(row))
+
+
+@serves(router, contract.RETIRE)
+def retire_system(call: Call, system_id: str) -> None:
+    with call.writing() as session:
+        service.retire(session, service.get(session, system_id))
+
+
+@serves(router, contract.TASKS)
+def list_system_tasks(call: Call, query: contract.TasksQuery) -> PageOut[TaskOut]:
+    with call.reading() as session:
+        page = service.tasks(session, **dict(query))
+        items = [_task(session, row) for row in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.TASK)
+def get_system_task(call: Call, task_id: str) -> contract.TaskWithEvidenceOut:
+    with call.reading() as session:
+        row = service.get_task(session, task_id)
+        return contract.TaskWithEvidenceOut(
+            **_task(session, row).model_dump(),
+            by=row.confirmed_by,
+            evidence_sha256=row.evidence_sha256,
+            note=(row.note.text or None) if not row.note.is_damaged else None,
+            jws=row.jws,
+            api_key_id=row.acknowledged_with,
+        )
+
+
+@serves(router, contract.ACKNOWLEDGE)
+def acknowledge_system_task(call: Call, task_id: str, body: contract.AcknowledgementIn) -> TaskOut:
+    with call.writing() as session:
+        row = service.get_task(session, task_id)
+        service.acknowledge(session, row, body, caller=call.caller)
+        return _task(session, row)
+
+
+@serves(router, contract.CLOSE)
+def close_system_task(call: Call, task_id: str, body: contract.TaskClosureIn) -> TaskOut:
+    with call.writing() as session:
+        row = service.get_task(session, task_id)
+        service.close(session, row, reason=body.reason)
+        return _task(session, row)
+
+
+@serves(router, contract.OF_REQUEST)
+def get_request_systems(call: Call, request_id: str) -> contract.RequestSystemsOut:
+    with call.reading() as session:
+        request = deletion.get(session, request_id)
+        lines = systems.lines_of(session, call.installation.keys, request)
+    grade = bundle.weakest(lines) if lines else Grade.NOT_REACHED
+    weakest = [line["system"]["name"] for line in lines if line["grade"] == grade]
+    sentences = headline(grade, weakest)
+    return contract.RequestSystemsOut(
+        request_id=request_id,
+        grade=grade,
+        for_person=sentences["person"]["en"],
+        for_officer=sentences["officer"]["en"],
+        waits_for=[line["system"]["name"] for line in lines if line["waiting"]],
+        lines=[
+            LineOut(
+                **line["system"],
+                grade=line["grade"],
+                waiting=line["waiting"],
+                opened_at=line["opened_at"],
+                ended_at=line["ended_at"],
+                task_id=line["evidence"].get("task_id"),
+                certificate_id=line["evidence"].get("certificate_id"),
+            )
+            for line in lines
+        ],
+    )
+
+
+@serves(router, contract.BUNDLE)
+def get_request_bundle(call: Call, request_id: str) -> contract.BundleOut:
+    with call.reading() as session:
+        request = deletion.get(session, request_id)
+        statement = systems.statement_of(session, call.installation.keys, request)
+    return contract.BundleOut(
+        request_id=request_id,
+        grade=statement["headline"]["grade"],
+        issued_at=datetime.datetime.fromisoformat(statement["issued_at"]),
+        jws=systems.sign(call.installation.keys, statement),
+        statement=statement,
+    )
+
+
+def _check_url(call: Call, url: str) -> None:
+    receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
+
+
+def _system(call: Call, row: RegisteredSystem) -> SystemOut:
+    return SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
+
+
+def _task(session: Session, row: SystemTask) -> TaskOut:
+    deadline = session.get_one(DeletionRequest, row.request_id).deadline
+    return TaskOut.of(
+        row,
+        system_name=session.get_one(System, row.system_id).name,
+        due_at=deadline,
+        overdue=row.status == TaskStatus.OPEN and deadline <= now(session),
+    )
+
+
+MOUNTS = (Mount(router=router),)

@@ -1,0 +1,89 @@
+"""Pages of systems and their open tasks, and the systems of a case."""
+
+from typing import Any
+
+from fastapi import Response
+
+from app.api import problems
+from app.features.desk import rendering as pages
+from app.features.desk.forms import checked, text
+from app.features.desk.glossary import labels
+from app.features.desk.languages import marked, spoken
+from app.features.desk.lists import PagePosition, ThePlace
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.systems import endpoints
+from lethe.contract.problems import Problem
+from lethe.features.systems.contract import TaskClosureIn, TaskStatus
+from lethe.features.systems.sentences import headline
+
+router = pages.new_router()
+
+_MAX_TASKS = 100
+
+
+@router.get("/systems")
+def list_systems(context: TheContext, place: ThePlace) -> Response:
+    """List all systems, and the newest open tasks."""
+    return _list(context, place)
+
+
+@router.get("/system-tasks/overdue")
+def list_overdue_tasks(context: TheContext) -> Response:
+    """Show the number of overdue tasks, for the overview."""
+    overdue = context.ask(endpoints.list_system_tasks, overdue=True, limit=_MAX_TASKS).items
+    return context.page("systems/overdue.html", overdue=overdue)
+
+
+@router.post("/system-tasks/{task_id}/close")
+def close_task(context: TheContext, form: Form, task_id: str) -> Response:
+    """Close a task whose system does not answer, or show why it was refused."""
+    try:
+        body = checked(TaskClosureIn, reason=text(form, "reason"))
+        context.ask(endpoints.close_system_task, task_id=task_id, body=body)
+    except Problem as error:
+        return _list(context, PagePosition(), status=problems.status_of(type(error)), error=error)
+    return pages.see(f"{ROOT}/systems")
+
+
+@router.get("/requests/{request_id}/systems")
+def show_systems(context: TheContext, request_id: str) -> Response:
+    """Show the systems that a request reaches, with the headline."""
+    found = context.ask(endpoints.get_request_systems, request_id=request_id)
+    weakest = [line.name for line in found.lines if line.grade == found.grade]
+    sentences = headline(found.grade, weakest) if found.grade else None
+    return context.page(
+        "systems/of_request.html",
+        found=found,
+        headline=sentences["officer"][spoken()] if sentences else "",
+        has_bundle=context.may(endpoints.get_request_bundle),
+        labels=labels,
+    )
+
+
+@router.get("/requests/{request_id}/bundle.json")
+def download_bundle(context: TheContext, request_id: str) -> Response:
+    """Download the bundle as the API returns it."""
+    bundle = context.ask(endpoints.get_request_bundle, request_id=request_id)
+    return pages.json_file(f"{request_id}.bundle.json", bundle)
+
+
+def _list(context: RequestContext, place: PagePosition, *, status: int | None = None, error: Any = None) -> Response:
+    listing = context.listing(endpoints.list_systems, place, "system", "systems")
+    open_tasks = context.ask_if_allowed(endpoints.list_system_tasks, status=TaskStatus.OPEN, limit=_MAX_TASKS)
+    return context.page(
+        "systems/list.html",
+        status=status,
+        found=listing["page"],
+        place=place,
+        extent=listing["extent"],
+        tasks=open_tasks.items if open_tasks else [],
+        may_close=context.may(endpoints.close_system_task),
+        labels=labels,
+        error=error,
+    )
+
+
+PAGES = (router,)
+MENU = (MenuEntry(place=70, title=marked("Systems"), path=f"{ROOT}/systems", endpoint=endpoints.list_systems),)

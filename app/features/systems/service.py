@@ -1,0 +1,437 @@
+"""Register of systems, and their tasks in deletion requests.
+
+Tasks follow the life of their request in its own transactions: they are opened when it is accepted, with a webhook that
+is sent when its grace period is over, and cancelled when it is withdrawn. A request completes when all have ended.
+"""
+
+import base64
+import binascii
+import datetime
+import functools
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.access.service import Caller
+from app.audit import service as audit
+from app.db import actor, bulk, now
+from app.db.bulk import Page, page
+from app.db.tables import ApiKey, Dataset, DeletionRequest, Model, new_id
+from app.deletion import completion
+from app.deletion.history import Change
+from app.deletion.retention import RetentionLevel
+from app.features.protocols.drp import SMALL_ORDER
+from app.features.systems.tables import System, SystemAddress, SystemTask, TaskNote
+from app.features.webhooks import repository as webhooks_repository
+from app.features.webhooks import service as webhooks
+from app.features.webhooks.service import API_VERSION, WebhookMessage
+from lethe.contract.problems import (
+    AcknowledgementRefused,
+    FieldError,
+    InputInvalid,
+    SystemTaskEnded,
+    SystemTaskUnknown,
+    SystemUnknown,
+)
+from lethe.contract.sets import ClockState, EventKind, RequestStatus
+from lethe.features.systems import acknowledgements
+from lethe.features.systems.contract import AcknowledgementIn, TaskStatus
+from lethe.proof.errors import PreconditionError
+
+OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "system_task.cancelled"
+"""Events of webhooks to systems."""
+_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
+"""Literal in the statement, because SQLite uses the partial index of open tasks only if it sees the value."""
+_WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
+_KEY_BYTES = 32
+
+
+def register(session: Session, *, webhook_url: str, contact: str, **details: Any) -> System:
+    """Register a system of the session's tenant. Raises `InputInvalid` for a key, dataset or parent that does not
+    exist."""
+    row = System(
+        id=new_id("sys"),
+        tenant_id=actor(session).tenant_id,
+        address=SystemAddress(url=webhook_url, contact=contact),
+        created_at=now(session),
+        **details,
+    )
+    _check(session, row)
+    session.add(row)
+    audit.record(session, "system.created", row.id)
+    return row
+
+
+def change(session: Session, row: System, **changes: Any) -> None:
+    """Change the given details of a system. Raises `InputInvalid` as `register`, and for parents that form a cycle."""
+    address = {name: changes.pop(name) for name in ("webhook_url", "contact") if name in changes}
+    if address:
+        url, contact = address.get("webhook_url"), address.get("contact")
+        row.address = SystemAddress(
+            key=row.address.key, url=url or row.address.url, contact=contact or row.address.contact
+        )
+    for name, value in changes.items():
+        setattr(row, name, value)
+    with session.no_autoflush:
+        _check(session, row)
+    audit.record(session, "system.changed", row.id)
+
+
+def retire(session: Session, row: System) -> None:
+    """Open no more tasks for a system. Repeating the call is a no-op."""
+    if row.retired_at is None:
+        row.retired_at = now(session)
+        audit.record(session, "system.retired", row.id)
+
+
+def get(session: Session, system_id: str) -> System:
+    """Return a registered system. Raises `SystemUnknown`."""
+    return SystemUnknown.if_none(session.get(System, system_id), system_id=system_id)
+
+
+def registered(session: Session) -> list[System]:
+    """Return the systems of the session's tenant, also retired ones, newest first."""
+    return list(session.scalars(sa.select(System).order_by(System.created_at.desc(), System.id.desc())))
+
+
+def get_task(session: Session, task_id: str) -> SystemTask:
+    """Return a task. Raises `SystemTaskUnknown`."""
+    return SystemTaskUnknown.if_none(session.get(SystemTask, task_id), task_id=task_id)
+
+
+def tasks_of(session: Session, *, request_id: str) -> list[tuple[SystemTask, System]]:
+    """Return the tasks of a request with their systems, ordered by system."""
+    query = sa.select(SystemTask, System).join(System, System.id == SystemTask.system_id)
+    query = query.where(SystemTask.request_id == request_id).order_by(SystemTask.system_id)
+    return [(task, system) for task, system in session.execute(query)]
+
+
+def tasks(
+    session: Session,
+    *,
+    status: str | None,
+    overdue: bool,
+    system_id: str | None,
+    request_id: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[SystemTask]:
+    """Return a page of tasks that match, newest first."""
+    query = sa.select(SystemTask)
+    if status is not None:
+        query = query.where(SystemTask.status == status)
+    if system_id is not None:
+        query = query.where(SystemTask.system_id == system_id)
+    if request_id is not None:
+        query = query.where(SystemTask.request_id == request_id)
+    if overdue:
+        query = query.join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
+        query = query.where(SystemTask.status == _OPEN, DeletionRequest.deadline <= now(session))
+    return page(session, query, SystemTask.opened_at, SystemTask.id, limit=limit, cursor=cursor)
+
+
+def count_overdue(session: Session, *, at_most: int) -> int:
+    """Return the number of open tasks after the deadline of their request, counted up to `at_most`."""
+    query = sa.select(SystemTask.id).join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
+    late = query.where(SystemTask.status == _OPEN, DeletionRequest.deadline <= now(session)).limit(at_most)
+    return session.scalars(sa.select(sa.func.count()).select_from(late.subquery())).one()
+
+
+def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    """Return the condition that a task of `request` is open."""
+    return sa.exists().where(SystemTask.request_id == request.id, SystemTask.status == _OPEN)
+
+
+def opening(session: Session) -> Callable[[DeletionRequest], bool]:
+    """Return a predicate: a request opens a task when it is accepted. The register of a tenant is read once."""
+    of_tenant = functools.cache(lambda tenant_id: _Register(session, {tenant_id}))
+    return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
+
+
+def follow(session: Session, changes: Sequence[Change]) -> None:
+    """Open tasks of accepted requests, and cancel those of withdrawn ones, in the transaction of the change."""
+    accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
+    if accepted:
+        _open(session, list(accepted.values()))
+    withdrawn = {change.request.id: change for change in changes if change.kind in _WITHDRAWN}
+    if withdrawn:
+        _cancel(session, withdrawn)
+
+
+def _open(session: Session, changes: Sequence[Change]) -> None:
+    register = _Register(session, {change.request.tenant_id for change in changes})
+    if not register.systems:
+        return
+    query = sa.select(SystemTask.request_id).where(SystemTask.request_id.in_([c.request.id for c in changes]))
+    # A restored request may have its tasks already.
+    present = set(session.scalars(query))
+    rows, messages = [], []
+    for change in changes:
+        request = change.request
+        if request.id in present:
+            continue
+        for system in register.concerned(request):
+            sent_from = max(change.at, request.held_until or change.at)
+            task = SystemTask(
+                id=new_id("tsk"),
+                tenant_id=request.tenant_id,
+                request_id=request.id,
+                system_id=system.id,
+                status=TaskStatus.OPEN,
+                opened_at=change.at,
+                sent_from=sent_from,
+            )
+            rows.append(task)
+            messages += _messages(OPENED, task, system, request, at=sent_from)
+    bulk.store(session, SystemTask, rows)
+    webhooks.send_all(session, messages)
+
+
+def _cancel(session: Session, withdrawn: Mapping[str, Change]) -> None:
+    messages = []
+    for task, system in _open_tasks(session, withdrawn.keys()):
+        change = withdrawn[task.request_id]
+        task.status, task.ended_at = TaskStatus.CANCELLED, change.at
+        if task.sent_from <= change.at:
+            messages += _messages(CANCELLED, task, system, change.request, at=change.at)
+    webhooks_repository.drop_planned(session, request_ids=withdrawn.keys(), event=OPENED)
+    webhooks.send_all(session, messages)
+
+
+def _open_tasks(session: Session, request_ids: Collection[str]) -> list[tuple[SystemTask, System]]:
+    query = sa.select(SystemTask, System).join(System, System.id == SystemTask.system_id)
+    query = query.where(SystemTask.request_id.in_(request_ids), SystemTask.status == _OPEN)
+    return [(task, system) for task, system in session.execute(query.order_by(SystemTask.id))]
+
+
+def to_remind(
+    session: Session, *, horizon: datetime.timedelta, limit: int
+) -> list[tuple[SystemTask, System, DeletionRequest]]:
+    """Return open tasks whose system was not reminded that the deadline is within `horizon`, or that it has passed."""
+    at = now(session)
+    late = sa.and_(DeletionRequest.deadline <= at, SystemTask.reminded == ClockState.AT_RISK)
+    query = (
+        sa.select(SystemTask, System, DeletionRequest)
+        .join(System, System.id == SystemTask.system_id)
+        .join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
+        .where(
+            SystemTask.status == _OPEN,
+            SystemTask.sent_from <= at,
+            DeletionRequest.deadline <= at + horizon,
+            sa.or_(SystemTask.reminded.is_(None), late),
+        )
+        .order_by(DeletionRequest.deadline, SystemTask.id)
+        .limit(limit)
+    )
+    return [(task, system, request) for task, system, request in session.execute(query)]
+
+
+def remind(session: Session, *, horizon: datetime.timedelta, limit: int) -> int:
+    """Remind systems once of each open task that is due within `horizon`, and once that it is overdue. Return the
+    number of reminders, at most `limit`."""
+    at, messages = now(session), []
+    due = to_remind(session, horizon=horizon, limit=limit)
+    for task, system, request in due:
+        task.reminded = ClockState.OVERDUE if request.deadline <= at else ClockState.AT_RISK
+        task.reminded_at = at
+        messages += _messages(REMINDER, task, system, request, at=at)
+    webhooks.send_all(session, messages)
+    return len(due)
+
+
+def acknowledge(session: Session, task: SystemTask, body: AcknowledgementIn, *, caller: Caller) -> None:
+    """Acknowledge a task by the system's signature or by the API key bound to it. Repeating the call is a no-op.
+
+    Raises `AcknowledgementRefused` for another key or another task, `SystemTaskEnded`, and `InputInvalid`.
+    """
+    system = session.get_one(System, task.system_id)
+    evidence = _signed(task, system, body) if body.jws is not None else _by_api_key(task, system, body, caller)
+    if task.status == TaskStatus.ACKNOWLEDGED and all(getattr(task, name) == value for name, value in evidence.items()):
+        return
+    _end(session, task, TaskStatus.ACKNOWLEDGED, note=body.note, **evidence)
+    audit.record(session, "system_task.acknowledged", task.id, system_id=system.id)
+
+
+def close(session: Session, task: SystemTask, *, reason: str) -> None:
+    """Close an open task as not reached. Repeating the call is a no-op. Raises `SystemTaskEnded`."""
+    if task.status == TaskStatus.CLOSED:
+        return
+    _end(session, task, TaskStatus.CLOSED, note=reason)
+    audit.record(session, "system_task.closed", task.id, system_id=task.system_id)
+
+
+def _end(session: Session, task: SystemTask, status: TaskStatus, *, note: str | None, **evidence: str | None) -> None:
+    """End an open task, and complete its request if it waited for nothing else. Raises `SystemTaskEnded`."""
+    if task.status != TaskStatus.OPEN:
+        raise SystemTaskEnded(task_id=task.id, status=task.status)
+    task.status, task.ended_at = status, now(session)
+    for name, value in evidence.items():
+        setattr(task, name, value)
+    session.flush()
+    request = session.get_one(DeletionRequest, task.request_id)
+    if note is not None:
+        task.note, request.kept = TaskNote(text=note), RetentionLevel.DETAILS
+    # `settle` completes a request that is not running.
+    if request.status == RequestStatus.RUNNING:
+        completion.complete_done(session, [request])
+
+
+def _signed(task: SystemTask, system: System, body: AcknowledgementIn) -> dict[str, str | None]:
+    if body.by is not None or body.evidence_sha256 is not None:
+        raise InputInvalid(
+            "A signed acknowledgement states these fields itself.",
+            [FieldError(name, "expected none beside jws") for name in ("by", "evidence_sha256") if getattr(body, name)],
+        )
+    try:
+        statement = system.public_key and acknowledgements.read(body.jws or "", system.public_key)
+    except PreconditionError as error:
+        raise InputInvalid("The acknowledgement is malformed.", [FieldError("jws", error.detail)]) from None
+    if not statement:
+        raise AcknowledgementRefused(task_id=task.id, system_id=system.id)
+    if (statement["task_id"], statement["system_id"], statement["request_id"]) != (
+        task.id,
+        system.id,
+        task.request_id,
+    ):
+        raise AcknowledgementRefused.other_task(task_id=task.id)
+    return {
+        "jws": (body.jws or "").strip(),
+        "public_key": system.public_key,
+        "confirmed_by": statement["by"],
+        "evidence_sha256": statement["evidence_sha256"],
+    }
+
+
+def _by_api_key(task: SystemTask, system: System, body: AcknowledgementIn, caller: Caller) -> dict[str, str | None]:
+    # A rotated key acts in the line of the bound one.
+    if caller.is_person or system.api_key_id is None or system.api_key_id not in (caller.id, caller.maker):
+        raise AcknowledgementRefused(task_id=task.id, system_id=system.id)
+    if body.by is None:
+        raise InputInvalid(
+            "The acknowledgement names nobody.", [FieldError("by", "expected the person or role that confirms")]
+        )
+    return {
+        "acknowledged_with": caller.id,
+        "confirmed_by": body.by,
+        "evidence_sha256": body.evidence_sha256,
+    }
+
+
+class _Register:
+    """Systems of some tenants, also retired ones, to find those that a request concerns."""
+
+    def __init__(self, session: Session, tenant_ids: Collection[str]) -> None:
+        query = sa.select(System).where(System.tenant_id.in_(tenant_ids)).order_by(System.id)
+        self.systems = {system.id: system for system in session.scalars(query)}
+        parents = {parent for system in self.systems.values() for parent in system.parents}
+        models = sa.select(Model.id, Model.dataset_id).where(Model.id.in_(parents))
+        rows = session.execute(models) if parents else ()
+        self._dataset_of = {row.id: row.dataset_id for row in rows}
+
+    def concerned(self, request: DeletionRequest) -> list[System]:
+        """Return the systems in use that may hold the person of a request, by themselves or by what they were derived
+        from."""
+        return [
+            system
+            for system in self.systems.values()
+            if system.tenant_id == request.tenant_id
+            and system.retired_at is None
+            and (request.dataset_ids is None or self._may_hold(system, set(request.dataset_ids)))
+        ]
+
+    def _may_hold(self, system: System, dataset_ids: set[str]) -> bool:
+        for ancestor in _lineage(system.id, self.systems):
+            row = self.systems.get(ancestor)
+            if ancestor in self._dataset_of:
+                held: list[str] | None = [self._dataset_of[ancestor]]
+            else:
+                held = None if row is None else row.dataset_ids
+            if held is None or dataset_ids.intersection(held):
+                return True
+        return False
+
+
+def _lineage(system_id: str, systems: Mapping[str, System]) -> list[str]:
+    """Return the ids of a system and of all that it was derived from."""
+    seen = [system_id]
+    for one in seen:
+        row = systems.get(one)
+        seen += [parent for parent in (row.parents if row is not None else ()) if parent not in seen]
+    return seen
+
+
+def _check(session: Session, row: System) -> None:
+    """Raise `InputInvalid` if the details of a system are not usable."""
+    faults = []
+    if row.public_key is not None and not _is_usable(row.public_key):
+        faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))
+    if row.api_key_id is not None:
+        key = session.get(ApiKey, row.api_key_id)
+        if key is None or key.revoked_at is not None:
+            faults.append(FieldError("api_key_id", "expected the ID of an API key in use"))
+    if row.dataset_ids is not None:
+        known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(row.dataset_ids))))
+        unknown = [place for place, dataset_id in enumerate(row.dataset_ids) if dataset_id not in known]
+        faults += [FieldError(f"dataset_ids.{place}", "expected the ID of a dataset") for place in unknown]
+    systems = {system.id: system for system in registered(session)} | {row.id: row}
+    models = set(session.scalars(sa.select(Model.id).where(Model.id.in_(row.parents))))
+    for place, parent in enumerate(row.parents):
+        if parent not in systems and parent not in models:
+            faults.append(FieldError(f"parents.{place}", "expected the ID of a system or model"))
+        elif row.id in _lineage(parent, systems):
+            faults.append(FieldError(f"parents.{place}", "expected no system that was derived from this one"))
+    if faults:
+        raise InputInvalid("The system cannot be registered as it is.", faults)
+
+
+def _is_usable(public_key: str) -> bool:
+    """Return True for a key of large order; signatures under others are made without a private key."""
+    try:
+        key = base64.urlsafe_b64decode(public_key + "=")
+    except (binascii.Error, ValueError):
+        return False
+    # The highest bit is the sign of the other coordinate.
+    return len(key) == _KEY_BYTES and key[:-1] + bytes([key[-1] & 0x7F]) not in SMALL_ORDER
+
+
+def _messages(
+    event: str, task: SystemTask, system: System, request: DeletionRequest, *, at: datetime.datetime
+) -> list[WebhookMessage]:
+    """Return the webhook of a task; none if the address of its system is damaged. The person is not named: the system
+    finds the person by the request's external id."""
+    if system.address.is_damaged:
+        return []
+    particulars = request.particulars
+    data = {
+        "api_version": API_VERSION,
+        "id": task.id,
+        "system_id": system.id,
+        "request_id": request.id,
+        "external_id": None if particulars.is_damaged else particulars.external_id,
+        "identifier_kinds": system.identifier_kinds,
+        "dataset_ids": request.dataset_ids,
+        "due_at": request.deadline.astimezone(datetime.UTC).isoformat(),
+        "status": task.status,
+    }
+    timestamp = at.astimezone(datetime.UTC).isoformat()
+    body = json.dumps({"type": event, "timestamp": timestamp, "data": data}, separators=(",", ":"))
+    return [WebhookMessage(request=request, urls=[system.address.url], event=event, body=body, at=at)]
+
+
+def note_keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the keys of the notes about the tasks of these requests, by request id."""
+    query = sa.select(SystemTask.request_id, SystemTask.note).where(SystemTask.request_id.in_(request_ids))
+    keys: dict[str, list[str]] = {}
+    for request_id, note in session.execute(query):
+        if note.key:
+            keys.setdefault(request_id, []).append(note.key)
+    return keys
+
+
+def drop_notes(session: Session, request_ids: Collection[str]) -> None:
+    """Delete the notes about the tasks of these requests."""
+    erased = sa.update(SystemTask).where(SystemTask.request_id.in_(request_ids)).values(note=None)
+    session.execute(erased, execution_options={"synchronize_session": False})

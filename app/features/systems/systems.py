@@ -1,0 +1,289 @@
+"""Kinds of systems, each with its register and its lines in a request; and the bundle of a request.
+
+Another feature adds a kind by the tuple `KINDS` of its module `systems`, makes requests wait for it by the hook
+`AWAITS`, and has its evidence verified by the tuple `EVIDENCE` of its module `evidence` in `lethe.features`.
+"""
+
+import datetime
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app import signing
+from app.access import service as access
+from app.access import subjects
+from app.accounting import certificates
+from app.accounting import repository as accounting_repository
+from app.accounting import service as accounting
+from app.db import now
+from app.db.tables import OWED, DeletionRequest, Erasure, Model
+from app.deletion import completion
+from app.deletion import repository as deletion_repository
+from app.features.systems import service
+from app.features.systems.tables import System, SystemTask
+from app.keys import Keys
+from app.rows import repository as rows_repository
+from lethe import sockets
+from lethe.contract.problems import BundleNotReady
+from lethe.contract.sets import RequestModelStatus, RequestStatus
+from lethe.features.systems import bundle
+from lethe.features.systems.contract import Grade, TaskStatus
+from lethe.proof.joint import Joint
+
+_WITHOUT_BUNDLE = (RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED)
+_NOTHING = {"type": "none"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestProof:
+    """A request with what its lines are made of. `certificates` are the statements of its certificates and of its
+    statement of absence, by JWS, and `signed` the certificates by model."""
+
+    request: DeletionRequest
+    certificates: Mapping[str, dict[str, Any]]
+    signed: Mapping[str, tuple[str, str]]
+    absence: str | None
+
+    def line(self, system: Mapping[str, str], evidence: Mapping[str, Any], **details: Any) -> dict[str, Any]:
+        """Return a line of the bundle (`bundle.line`)."""
+        return bundle.line(system, evidence, request_id=self.request.id, certificates=self.certificates, **details)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredSystem:
+    """System of any kind in the register. `grade` is the strongest that the kind can reach."""
+
+    id: str
+    kind: str
+    grade: Grade
+    name: str
+    contact: str | None
+    webhook_url: str | None
+    public_key: str | None
+    api_key_id: str | None
+    dataset_ids: list[str] | None
+    identifier_kinds: list[str]
+    map_complete_since: datetime.datetime | None
+    parents: list[str]
+    created_at: datetime.datetime
+    retired_at: datetime.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemKind:
+    """Kind of systems (the socket `KINDS`). `systems` returns the systems of the session's tenant; `lines` returns one
+    line per system that a request asks, as in `bundle.line`."""
+
+    name: str
+    systems: Callable[[Session], list[RegisteredSystem]]
+    lines: Callable[[Session, RequestProof], list[dict[str, Any]]]
+
+
+def kinds() -> tuple[SystemKind, ...]:
+    return sockets.plugs("app.features", "systems", "KINDS")
+
+
+def lines_of(session: Session, keys: Keys, request: DeletionRequest) -> list[dict[str, Any]]:
+    """Return the lines of an accepted request. Raises `CertificateDamaged`."""
+    proof = _proof_of(session, keys, request)
+    return [line for kind in kinds() for line in kind.lines(session, proof)]
+
+
+def statement_of(session: Session, keys: Keys, request: DeletionRequest) -> dict[str, Any]:
+    """Return the statement of a request's bundle as of now. Raises `BundleNotReady`, `CertificateDamaged`."""
+    if request.status in _WITHOUT_BUNDLE:
+        raise BundleNotReady(request_id=request.id, status=request.status)
+    lines = lines_of(session, keys, request)
+    certified = sorted(line["system"]["id"] for line in lines if line["evidence"]["type"] == "certificate")
+    joint = accounting.joint_of(session, request_id=request.id)
+    return bundle.statement(
+        issued_at=_iso(now(session)),
+        request={
+            "id": request.id,
+            "submitted_at": _iso(request.submitted_at),
+            "status": request.status,
+            "outcome": request.outcome,
+            "completed_at": _iso(request.completed_at),
+        },
+        lines=lines,
+        joint=_stated(joint) if joint is not None and sorted(joint.models) == certified else None,
+    )
+
+
+def sign(keys: Keys, statement: Mapping[str, Any]) -> str:
+    """Return the bundle as compact JWS. Raises `SignatureUnverifiable`."""
+    return signing.sign(keys, json.dumps(statement, separators=(",", ":")).encode(), kind=bundle.TYPE)
+
+
+def _stated(joint: Joint) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(joint.to_json())))
+
+
+def _iso(time: datetime.datetime | None) -> Any:
+    return None if time is None else time.astimezone(datetime.UTC).isoformat()
+
+
+def _proof_of(session: Session, keys: Keys, request: DeletionRequest) -> RequestProof:
+    stored = accounting_repository.certificates_of(session, request_id=request.id)
+    certificates.require_whole(certificates.damaged(keys, stored))
+    in_doubt = completion.is_in_doubt(request, rows_repository.doubtful(session))
+    rule = subjects.IN_WORDS[access.policy_of(session, request.tenant_id).subject_rule]
+    absence = None if in_doubt else certificates.of(session, keys, request, identity_rule=rule)
+    statements = {row.jws: certificates.statement_in(row.jws) for row in stored}
+    return RequestProof(
+        request=request,
+        certificates=statements | ({absence.jws: absence.statement} if absence else {}),
+        signed={row.model_id: (row.id, row.jws) for row in stored},
+        absence=absence.jws if absence else None,
+    )
+
+
+def _models(session: Session) -> list[RegisteredSystem]:
+    query = sa.select(Model).order_by(Model.created_at.desc(), Model.id.desc())
+    return [
+        RegisteredSystem(
+            id=model.id,
+            kind="model",
+            grade=Grade.PROVED,
+            name=model.name,
+            contact=None,
+            webhook_url=None,
+            public_key=None,
+            api_key_id=None,
+            dataset_ids=[model.dataset_id],
+            identifier_kinds=[],
+            map_complete_since=model.created_at,
+            parents=[],
+            created_at=model.created_at,
+            retired_at=model.retired_at,
+        )
+        for model in session.scalars(query)
+    ]
+
+
+def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
+    """Return a line per model that the request asks, and one for rows that no certificate covers."""
+    request = proof.request
+    demands = deletion_repository.request_models(session, request_id=request.id)
+    models = {
+        model.id: model
+        for model in session.scalars(sa.select(Model).where(Model.id.in_([demand.model_id for demand in demands])))
+    }
+    lines = []
+    for demand in demands:
+        model = models[demand.model_id]
+        evidence = _NOTHING
+        if demand.model_id in proof.signed:
+            certificate_id, jws = proof.signed[demand.model_id]
+            evidence = {"type": "certificate", "certificate_id": certificate_id, "jws": jws}
+        elif demand.status in (RequestModelStatus.DESTROYED, RequestModelStatus.NOTHING_PUBLISHED):
+            evidence = {"type": "destroyed", "status": demand.status}
+        certificate = proof.certificates.get(evidence.get("jws", ""))
+        lines.append(
+            proof.line(
+                {"id": model.id, "kind": "model", "name": model.name},
+                evidence,
+                waiting=demand.status in OWED,
+                opened_at=_iso(demand.requested_at),
+                ended_at=certificate and certificate["issued_at"],
+                system_map=_map([model.dataset_id], [], model.created_at),
+            )
+        )
+    certified = {models[model_id].dataset_id for model_id in proof.signed if model_id in models}
+    rows = _line_of_rows(session, proof, certified)
+    return [*lines, rows] if rows is not None else lines
+
+
+def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) -> dict[str, Any] | None:
+    """Return the line of rows in datasets without a certificate, or of a request without rows; None for no such."""
+    request, system = proof.request, {"id": "rows", "kind": "rows", "name": "Rows in Lethe"}
+    erasures = deletion_repository.by_request(session, Erasure, [request.id]).get(request.id, [])
+    if erasures and all(erasure.dataset_id in certified for erasure in erasures):
+        return None
+    is_over = request.status == RequestStatus.COMPLETED
+    is_searched = not completion.is_held(request, at=now(session)) and request.doubted_at is None
+    is_erased = all(erasure.nulled_at is not None for erasure in erasures)
+    waiting = not is_over and not (is_erased if erasures else is_searched)
+    evidence: dict[str, Any] = _NOTHING
+    if proof.absence is not None:
+        evidence = {"type": "absence", "jws": proof.absence}
+    elif erasures or (is_over and request.erased_by):
+        listed = [
+            {"dataset_id": erasure.dataset_id, "records": erasure.num_records, "erased_at": _iso(erasure.nulled_at)}
+            for erasure in erasures
+        ]
+        evidence = {"type": "erasures", "erasures": listed, "erased_by": request.erased_by}
+    ended_at = None if waiting else _iso(request.completed_at)
+    return proof.line(system, evidence, waiting=waiting, opened_at=_iso(request.created_at), ended_at=ended_at)
+
+
+def _tasks(session: Session) -> list[RegisteredSystem]:
+    return [of_task(row) for row in service.registered(session)]
+
+
+def of_task(row: System) -> RegisteredSystem:
+    """Return a system outside of Lethe as in the register."""
+    return RegisteredSystem(
+        id=row.id,
+        kind="task",
+        grade=Grade.ACKNOWLEDGED,
+        name=row.name,
+        contact=None if row.address.is_damaged else row.address.contact,
+        webhook_url=None if row.address.is_damaged else row.address.url,
+        public_key=row.public_key,
+        api_key_id=row.api_key_id,
+        dataset_ids=row.dataset_ids,
+        identifier_kinds=row.identifier_kinds,
+        map_complete_since=row.map_complete_since,
+        parents=row.parents,
+        created_at=row.created_at,
+        retired_at=row.retired_at,
+    )
+
+
+def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
+    return [
+        proof.line(
+            {"id": system.id, "kind": "task", "name": system.name},
+            _evidence_of(task),
+            waiting=task.status == TaskStatus.OPEN,
+            opened_at=_iso(task.opened_at),
+            ended_at=_iso(task.ended_at),
+            system_map=_map(system.dataset_ids, system.identifier_kinds, system.map_complete_since),
+        )
+        for task, system in service.tasks_of(session, request_id=proof.request.id)
+    ]
+
+
+def _evidence_of(task: SystemTask) -> dict[str, Any]:
+    if task.status != TaskStatus.ACKNOWLEDGED:
+        return _NOTHING | {"task_id": task.id}
+    if task.jws is not None:
+        return {"type": "acknowledgement", "task_id": task.id, "public_key": task.public_key, "jws": task.jws}
+    return {
+        "type": "acknowledgement_by_key",
+        "task_id": task.id,
+        "api_key_id": task.acknowledged_with,
+        "by": task.confirmed_by,
+        "evidence_sha256": task.evidence_sha256,
+    }
+
+
+def _map(
+    dataset_ids: Sequence[str] | None, identifier_kinds: Sequence[str], since: datetime.datetime | None
+) -> dict[str, Any]:
+    return {
+        "dataset_ids": None if dataset_ids is None else list(dataset_ids),
+        "identifier_kinds": list(identifier_kinds),
+        "complete_since": _iso(since),
+    }
+
+
+KINDS = (
+    SystemKind(name="model", systems=_models, lines=_lines_of_models),
+    SystemKind(name="task", systems=_tasks, lines=_lines_of_tasks),
+)

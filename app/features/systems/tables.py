@@ -1,0 +1,78 @@
+"""Tables of the feature systems."""
+
+import datetime
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.sealed import Private, Sealed
+from app.db.tables import Owned, Table, partial_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemAddress(Private):
+    """URL for webhooks, which may hold a secret, and the contact of a system."""
+
+    url: str = ""
+    contact: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskNote(Private):
+    """Note of a system or an officer about a task, which may name the person."""
+
+    text: str = ""
+
+
+class System(Owned, Table):
+    """System outside of Lethe. `public_key`: Ed25519 key whose signatures acknowledge tasks. `api_key_id`: API key
+    whose calls do. `dataset_ids`: datasets whose people it may hold; null for all. `parents`: models and systems that
+    it was derived from. `retired_at`: time from which no task is opened."""
+
+    __tablename__ = "systems"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    address: Mapped[SystemAddress] = mapped_column(Sealed(SystemAddress), nullable=True)
+    public_key: Mapped[str | None]
+    api_key_id: Mapped[str | None] = mapped_column(sa.ForeignKey("api_keys.id"))
+    dataset_ids: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    identifier_kinds: Mapped[list[str]] = mapped_column(sa.JSON)
+    map_complete_since: Mapped[datetime.datetime | None]
+    parents: Mapped[list[str]] = mapped_column(sa.JSON)
+    created_at: Mapped[datetime.datetime]
+    retired_at: Mapped[datetime.datetime | None]
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
+
+
+class SystemTask(Owned, Table):
+    """Task of a system in a deletion request. `status`: open, acknowledged, closed (not reached) or cancelled.
+    `sent_from`: end of the request's grace period, from which the webhook is sent. `reminded`: last clock state of
+    which the system was reminded, at_risk or overdue. `public_key`: key that signed `jws`. `acknowledged_with`: API key
+    of an acknowledgement without signature. `note`: sealed, and erased with the request's details."""
+
+    __tablename__ = "system_tasks"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"))
+    system_id: Mapped[str] = mapped_column(sa.ForeignKey("systems.id"))
+    status: Mapped[str]
+    opened_at: Mapped[datetime.datetime]
+    sent_from: Mapped[datetime.datetime]
+    reminded: Mapped[str | None]
+    reminded_at: Mapped[datetime.datetime | None]
+    ended_at: Mapped[datetime.datetime | None]
+    confirmed_by: Mapped[str | None]
+    evidence_sha256: Mapped[str | None]
+    public_key: Mapped[str | None]
+    jws: Mapped[str | None] = mapped_column(sa.Text)
+    acknowledged_with: Mapped[str | None]
+    note: Mapped[TaskNote] = mapped_column(Sealed(TaskNote), nullable=True)
+    __table_args__ = (
+        sa.UniqueConstraint("request_id", "system_id"),
+        sa.Index(None, "tenant_id", "opened_at", "id"),
+        partial_index("request_id", where="status = 'open'", name="ix_system_tasks_open"),
+    )
+
+
+OF_REQUESTS = (SystemTask,)
+"""Tables whose rows are visible to callers who may see the request concerned."""

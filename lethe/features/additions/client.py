@@ -1,0 +1,17 @@
+"""Calls of `client.datasets` about rows that are added."""
+
+from lethe.client.methods import H, Keyed, Resource, call, pages, upload_one
+from lethe.contract.datasets import RowsIn
+from lethe.features.additions import contract
+
+
+class _Rows(RowsIn, Keyed):
+    pass
+
+
+class DatasetAdditions(Resource[H]):
+    """Calls of `client.datasets` about rows that are added."""
+
+    add = upload_one(contract.ADD, _Rows)
+    addition = call(contract.ADDITION)
+    additions = pages(contract.ADDITIONS)

@@ -1,0 +1,82 @@
+"""Operations on rows that are added to the slots of forgotten people."""
+
+import datetime
+
+from pydantic import Field
+
+from lethe.contract import problems
+from lethe.contract.fields import Answer, PageOut, Paging
+from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.sets import AdditionStatus, Scope
+
+
+class AdditionOut(Answer):
+    """Rows added to a dataset."""
+
+    id: str = Field(description="ID of the addition.")
+    dataset_id: str = Field(description="ID of the dataset.")
+    status: AdditionStatus = Field(
+        description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
+        "were damaged before)."
+    )
+    num_records: int = Field(description="Number of rows that came in; some people may have been forgotten since.")
+    revision: int | None = Field(description="Dataset revision from which versions learn the rows; null until applied.")
+    created_at: datetime.datetime = Field(description="Time at which the rows came in.")
+    applied_at: datetime.datetime | None = Field(description="Time at which the rows were written; null until applied.")
+
+
+class NewAdditionOut(AdditionOut):
+    num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
+
+
+_ADDITIONS = ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
+
+ADD = of_one(
+    _ADDITIONS.operation(
+        "add_records",
+        "POST",
+        "/records",
+        scope=Scope.MODELS_WRITE,
+        gives=NewAdditionOut,
+        status=202,
+        repeat="keyed",
+        problems=(
+            problems.DatasetUnknown,
+            problems.DatasetRetired,
+            problems.UploadTooLarge,
+            problems.IdempotencyConflict,
+            problems.SubjectSuppressed,
+            problems.DatasetFull,
+            problems.EvaluationOverlaps,
+            problems.SchemaInvalid,
+            problems.RowInvalid,
+            problems.DatasetUnusable,
+            problems.PreconditionFailed,
+        ),
+        does="Add rows to slots of forgotten people, encoded like the dataset by its schema. Its models relearn from "
+        "scratch; the number of slots stays the same.",
+    )
+)
+ADDITIONS = of_one(
+    _ADDITIONS.operation(
+        "list_additions",
+        "GET",
+        "/additions",
+        scope=Scope.MODELS_READ,
+        query=Paging,
+        gives=PageOut[AdditionOut],
+        problems=(problems.DatasetUnknown,),
+        does="List the additions of a dataset, newest first.",
+    )
+)
+ADDITION = of_two(
+    _ADDITIONS.operation(
+        "get_addition",
+        "GET",
+        "/additions/{addition_id}",
+        scope=Scope.MODELS_READ,
+        gives=AdditionOut,
+        problems=(problems.DatasetUnknown, problems.AdditionUnknown),
+        does="Return an addition, with whether its rows have been written.",
+    )
+)

@@ -1,0 +1,1 @@
+"""Mathematics that only the theorems of the calculator use."""

@@ -1,0 +1,26 @@
+"""Command that requests a canary test."""
+
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import CommandCall, made
+from lethe.cli.gateway import bar, show
+from lethe.contract.sets import RunStatus
+
+
+@made("models.audit")
+def model_audit(
+    call: CommandCall,
+    wait: Annotated[bool, typer.Option(help="Wait, with a progress bar, until it is done, and show its run")] = True,
+) -> None:
+    """Test many canaries, apart from the model's data; exit code 1 if a test refutes a guarantee."""
+    model = call()
+    if not wait:
+        show(model)
+        return
+    with bar() as progress:
+        done = call.client.models.wait_for_audit(model.id, progress=progress)
+    show(done)
+    if done is None or done.status is not RunStatus.PUBLISHED:
+        raise typer.Exit(1)

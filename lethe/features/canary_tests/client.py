@@ -1,0 +1,40 @@
+"""Calls of `client.models` about canary tests on request."""
+
+from lethe.client.http import Options
+from lethe.client.methods import H, Keyed, Resource, call_one, composed
+from lethe.client.waiting import Progress, Watch, report
+from lethe.contract import models, runs
+from lethe.contract.models import ModelOut
+from lethe.contract.runs import RunOut, RunQuery
+from lethe.contract.sets import RunKind, RunStatus
+from lethe.features.canary_tests import contract
+
+
+class ModelCanaryTests(Resource[H]):
+    """Calls of `client.models` about canary tests on request."""
+
+    audit = call_one(contract.ASK, Keyed)
+
+    @composed
+    async def wait_for_audit(
+        self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
+    ) -> RunOut | None:
+        """Return the run of the model's last canary test once none is pending; None if there never was one. Raises
+        `WaitTimedOut`."""
+        watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
+        while True:
+            model = await self._calls.call(models.GET, model_id, options=Options(within=watch.left))
+            run = await self._last_canary_test(model)
+            if model.audit.asked_at is None:
+                return run
+            status = "running" if run else "waiting"
+            report(progress, status, run)
+            await self._calls.sleep(watch.pause(status=status))
+
+    async def _last_canary_test(self, model: ModelOut) -> RunOut | None:
+        """Return the newest run of a canary test; while one is pending, only a running one."""
+        status = RunStatus.RUNNING if model.audit.asked_at is not None else None
+        async for run in self._calls.pages(runs.LIST, arguments=RunQuery(model_id=model.id, status=status)):
+            if run.kind == RunKind.AUDIT:
+                return run
+        return None

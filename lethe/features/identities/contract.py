@@ -1,0 +1,168 @@
+"""Operations on identity maps: which identifiers of which kinds belong to one person."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from lethe.contract.fields import Answer, Body, LargeBody, Sha256, SubjectIn
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.problems import PeopleJoined, RequestUnknown
+from lethe.contract.sets import Scope
+
+CUSTOMER_ID, EMAIL, PHONE, DEVICE = "customer_id", "email", "phone", "device"
+BUILT_IN = (CUSTOMER_ID, EMAIL, PHONE, DEVICE)
+MAX_LINKS = 1000
+MAX_IDENTIFIERS = 50
+MAX_IDENTIFIERS_OF_A_PERSON = 500
+KindName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")]
+
+
+class IdentifierIn(Body):
+    kind: KindName = Field(
+        default=CUSTOMER_ID,
+        description="Kind of the identifier: customer_id (the subject IDs of uploads), email, phone, device or a kind "
+        "of the tenant.",
+    )
+    id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="Identifier in any spelling; give either this or sha256.", repr=False
+    )
+    sha256: Sha256 | None = Field(
+        default=None, description="SHA-256 (hex) of the identifier's normal form in UTF-8.", repr=False
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.id is None) == (self.sha256 is None):
+            raise ValueError("expected either id or sha256")
+        return self
+
+
+class LinkIn(Body):
+    """Identifiers of one person."""
+
+    identifiers: Annotated[list[IdentifierIn], Field(min_length=2, max_length=MAX_IDENTIFIERS, fail_fast=True)] = Field(
+        description="Identifiers that belong to one person.", repr=False
+    )
+
+
+class IdentitiesIn(LargeBody):
+    links: Annotated[list[LinkIn], Field(min_length=1, max_length=MAX_LINKS, fail_fast=True)] = Field(
+        description="Links to add to the map, each with the identifiers of one person.", repr=False
+    )
+    confirm_joins: bool = Field(
+        default=False,
+        description="True: join people who were apart, where a link has identifiers of several. Needs the scope admin.",
+    )
+
+
+class LoadedOut(Answer):
+    num_links: int = Field(description="Number of links in the call.")
+    num_new: int | None = Field(
+        description="Number of identifiers that the map did not have; null for callers without accounting:read."
+    )
+    num_joined: int | None = Field(
+        description="Number of people who became part of another; null for callers without accounting:read."
+    )
+    num_suppressed: int | None = Field(
+        description="Number of links left out because the person has been forgotten; uploads refuse all identifiers of "
+        "such a link. Null for callers without accounting:read."
+    )
+    suppressed: list[int] = Field(
+        description="Indexes of the first 20 of these links; empty for callers without accounting:read."
+    )
+
+
+class KindIn(Body):
+    name: KindName = Field(description="Name of the kind: a new one, compared as text, or phone.")
+    region: Annotated[str, Field(pattern="^[A-Z]{2}$")] | None = Field(
+        default=None,
+        description="Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
+        "numbers are refused.",
+    )
+
+
+class KindOut(Answer):
+    name: str = Field(description="Name of the kind.")
+    region: str | None = Field(description="Country of phone numbers without a country code; null if they are refused.")
+    num_identifiers: int = Field(description="Number of identifiers of this kind in the map.")
+    num_datasets: int = Field(description="Number of datasets whose rows name people by this kind.")
+
+
+class IdentitiesOut(Answer):
+    num_people: int = Field(description="Number of people in the map.")
+    num_unknown: int = Field(description="Number of open requests whose identifier leads nowhere (identity_unknown).")
+    kinds: list[KindOut] = Field(description="Kinds of identifiers, built-in ones first.")
+
+
+class ForgottenOut(Answer):
+    num_identifiers: int = Field(description="Number of identifiers deleted from the map.")
+
+
+class ReachedKindOut(Answer):
+    kind: str = Field(description="Kind of the identifiers.")
+    num_identifiers: int = Field(description="Number of identifiers of this kind that the request covers.")
+    dataset_ids: list[str] = Field(description="Datasets of the request whose rows name people by this kind.")
+
+
+class RequestIdentitiesOut(Answer):
+    kind: str = Field(description="Kind of the identifier by which the request came.")
+    identity_unknown: bool = Field(description="True if no rows are named by this kind and no map leads from it.")
+    reached: list[ReachedKindOut] = Field(
+        description="Kinds of the identifiers that the request covers: the given ones and those the map led to."
+    )
+    unreached: list[str] = Field(
+        description="Kinds that name the rows of datasets of the request, but of which it covers no identifier."
+    )
+
+
+_IDENTITIES = ResourceOperations("Identities", "/v1/identities")
+
+LOAD = _IDENTITIES.operation(
+    "load_identities",
+    "POST",
+    scope=Scope.MODELS_WRITE,
+    takes=IdentitiesIn,
+    gives=LoadedOut,
+    repeat="idempotent",
+    problems=(PeopleJoined,),
+    does="Add links between identifiers of the same person to the map, all of them or none. Only keyed hashes are "
+    "stored. Links that would join people who were apart are refused until an admin confirms them.",
+)
+GET = _IDENTITIES.operation(
+    "get_identities",
+    "GET",
+    scope=Scope.ACCOUNTING_READ,
+    gives=IdentitiesOut,
+    does="Return the kinds of identifiers, and how many of each the map has.",
+)
+DEFINE_KIND = _IDENTITIES.operation(
+    "define_identity_kind",
+    "POST",
+    ":define-kind",
+    scope=Scope.ADMIN,
+    takes=KindIn,
+    gives=KindOut,
+    repeat="idempotent",
+    does="Define a kind of identifiers, or set the country of phone numbers without a country code.",
+)
+FORGET = _IDENTITIES.operation(
+    "forget_identities",
+    "POST",
+    ":forget",
+    scope=Scope.ADMIN,
+    takes=SubjectIn,
+    gives=ForgottenOut,
+    repeat="idempotent",
+    does="Delete all identifiers of one person from the map, for example to correct a wrong link. No rows are erased.",
+)
+OF_REQUEST = of_one(
+    ResourceOperations("Identities", "/v1/deletion-requests").operation(
+        "get_request_identities",
+        "GET",
+        "/{request_id}/identities",
+        scope=Scope.ACCOUNTING_READ,
+        gives=RequestIdentitiesOut,
+        problems=(RequestUnknown,),
+        does="Return which kinds of identifiers a request covers, and which of them the identity map led to.",
+    )
+)

@@ -1,0 +1,1 @@
+"""The isolation of a process that reads foreign files."""

@@ -1,0 +1,178 @@
+"""Operations on many deletion requests at once: batches, counts, decisions and the export."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Strict
+
+from lethe.contract import problems
+from lethe.contract.deletion_requests import NOBODY, OpenClock, RegulationName, RejectionIn, RequestFilter
+from lethe.contract.fields import Answer, Body, Decision, LargeBody, Moment, Name, Query, example
+from lethe.contract.operation import ResourceOperations
+from lethe.contract.sets import RequestStatus, Scope
+
+COUNTED = 1_000_000
+"""Limit up to which requests are counted."""
+
+
+Undecided = Literal[RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED]
+
+
+class CountOut(Answer):
+    count: int = Field(description=f"Number of requests, counted up to {COUNTED:,}.")
+
+
+class DecisionsIn(Body):
+    model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
+
+    decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
+    rejection: RejectionIn | None = Field(
+        default=None, description="Ground and explanation; required with reject, refused with approve."
+    )
+    status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
+    made_before: Moment = Field(description="Only requests with an earlier created_at, so that none is decided unseen.")
+    regulation: RegulationName | None = Field(default=None, description="Only requests under this regulation.")
+    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
+    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
+    due_from: Moment | None = Field(default=None, description="Only requests with this deadline or later.")
+    due_before: Moment | None = Field(default=None, description="Only requests with an earlier deadline.")
+    clock: OpenClock | None = Field(
+        default=None, description="Only requests with this clock state; running: neither paused nor overdue."
+    )
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description=f"Only requests assigned to this person (ID), or to {NOBODY}."
+    )
+    limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that one call decides.")
+    cursor: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="`next_cursor` of the preceding call. Default: from the start."
+    )
+
+
+class DecisionsOut(Answer):
+    decided: int = Field(description="Number of requests decided.")
+    refused: int = Field(description="Number of requests left unchanged, as their state forbids the decision.")
+    next_cursor: str | None = Field(description="Cursor of the next call; null if no matching request is left.")
+
+
+_LISTS = ResourceOperations("Deletion requests", "/v1")
+
+COUNT = _LISTS.operation(
+    "count_deletion_requests",
+    "GET",
+    "/deletion-requests:count",
+    scope=Scope.REQUESTS_READ,
+    query=RequestFilter,
+    gives=CountOut,
+    does="Count the requests that match all filters.",
+)
+DECIDE = _LISTS.operation(
+    "decide_deletion_requests",
+    "POST",
+    "/deletion-requests:decide",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=DecisionsIn,
+    gives=DecisionsOut,
+    repeat="idempotent",
+    does="Approve or reject all matching requests, newest first, each by the rules for a single one; a request that "
+    "cannot be decided does not hold up the others. One call decides up to `limit` requests in one transaction; "
+    "continue with `next_cursor`. Repeating a call decides nothing twice.",
+)
+
+
+MAX_BATCH_REQUESTS = 10_000
+"""Maximum number of requests in a batch."""
+CSV_FIELDS = (
+    "subject_id",
+    "subject_sha256",
+    "kind",
+    "aliases",
+    "regulation",
+    "ground",
+    "external_id",
+    "submitted_at",
+    "callback_url",
+    "refers_to",
+    "identity_verified",
+    "dataset_ids",
+)
+"""Fields of a request that a list in CSV may have as columns."""
+
+
+class BatchIn(LargeBody):
+    model_config = example(requests=[{"subject_id": "customer-4711"}, {"subject_id": "customer-4712"}])
+
+    requests: Annotated[
+        list[Any],
+        Field(
+            min_length=1,
+            max_length=MAX_BATCH_REQUESTS,
+            json_schema_extra={"items": {"$ref": "#/components/schemas/DeletionRequestIn"}},
+        ),
+    ] = Field(description=f"Requests of the batch, at most {MAX_BATCH_REQUESTS:,}.")
+
+
+class BatchItemOut(Answer):
+    index: int = Field(description="Position of the request in the batch, from 0.")
+    line: int | None = Field(default=None, description="Line in the CSV file; null for a JSON batch.")
+    status: int = Field(description="202, or the HTTP status that this request would get in a call of its own.")
+    id: str | None = Field(default=None, description="ID of the request; null if refused.")
+    external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
+    request_status: RequestStatus | None = Field(default=None, description="Status of the request; null if refused.")
+    code: str | None = Field(default=None, description="Error code; null if accepted.")
+    detail: str | None = Field(default=None, description="What is wrong and what to do; null if accepted.")
+    errors: list[dict[str, str]] | None = Field(
+        default=None, description="Places at fault, each with `path` and `message`; null if none."
+    )
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the request was accepted."""
+        return self.status == 202
+
+
+class BatchOut(Answer):
+    accepted: int = Field(description="Number of requests accepted.")
+    refused: int = Field(description="Number of requests refused.")
+    items: list[BatchItemOut] = Field(description="Outcome of each request, in the order of the batch.")
+
+
+class BatchQuery(Query):
+    source: Name | None = Field(default=None, description="Name of the source list, by which they can be found.")
+
+
+CREATE_BATCH = _LISTS.operation(
+    "create_batch",
+    "POST",
+    "/deletion-requests:batch",
+    scope=Scope.REQUESTS_WRITE,
+    takes=BatchIn,
+    query=BatchQuery,
+    gives=BatchOut,
+    status=202,
+    repeat="keyed",
+    problems=(problems.IdempotencyConflict, problems.BatchRefused),
+    does="Request the deletion of up to 10,000 people: 202 if all requests are accepted, 207 if some are, 422 if none "
+    "is.\n\nThere is no `Location`, because each request has its own ID.",
+)
+CREATE_FROM_CSV = _LISTS.operation(
+    "create_batch_from_csv",
+    "POST",
+    "/deletion-requests.csv",
+    scope=Scope.REQUESTS_WRITE,
+    query=BatchQuery,
+    gives=BatchOut,
+    status=202,
+    repeat="keyed",
+    problems=(problems.IdempotencyConflict, problems.BatchRefused),
+    does="Create a batch from CSV with a header of request fields: `dataset_ids` and `aliases` are joined by `;`, "
+    "metadata is in columns `metadata.<name>`.",
+)
+EXPORT = _LISTS.operation(
+    "export_deletion_requests",
+    "GET",
+    "/deletion-requests.csv",
+    scope=Scope.REQUESTS_READ,
+    query=RequestFilter,
+    gives=bytes,
+    does="Export the matching requests as CSV, newest first, in constant memory; with `requests:review`, including "
+    "assignees. The audit log records who exported them.",
+)

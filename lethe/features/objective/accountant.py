@@ -1,0 +1,272 @@
+"""Guarantees of objective perturbation: (epsilon, delta) and mu per version, and over versions by convolution.
+
+P is the law of a version with the records in question, Q the law without them: with null records for `zero_out`, with
+other records for `replace`. Every function bounds both directions, P against Q and Q against P, counts the solver's
+tolerance, and rounds outward. The proofs, by the names used here, are in
+`docs/mathematics/objective-perturbation.md`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from scipy.special import ndtri
+
+from lethe.features.objective.losses import PrivacyLoss, Tail, of_gaussian
+from lethe.features.objective.mechanism import ObjectivePerturbation
+from lethe.proof.conversion import gdp_delta, gdp_epsilon
+from lethe.proof.errors import InfeasibleError, require_count, require_fraction, require_nonnegative
+from lethe.proof.mechanism import Adjacency
+from lethe.proof.rounding import sum_rounded_up, up
+
+MAX_RECORDS = 1000
+"""Largest number of records of a person."""
+_SOLVER_DEVIATIONS = 9.0
+_MARGIN = 1e-9
+"""Relative increase of a result that exceeds the rounding errors of its computation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """`versions` >= 0 that were published of a model while `records` >= 1 of a person were in it."""
+
+    mechanism: ObjectivePerturbation
+    versions: int
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        require_count(0, versions=self.versions)
+        require_count(1, records=self.records)
+
+
+def log_determinant(mechanism: ObjectivePerturbation, *, records: int = 1) -> float:
+    """Return kappa, the largest log of the ratio of the determinants of the Hessians with and without `records`.
+
+    (C - 1) log(1 + 1 / (C Lambda)) a record for softmax over C classes, log(1 + 1 / (4 Lambda)) for a single score.
+
+    >>> from lethe.features.objective.calibration import choose
+    >>> m = choose(num_slots=1000, num_columns=10, num_classes=2, epsilon=1.0, delta=1e-4)
+    >>> 0 < log_determinant(m) < 0.25 / m.regularisation
+    True
+    """
+    classes, strength = mechanism.num_scores, mechanism.regularisation
+    if classes == 1:
+        return up(records * math.log1p(up(0.25 / strength)))
+    return up(records * (classes - 1) * math.log1p(up(1 / (classes * strength))))
+
+
+def tail(mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT) -> Tail:
+    """Return the bound on delta(epsilon) of one part of a version by the vertices, in both directions.
+
+    The slopes of a record lie in a segment [0, s] for a single score, and in the hull of 0 and the C - 1 differences
+    e_k - e_y for softmax. The loss is convex in them, hence largest at a vertex of their product; delta is at most the
+    sum over the vertices, each the delta of a pair of Gaussians.
+    """
+    require_count(1, records=records)
+    if records > MAX_RECORDS:
+        raise InfeasibleError(f"Expected records={records} <= {MAX_RECORDS}")
+    classes, kappa = mechanism.num_scores, log_determinant(mechanism, records=records)
+    others, edge = (1, 1.0) if classes == 1 else (classes - 1, math.sqrt(2))
+    replaced = adjacency is Adjacency.REPLACE
+    if replaced and records == 1 and classes > 1:
+        # Of two edges of different vertices only one pair in each row is antiparallel; others make 60 degrees or more.
+        counts = {math.sqrt(2): 2 * others, math.sqrt(6): others * (others - 1), math.sqrt(8): others}
+        counts = {distance: count for distance, count in counts.items() if count}
+    else:
+        moved = records * (2 if replaced else 1)
+        counts = {k * edge: math.comb(moved, k) * others**k for k in range(1, moved + 1)}
+    vertices = tuple((math.log(count), mechanism.mu_of_distance(up(distance))) for distance, count in counts.items())
+    return Tail(vertices=vertices, shift=kappa, shift_back=kappa if replaced else 0.0)
+
+
+def deletion_mu(mechanism: ObjectivePerturbation) -> float:
+    """Return the mu of `deletion` and `unlearning`: twice the solver's.
+
+    Both laws are those of a solver within its tolerance of the same minimiser. A solver that is a function of the rows
+    present and of fresh noise alone has mu 0; this bound also holds for any other that keeps to the tolerance.
+    """
+    return up(2 * mechanism.solver_mu)
+
+
+def mu(
+    mechanism: ObjectivePerturbation,
+    *,
+    records: int = 1,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    versions: int = 1,
+) -> float:
+    """Return a mu for which `versions` versions together are mu-GDP, in both directions.
+
+    One record against null is mu_1-GDP (`_record_mu`); group privacy multiplies by the records, twice for `replace`;
+    versions and labels add in squares. Such numbers compose with those of other mechanisms.
+    """
+    require_count(1, records=records)
+    require_count(0, versions=versions)
+    apart = records * (2 if adjacency is Adjacency.REPLACE else 1)
+    parts = versions * mechanism.num_parts
+    of_versions = up(math.sqrt(parts) * up(apart * _record_mu(mechanism)))
+    return sum_rounded_up(of_versions, up(2 * up(math.sqrt(versions) * mechanism.solver_mu)))
+
+
+def delta(
+    mechanism: ObjectivePerturbation,
+    *,
+    epsilon: float,
+    records: int = 1,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+) -> float:
+    """Return the delta of one version at `epsilon`: the least of the bounds by vertices, by convolution and by mu.
+
+    Symbols: `epsilon` >= 0 in nats; `records` of one person. `adjacency` `zero_out` for the records against null, in
+    both directions, and `replace` for other records in their place, which is `release`. Result in [0, 1].
+    """
+    require_nonnegative(epsilon=epsilon)
+    bound = tail(mechanism, records=records, adjacency=adjacency)
+    by_mu = gdp_delta(epsilon=epsilon, mu=mu(mechanism, records=records, adjacency=adjacency))
+    laws = _laws(((mechanism, 1, records),), adjacency, 0.0)
+    convolved = _with_solver(lambda at: max(law.delta(at) for law in laws), mechanism.solver_mu)
+    direct = _with_solver(bound.delta, mechanism.solver_mu)(epsilon) if mechanism.num_parts == 1 else 1.0
+    return min(by_mu, convolved(epsilon), direct)
+
+
+def epsilon(
+    mechanism: ObjectivePerturbation,
+    *,
+    delta: float,
+    records: int = 1,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+) -> float:
+    """Return the epsilon of one version at 0 < `delta` < 1; symbols as in `delta`."""
+    require_fraction(delta=delta)
+    bound = tail(mechanism, records=records, adjacency=adjacency)
+    by_mu = gdp_epsilon(mu=mu(mechanism, records=records, adjacency=adjacency), delta=delta)
+    laws = _laws(((mechanism, 1, records),), adjacency, 0.0)
+    curves = [lambda at: max(law.delta(at) for law in laws)]
+    if mechanism.num_parts == 1:
+        curves.append(bound.delta)
+    return min(by_mu, *(_inverse(_with_solver(curve, mechanism.solver_mu), delta, by_mu) for curve in curves))
+
+
+def adaptive_delta(published: Sequence[Published], *, epsilon: float, mu: float = 0.0) -> float:
+    """Return delta(epsilon) of all versions together, for the records against null, against observers who read every
+    version and chose requests by it. `mu` >= 0 is that of what other mechanisms published of the same records."""
+    require_nonnegative(epsilon=epsilon, mu=mu)
+    curve, _ = _adaptive(published, mu)
+    return min(curve(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))
+
+
+def adaptive_epsilon(published: Sequence[Published], *, delta: float, mu: float = 0.0) -> float:
+    """Return the epsilon of `adaptive` at 0 < `delta` < 1: the least by convolution, by mu, or of a single version."""
+    require_fraction(delta=delta)
+    require_nonnegative(mu=mu)
+    by_mu = gdp_epsilon(mu=adaptive_mu(published, mu=mu), delta=delta)
+    if not mu and len(published) == 1 and published[0].versions == 1:
+        return _epsilon(published[0].mechanism, delta=delta, records=published[0].records)
+    curve, _ = _adaptive(published, mu)
+    return min(by_mu, _inverse(curve, delta, by_mu))
+
+
+def adaptive_mu(published: Sequence[Published], *, mu: float = 0.0) -> float:
+    """Return a mu for which everything published is mu-GDP together: squares add, the solver's twice on the outside."""
+    squares = [up(mu * mu)]
+    solver = [0.0]
+    for part in published:
+        parts = part.versions * part.mechanism.num_parts
+        squares.append(up(parts * up(up(part.records * _record_mu(part.mechanism)) ** 2)))
+        solver.append(up(part.versions * up(part.mechanism.solver_mu**2)))
+    return sum_rounded_up(up(math.sqrt(sum_rounded_up(*squares))), up(2 * up(math.sqrt(sum_rounded_up(*solver)))))
+
+
+_epsilon = epsilon
+
+
+@lru_cache(maxsize=1024)
+def _record_mu(mechanism: ObjectivePerturbation) -> float:
+    """Return mu_1 for which one part of a version, with its solver exact, is mu_1-GDP for one record against null.
+
+    For a single score it has a closed form: the Gaussian trade-off of mu, shifted by kappa beyond the loss t at which
+    the total mass is 1, rises above that of mu most at t. For softmax it is read off the curve.
+    """
+    bound = tail(mechanism)
+    if mechanism.num_scores > 1:
+        return max(of_curve.gaussian() for of_curve in (bound, bound.reversed()))
+    (_, gauss), kappa = bound.vertices[0], bound.shift
+    share = _mass_beyond(gauss, kappa)
+    return up((gauss + ndtri(share) - ndtri(share * math.exp(-kappa))) * (1 + _MARGIN))
+
+
+def _mass_beyond(gauss: float, kappa: float) -> float:
+    """Return Q(L > t), rounded up: the mass of losses that kappa shifts, where P(L > t) - e^-kappa Q(L > t) equals
+    P(L > 0) - Q(L > 0)."""
+
+    def excess(t: float) -> float:
+        beyond = _upper(t / gauss - gauss / 2) - math.exp(-kappa) * _upper(t / gauss + gauss / 2)
+        return beyond - math.erf(gauss / math.sqrt(8))
+
+    low, high = 0.0, gauss * (gauss / 2 + 40)
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > _MARGIN * gauss else (low, middle)
+    return _upper(low / gauss + gauss / 2) * (1 + _MARGIN)
+
+
+def _upper(z: float) -> float:
+    return 0.5 * math.erfc(z * math.sqrt(0.5))
+
+
+def _with_solver(curve: Callable[[float], float], solver_mu: float) -> Callable[[float], float]:
+    """Return the curve of what is published from that of exact minimisers, by the triangle over both ends.
+
+    With e, d such that the solver's mu implies (e, d), P(O) <= e^e P'(O) + d <= e^e (e^(epsilon - 2e) Q'(O) + delta') +
+    d <= e^epsilon Q(O) + e^(epsilon - e) d + e^e delta' + d.
+    """
+    lost = up(solver_mu * (_SOLVER_DEVIATIONS + solver_mu / 2))
+    extra = gdp_delta(epsilon=lost, mu=solver_mu)
+
+    def published(epsilon: float) -> float:
+        inner = epsilon * (1 - _MARGIN) - 2 * lost
+        if inner < 0:
+            return 1.0
+        return min(up(up(math.exp(lost) * curve(inner)) + extra * (1 + math.exp(min(epsilon, 700.0)))), 1.0)
+
+    return published
+
+
+def _inverse(curve: Callable[[float], float], delta: float, at_most: float) -> float:
+    """Return the least epsilon at which the falling `curve` is at most `delta`, rounded up; inf if above `at_most`."""
+    low, high = 0.0, up(at_most)
+    if not math.isfinite(high) or curve(high) > delta:
+        return math.inf
+    while high - low > 1e-10 * (1 + high):
+        middle = (low + high) / 2
+        low, high = (middle, high) if curve(middle) > delta else (low, middle)
+    return high
+
+
+def _adaptive(published: Sequence[Published], mu: float) -> tuple[Callable[[float], float], float]:
+    parts = tuple((part.mechanism, part.versions, part.records) for part in published if part.versions)
+    laws = _laws(parts, Adjacency.ZERO_OUT, mu)
+    squares = [up(versions * up(mechanism.solver_mu**2)) for mechanism, versions, _ in parts]
+    solver_mu = up(math.sqrt(sum_rounded_up(0.0, *squares)))
+    return _with_solver(lambda at: max((law.delta(at) for law in laws), default=0.0), solver_mu), solver_mu
+
+
+@lru_cache(maxsize=256)
+def _laws(
+    parts: tuple[tuple[ObjectivePerturbation, int, int], ...], adjacency: Adjacency, mu: float
+) -> tuple[PrivacyLoss, ...]:
+    """Return the law of the privacy loss of all versions, in both directions."""
+    directions = []
+    for back in (False, True):
+        laws = [of_gaussian(mu)] if mu else []
+        for mechanism, versions, records in parts:
+            bound = tail(mechanism, records=records, adjacency=adjacency)
+            bound = bound.reversed() if back else bound
+            laws.append(bound.loss().times(versions * mechanism.num_parts))
+        if laws:
+            total = laws[0]
+            for law in laws[1:]:
+                total = total.plus(law)
+            directions.append(total)
+    return tuple(directions)

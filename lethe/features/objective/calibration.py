@@ -1,0 +1,122 @@
+"""Calibration of objective perturbation to a target, by public numbers alone."""
+
+import math
+
+from lethe.features.objective import accountant
+from lethe.features.objective.accountant import Published
+from lethe.features.objective.mechanism import ObjectivePerturbation
+from lethe.proof.conversion import gdp_mu
+from lethe.proof.errors import InfeasibleError, require_count, require_fraction, require_positive
+from lethe.proof.losses import Objective, num_weight_rows
+
+OUTPUT_NOISE = 2.0**-7
+"""Default standard deviation of the output noise: that of a score, which is of the order of 1."""
+SHARE = 0.5
+"""Default Lambda over noise_scale for a single score; twice that for softmax. Chosen once, by accuracy on parts held
+out of the training rows of eight public tables; `benchmarks/objective.py --rule` compares others."""
+MIN_REGULARISATION = 0.25
+"""Minimum default Lambda."""
+
+
+def choose(
+    *,
+    num_slots: int,
+    num_columns: int,
+    num_classes: int,
+    epsilon: float,
+    delta: float,
+    versions: int = 1,
+    objective: Objective = Objective.LOGISTIC_REGRESSION,
+    regularisation: float | None = None,
+    class_weights: tuple[float, ...] | None = None,
+    weight_bound: float | None = None,
+) -> ObjectivePerturbation:
+    """Return the mechanism with the least noise whose `adaptive` guarantee of one record is (epsilon, delta).
+
+    It is a function of public numbers: `versions` >= 1 is the number of versions that the target covers. Lambda is
+    `default_regularisation` if `regularisation` is None. The tolerance makes `deletion` (0, delta).
+
+    Raises:
+        InfeasibleError: if no noise_scale up to 1e5 reaches the target.
+        PrivacyError: if an argument is out of range, or the proof does not cover the objective.
+    """
+    require_positive(epsilon=epsilon)
+    require_fraction(delta=delta)
+    require_count(1, versions=versions, num_columns=num_columns, num_slots=num_slots)
+
+    size = num_weight_rows(num_classes, objective) * num_columns
+
+    def made(noise_scale: float) -> ObjectivePerturbation:
+        strength = regularisation or default_regularisation(noise_scale, num_classes, objective)
+        return ObjectivePerturbation(
+            objective=objective,
+            num_slots=num_slots,
+            num_classes=num_classes,
+            num_columns=num_columns,
+            l2=strength / num_slots,
+            noise_scale=noise_scale,
+            tolerance=_tolerance(strength, num_slots, noise_scale, delta, size),
+            output_noise=OUTPUT_NOISE,
+            class_weights=class_weights,
+            weight_bound=weight_bound,
+        )
+
+    def reaches(noise_scale: float) -> bool:
+        published = [Published(mechanism=made(noise_scale), versions=versions)]
+        return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
+
+    # One version without a determinant, the least that any noise has to do.
+    low = 0.5 / gdp_mu(epsilon=epsilon, delta=delta)
+    high = 2 * low
+    while not reaches(high):
+        low, high = high, 2 * high
+        if high > 1e5:
+            raise InfeasibleError(f"Expected epsilon={epsilon} and delta={delta} within reach of noise_scale <= 1e5")
+    while high / low > 1 + 2**-10:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if reaches(middle) else (middle, high)
+    return made(high)
+
+
+def default_regularisation(
+    noise_scale: float, num_classes: int, objective: Objective = Objective.LOGISTIC_REGRESSION
+) -> float:
+    """Return the default Lambda = num_slots l2: `SHARE` noise_scale, twice that for softmax, and no less than the
+    minimum.
+
+    The weights that noise alone adds are noise_scale / Lambda long in every direction about which rows say little, so
+    the ratio bounds what it adds to a score.
+    """
+    softmax = objective is Objective.LOGISTIC_REGRESSION and num_classes > 2
+    return max((2 if softmax else 1) * SHARE * noise_scale, MIN_REGULARISATION)
+
+
+def versions_within(mechanism: ObjectivePerturbation, *, epsilon: float, delta: float, at_most: int = 10_000) -> int:
+    """Return the largest number of versions, up to `at_most`, whose `adaptive` guarantee is (epsilon, delta).
+
+    Publishing no more than this number keeps the guarantee against observers who choose when to stop.
+    """
+    low, high = 0, 1
+    while high <= at_most and _covers(mechanism, high, epsilon, delta):
+        low, high = high, 2 * high
+    high = min(high, at_most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _covers(mechanism, middle, epsilon, delta) else (low, middle)
+    return low
+
+
+def _covers(mechanism: ObjectivePerturbation, versions: int, epsilon: float, delta: float) -> bool:
+    published = [Published(mechanism=mechanism, versions=versions)]
+    return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
+
+
+def _tolerance(regularisation: float, num_slots: int, noise_scale: float, delta: float, num_parameters: int) -> float:
+    """Return the tolerance for which twice the solver's mu is at most that of (0, delta), with its roundings.
+
+    It leaves room for `num_slots` 2^-40, because the rounding of gradients grows with the rows, and for that of xi.
+    """
+    rounding = OUTPUT_NOISE * 2.0**-32 * math.sqrt(num_parameters)
+    distance = min(gdp_mu(epsilon=0.0, delta=delta), 0.1) / 2 * OUTPUT_NOISE - rounding
+    of_noise = noise_scale * 2.0**-32 * math.sqrt(num_parameters)
+    return max(0.99 * regularisation * distance, math.ldexp(num_slots, -40) + of_noise)

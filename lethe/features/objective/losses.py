@@ -1,0 +1,201 @@
+"""Laws of privacy losses on a grid: dominating pairs of a mechanism, built from a bound on its curve, and convolved.
+
+A pair (P, Q) is determined, for every composition, by H(alpha) = sup_O P(O) - alpha Q(O), a convex function of alpha >=
+0 with H(0) = 1 (Zhu, Dong, Wang, AISTATS 2022, Theorem 10, adaptive composition included). A bound h on a grid of
+alphas bounds H by the largest convex function through or below its points, which is piecewise linear. That function is
+the curve of a pair whose losses lie on the grid: the loss log alpha_i has under P the probability alpha_i times the
+change of slope at alpha_i (Doroshenko et al., PoPETs 2022).
+
+Convolution adds products of nonnegative numbers, so that rounding is relative. Errors of differences of slopes are
+absolute; `SLACK` for each version covers them.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.proof.conversion import gdp_log_delta, gdp_mu
+from lethe.proof.errors import InfeasibleError
+from lethe.proof.rounding import up
+
+SLACK = 1e-13
+"""Absolute increase of delta for each version convolved."""
+_RELATIVE = 1e-8
+"""Relative increase of every bound and mass, above all their relative rounding errors."""
+_CELLS = 1500
+"""Grid points on each side of 0."""
+_MAX_CELLS = 6144
+_TAIL = 1e-19
+"""Mass beyond the grid, which counts as an infinite loss."""
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivacyLoss:
+    """Law of the privacy loss under P: `masses[i]` at the loss (first + i) width, and `infinite` at infinity.
+
+    All masses are rounded up, and losses too, so that `delta` bounds E(1 - e^(epsilon - loss))_+ from above.
+    """
+
+    width: float
+    first: int
+    masses: Floats  # (k,)
+    infinite: float
+
+    def delta(self, epsilon: float) -> float:
+        """Return the bound on delta at `epsilon`, in [0, 1]."""
+        losses = self.width * (self.first + np.arange(len(self.masses)))
+        gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
+        return min(1.0, self.infinite + float(self.masses @ gains) * (1 + _RELATIVE))
+
+    def plus(self, other: "PrivacyLoss") -> "PrivacyLoss":
+        """Return the law of the sum of two independent losses."""
+        fine, coarse = (self, other) if self.width <= other.width else (other, self)
+        fine = fine.on(coarse.width)
+        masses = np.convolve(fine.masses, coarse.masses) * (1 + 1e-12)
+        infinite = up(self.infinite + other.infinite)
+        return PrivacyLoss(coarse.width, fine.first + coarse.first, masses, infinite).trimmed()
+
+    def times(self, versions: int) -> "PrivacyLoss":
+        """Return the law of the sum of `versions` >= 0 independent losses."""
+        power, total = self, None
+        while versions:
+            if versions & 1:
+                total = total.plus(power) if total else power
+            versions >>= 1
+            if versions:
+                power = power.plus(power)
+        return total or PrivacyLoss(self.width, 0, np.ones(1), 0.0)
+
+    def on(self, width: float) -> "PrivacyLoss":
+        """Return a law on multiples of `width` >= the present width that dominates this one.
+
+        The mass of a loss between two points is divided between them so that its mass under Q stays the same, which
+        reverses a merger of two outcomes and hence only raises the curve.
+        """
+        if width == self.width:
+            return self
+        losses = self.width * (self.first + np.arange(len(self.masses)))
+        below = np.floor(losses / width).astype(np.int64)
+        share = np.clip(
+            np.expm1(losses - below * width) * np.exp(width - losses + below * width) / math.expm1(width), 0.0, 1.0
+        )
+        share = np.minimum(share * (1 + _RELATIVE) + 1e-13, 1.0)
+        first = int(below[0])
+        masses = np.zeros(int(below[-1]) - first + 2)
+        np.add.at(masses, below - first, self.masses * (1 - share))
+        np.add.at(masses, below - first + 1, self.masses * share)
+        return PrivacyLoss(width, first, masses * (1 + 1e-12), self.infinite)
+
+    def trimmed(self) -> "PrivacyLoss":
+        """Return a dominating law with negligible tails moved up, on a grid of at most `_MAX_CELLS` points."""
+        low = int(np.searchsorted(np.cumsum(self.masses), _TAIL))
+        high = len(self.masses) - int(np.searchsorted(np.cumsum(self.masses[::-1]), _TAIL))
+        masses = self.masses[low:high].copy()
+        masses[0] += self.masses[:low].sum()
+        infinite = up(self.infinite + float(self.masses[high:].sum()) * (1 + _RELATIVE))
+        law = PrivacyLoss(self.width, self.first + low, masses, infinite)
+        return law.on(2 * self.width) if len(masses) > _MAX_CELLS else law
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Bound on H by Gaussians: sum over (log count, mu) in `vertices` of count times delta_Gauss(mu; epsilon - shift)
+    for epsilon >= shift, and the same with `shift_back` and P, Q exchanged."""
+
+    vertices: tuple[tuple[float, float], ...]
+    shift: float
+    shift_back: float
+
+    def reversed(self) -> "Tail":
+        """Return the bound for Q against P."""
+        return Tail(self.vertices, self.shift_back, self.shift)
+
+    def delta(self, epsilon: float) -> float:
+        """Return the bound on delta in the worse direction, in [0, 1]."""
+        return max(self.at(epsilon, self.shift), self.at(epsilon, self.shift_back))
+
+    def at(self, epsilon: float, shift: float) -> float:
+        """Return E(1 - e^(epsilon - shift - max(0, losses)))_+ at most, for any real `epsilon`, in [0, 1]."""
+        inner = epsilon - 2.0**-50 * abs(epsilon) - shift
+        sums = math.fsum(
+            math.exp(min(log_count + gdp_log_delta(epsilon=max(inner, 0.0), mu=mu), 1.0))
+            for log_count, mu in self.vertices
+        )
+        bound = min(1.0, sums * (1 + _RELATIVE))
+        return bound if inner >= 0 else min(1.0, -math.expm1(inner) + math.exp(inner) * bound)
+
+    def loss(self) -> PrivacyLoss:
+        """Return the law of the loss of a pair that dominates every pair with this bound."""
+        return _loss(self)
+
+    def gaussian(self) -> float:
+        """Return the least mu found whose Gaussian curve lies above the bound for every epsilon >= 0.
+
+        On the grid, each value is met one point further right. Beyond it the log of every summand falls faster than
+        that of the Gaussian's.
+
+        Raises:
+            InfeasibleError: if the grid does not reach that far.
+        """
+        width, losses, bounds = _points(self)
+        corners = dict(_hull(np.exp(losses), bounds))
+        alphas = np.exp(losses)
+        curve = np.interp(alphas, list(corners), list(corners.values())) * (1 + _RELATIVE)
+        found = max(
+            gdp_mu(epsilon=float(loss) + width, delta=min(float(value), 1 - 1e-12)) if value > 0 else 0.0
+            for loss, value in zip(losses[_CELLS:], curve[_CELLS:], strict=True)
+        ) * (1 + _RELATIVE)
+        largest = max(mu for _, mu in self.vertices)
+        if not float(losses[-1]) * (found - largest) > self.shift * found:
+            raise InfeasibleError("Expected a curve that a Gaussian's dominates: choose a larger noise_scale")
+        return up(found)
+
+
+def of_gaussian(mu: float) -> PrivacyLoss:
+    """Return the law of the loss of N(mu, 1) against N(0, 1), for mu > 0."""
+    return Tail(((0.0, mu),), 0.0, 0.0).loss()
+
+
+def _points(bound: Tail) -> tuple[float, Floats, Floats]:
+    """Return the width of the grid, its losses and the bound on H at them  # (2 k + 1,)"""
+    most, far = max(mu for _, mu in bound.vertices), max(count for count, _ in bound.vertices)
+    end = max(bound.shift, bound.shift_back) + most * (most / 2 + math.sqrt(2 * (far - math.log(_TAIL))))
+    width = end / _CELLS
+    losses = width * np.arange(-_CELLS, _CELLS + 1, dtype=np.float64)
+    forward = [bound.at(loss, bound.shift) for loss in losses.tolist()]
+    # H(alpha) = 1 - alpha + alpha H'(1 / alpha), with P and Q exchanged in H'.
+    backward = [-math.expm1(loss) + math.exp(loss) * bound.at(-loss, bound.shift_back) for loss in losses.tolist()]
+    bounds: Floats = np.minimum(np.minimum(forward, backward), 1.0)
+    return width, losses, bounds
+
+
+def _hull(alphas: Floats, bounds: Floats) -> list[tuple[float, float]]:
+    """Return the corners of the largest convex function below the points and (0, 1)."""
+    corners = [(0.0, 1.0)]
+    for alpha, bound in zip(alphas.tolist(), bounds.tolist(), strict=True):
+        while len(corners) > 1 and _slope(corners[-2], corners[-1]) >= _slope(corners[-1], (alpha, bound)):
+            corners.pop()
+        corners.append((alpha, bound))
+    return corners
+
+
+def _slope(left: tuple[float, float], right: tuple[float, float]) -> float:
+    return (right[1] - left[1]) / (right[0] - left[0])
+
+
+@lru_cache(maxsize=256)
+def _loss(bound: Tail) -> PrivacyLoss:
+    width, losses, bounds = _points(bound)
+    corners = _hull(np.exp(losses), bounds)
+    slopes = [_slope(*pair) for pair in pairwise(corners)] + [0.0]
+    masses, places = np.zeros(len(losses)), {alpha: place for place, alpha in enumerate(np.exp(losses).tolist())}
+    for (alpha, _), (before, after) in zip(corners[1:], pairwise(slopes), strict=True):
+        masses[places[alpha]] = max(alpha * (after - before), 0.0) * (1 + _RELATIVE)
+    return PrivacyLoss(width, -_CELLS, masses, up(corners[-1][1]) + SLACK).trimmed()

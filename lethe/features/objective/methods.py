@@ -1,0 +1,235 @@
+"""Objective perturbation as a method: its mechanism, its numbers, and what its certificates state."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Self
+
+from lethe.features.objective import accountant, calibration
+from lethe.features.objective.accountant import Published
+from lethe.features.objective.mechanism import ObjectivePerturbation, require_proved
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.calibration import ModelSettings
+from lethe.proof.certificate import INVARIANTS, LIMITS
+from lethe.proof.errors import PreconditionError
+from lethe.proof.guarantees import Notion
+from lethe.proof.lookback import NOTHING, Lookback
+from lethe.proof.losses import Objective, num_weight_rows
+from lethe.proof.mechanism import Adjacency
+from lethe.proof.methods import Method
+from lethe.proof.network import PublicNetwork
+
+NAME = "objective_perturbation"
+THEOREM = "objective-perturbation/1"
+"""Identifier of the bound in certificates: Theorem O of `docs/mathematics/objective-perturbation.md`."""
+
+_NOT_TAKEN = (
+    "loss_width",
+    "noise_scale",
+    "step_size",
+    "radius",
+    "learn_steps",
+    "batch_size",
+    "cool_down",
+    "second_moment",
+)
+"""Settings of a model that this method does not have."""
+
+
+class Perturbed(ObjectivePerturbation):
+    """Mechanism of a model by this method, with the names by which the core asks any mechanism.
+
+    A run has `learn_steps` steps, the cap on the iterations of its solver, each of which may read all rows. How many
+    iterations it took depends on the rows and is not known outside its process.
+    """
+
+    method: ClassVar[str] = NAME
+    num_batches: ClassVar[int] = 1
+    cool_down: ClassVar[int] = 1
+    is_tangent: ClassVar[bool] = False
+    network: ClassVar[None] = None
+    loss_width: ClassVar[None] = None
+    second_moment: ClassVar[None] = None
+
+    @property
+    def learn_steps(self) -> int:
+        """Number of steps that a run is planned with and accounted for: the cap."""
+        return self.max_iterations
+
+    @property
+    def batch_size(self) -> int:
+        """Number of slots that a step reads: all."""
+        return self.num_slots
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings that are not None, and the method."""
+        return super().to_json() | {"method": NAME}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """Parse the result of `to_json`. Raises `PrivacyError`."""
+        return super().from_json({name: value for name, value in document.items() if name != "method"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions(Chain):
+    """State of a model: the version that its last run made, a function of the rows present and of fresh noise alone.
+
+    Influences are in units of the output noise: influence / sqrt(variance) is a mu of the version.
+    """
+
+    @cached_property
+    def present(self) -> Lookback:
+        """Influence of one record that is present."""
+        if not self.steps:
+            return NOTHING
+        width = self.mechanism.output_noise * accountant.mu(self.mechanism)  # type: ignore[attr-defined, arg-type]
+        return Lookback((0.0,), (width,))
+
+    @cached_property
+    def variance(self) -> float:
+        """Variance of the output noise."""
+        return float(self.mechanism.output_noise**2) if self.steps else 0.0  # type: ignore[attr-defined]
+
+
+def calibrate(
+    settings: ModelSettings,
+    *,
+    num_slots: int,
+    num_classes: int,
+    objective: Objective,
+    num_parameters: int,
+    class_weights: tuple[float, ...] | None = None,
+    weight_bound: float | None = None,
+    network: PublicNetwork | None = None,
+) -> Perturbed:
+    """Return the mechanism with the least noise for which `adaptive` of one record is (epsilon, delta) after the first
+    version; `deletion` is 0 whatever the target.
+
+    Raises:
+        PreconditionError: for a loss without proof, a network, and every setting that this method does not have.
+        InfeasibleError: if no noise reaches the target.
+    """
+    require_proved(objective)
+    for name in _NOT_TAKEN:
+        if getattr(settings, name) is not None:
+            raise PreconditionError("setting_of_method", f"Expected no {name}: {NAME} does not have it")
+    if network is not None:
+        raise PreconditionError("setting_of_method", f"Expected no network: {NAME} is not proved for models on one")
+    chosen = calibration.choose(
+        num_slots=num_slots,
+        num_columns=num_parameters // num_weight_rows(num_classes, objective),
+        num_classes=num_classes,
+        epsilon=settings.epsilon,
+        delta=settings.delta,
+        objective=objective,
+        regularisation=None if settings.l2 is None else num_slots * settings.l2,
+        class_weights=class_weights,
+        weight_bound=weight_bound,
+    )
+    return Perturbed(**{field.name: getattr(chosen, field.name) for field in fields(ObjectivePerturbation)})
+
+
+def started(mechanism: Any) -> Chain:
+    """Return the state before the first version."""
+    return Versions(mechanism=mechanism)
+
+
+def advance(chain: Chain, run: Run) -> Chain:
+    """Return the state after a run, whose version does not depend on any before it.
+
+    Raises:
+        PreconditionError: if the run continues another, or was not planned with the cap of the mechanism.
+    """
+    if chain.steps or run.steps != chain.mechanism.learn_steps:
+        raise PreconditionError("learned_anew", f"Expected each version by {NAME} to be learned from scratch")
+    return Versions(mechanism=chain.mechanism, steps=run.steps, runs=((chain.mechanism, run.steps),))
+
+
+def _recent(mechanism: Any, newest_first: Iterable[tuple[int, Run]]) -> list[Run]:
+    return [run for _, run in list(newest_first)[:1]]
+
+
+def _unlearning_mu(chain: Any, *, records: int = 0) -> float:
+    """Return the mu against learning on the present data; records that became null since the version still count."""
+    present = chain.edits + records
+    return accountant.mu(chain.mechanism, records=present) if present else accountant.deletion_mu(chain.mechanism)
+
+
+def _deletion_mu(chain: Any, *, records: int, steps_present: int, steps_absent: int = 0) -> float:
+    """Return the mu against the same history without the records, which only a version that they are in tells."""
+    is_present = steps_present > 0 and steps_absent < chain.steps and records > 0
+    return accountant.mu(chain.mechanism, records=records) if is_present else accountant.deletion_mu(chain.mechanism)
+
+
+def _release_mu(mechanism: Any, *, steps: int) -> float:
+    return accountant.mu(mechanism, adjacency=Adjacency.REPLACE)
+
+
+def _squares(exposure: Any) -> Iterator[float]:
+    versions = sum(count for _, count in exposure.releases)
+    if versions:
+        yield versions * accountant.mu(exposure.mechanism, records=exposure.records) ** 2
+
+
+# Cached because a certificate and every answer about a model ask the same again, and a convolution takes a while.
+@lru_cache(maxsize=4096)
+def _epsilon_of(notion: Notion, exposures: tuple[Any, ...], delta: float) -> float:
+    if notion is Notion.RELEASE:
+        return max(accountant.epsilon(part.mechanism, delta=delta, adjacency=Adjacency.REPLACE) for part in exposures)
+    published = [
+        Published(mechanism=part.mechanism, versions=sum(count for _, count in part.releases), records=part.records)
+        for part in exposures
+    ]
+    return accountant.adaptive_epsilon(published, delta=delta)
+
+
+def _epsilon(notion: Notion, exposures: Sequence[Exposure], *, delta: float) -> float:
+    return _epsilon_of(notion, tuple(exposures), delta)
+
+
+_SHARED_INVARIANTS = (
+    "rows_null_read_back",
+    "row_norms_at_most_one",
+    "mechanism_as_frozen",
+    "fresh_system_noise",
+    "row_weights_in_range",
+    "records_counted",
+    "one_run_per_dataset",
+)
+_OF_THE_CHAIN = ("float32", "second moment", "canary test", "keep to it")
+"""Words of the limits that are about gradient steps alone."""
+
+METHOD = Method(
+    name=NAME,
+    theorem=THEOREM,
+    continues=False,
+    has_canaries=False,
+    invariants={name: INVARIANTS[name] for name in _SHARED_INVARIANTS}
+    | {
+        "started_at_the_origin": "the solver started at the origin, was given no earlier version, and drew a new"
+        " perturbation and a new output noise",
+        "gradient_within_tolerance": "the norm of the gradient at the end, with a bound of its rounding, was computed"
+        " by other code than the solver's and was within the tolerance of the mechanism",
+        "iterations_not_told": "neither the number of iterations nor the perturbation nor the minimiser without noise"
+        " left the process of the run; the number of steps on record is the cap",
+        "noisy_minimiser_only": "only the minimiser with its output noise left the worker; runs that died were thrown"
+        " away with their state",
+    },
+    limits=[
+        "The time that a run takes depends on the rows through the iterations of its solver, and whether it was refused"
+        " because the solver did not reach its tolerance depends on them too; no guarantee covers what either tells.",
+        *(sentence for sentence in LIMITS if not any(words in sentence for words in _OF_THE_CHAIN)),
+    ],
+    calibrate=calibrate,
+    read=Perturbed.from_json,
+    started=started,
+    advance=advance,
+    recent=_recent,
+    unlearning_mu=_unlearning_mu,
+    deletion_mu=_deletion_mu,
+    release_mu=_release_mu,
+    squares=_squares,
+    epsilon=_epsilon,
+)
+METHODS = (METHOD,)

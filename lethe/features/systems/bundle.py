@@ -1,0 +1,360 @@
+"""Bundle of a deletion request: every system with its grade and evidence, and the weakest grade as the headline.
+
+The statement is composed and checked by the same code: `check` recomputes each grade from its evidence and the headline
+from the grades, so that a bundle cannot state more than it shows. A kind of evidence of another feature joins by the
+tuple `EVIDENCE` of its module `evidence`.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe import sockets
+from lethe.contract.problems import CertificateInvalid
+from lethe.features.systems import acknowledgements
+from lethe.features.systems.contract import STRENGTH, Grade
+from lethe.features.systems.sentences import HEADINGS, LIMITS, NO_JOINT, headline
+from lethe.proof import wellformed
+from lethe.proof.errors import PreconditionError, PrivacyError
+from lethe.verification import proof_files
+from lethe.verification.certificates import key_set, signed_payload
+from lethe.verification.proof_files import VerifiedFile
+
+FORMAT = "lethe-bundle/1"
+TYPE = "lethe-bundle+jws"
+"""Media type of a bundle, in its signed header."""
+_PARTS = {"format", "issued_at", "request", "asked", "lines", "joint", "headline", "headings", "limits"}
+_LINE = {"system", "grade", "waiting", "opened_at", "ended_at", "map", "numbers", "method", "limits", "evidence"}
+_SYSTEM = {"id", "kind", "name"}
+_REQUEST = {"id", "submitted_at", "status", "outcome", "completed_at"}
+Line = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceKind:
+    """Kind of evidence of a line. `grade` checks the evidence and returns the grade that it supports, given the line,
+    the id of the request and the statements of the bundle's certificates by their JWS; it raises `PreconditionError`.
+    `method` and `limits` are the texts of every line with such evidence."""
+
+    type: str
+    grade: Callable[[Line, str, Mapping[str, dict[str, Any]]], Grade]
+    method: str
+    limits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedBundle:
+    """Statement of a verified bundle, and the verdict on its certificates; None if it has none."""
+
+    statement: dict[str, Any]
+    proof: VerifiedFile | None
+    key_id: str
+
+
+def line(
+    system: Mapping[str, str],
+    evidence: Mapping[str, Any],
+    *,
+    request_id: str,
+    certificates: Mapping[str, dict[str, Any]],
+    waiting: bool = False,
+    opened_at: str | None = None,
+    ended_at: str | None = None,
+    system_map: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return a line with the grade that its evidence supports.
+
+    `system` has `id`, `kind` and `name`. `certificates` are the statements of the certificates by JWS. `system_map`
+    tells which people the system may hold, and since when this is complete. Times are RFC 3339 with their zone.
+
+    Raises:
+        PreconditionError: if the evidence does not hold.
+    """
+    kind = _kinds()[evidence["type"]]
+    document: dict[str, Any] = {
+        "system": dict(system),
+        "waiting": waiting,
+        "opened_at": opened_at,
+        "ended_at": ended_at,
+        "map": None if system_map is None else dict(system_map),
+        "numbers": _numbers(evidence, certificates),
+        "method": kind.method,
+        "limits": list(kind.limits),
+        "evidence": dict(evidence),
+    }
+    return document | {"grade": kind.grade(document, request_id, certificates).value}
+
+
+def statement(
+    *, issued_at: str, request: Mapping[str, Any], lines: Sequence[Line], joint: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the statement of a bundle. `request` has the fields of `_REQUEST`, and `joint` is the joint guarantee of
+    the certified models; None if it does not exist or covers other models."""
+    ordered = sorted(lines, key=lambda one: (-STRENGTH[Grade(one["grade"])], one["system"]["id"]))
+    return {
+        "format": FORMAT,
+        "issued_at": issued_at,
+        "request": dict(request),
+        "asked": [one["system"]["id"] for one in ordered],
+        "lines": ordered,
+        "joint": None if joint is None else dict(joint),
+        "headline": headline(weakest(ordered), _names(ordered)),
+        "headings": HEADINGS,
+        "limits": _limits(ordered, joint),
+    }
+
+
+def weakest(lines: Sequence[Line]) -> Grade:
+    """Return the weakest grade of at least one line."""
+    return max((Grade(one["grade"]) for one in lines), key=STRENGTH.__getitem__)
+
+
+def _names(lines: Sequence[Line]) -> list[str]:
+    """Return the names of the systems with the weakest grade."""
+    return [one["system"]["name"] for one in lines if one["grade"] == weakest(lines)]
+
+
+def _limits(lines: Sequence[Line], joint: Mapping[str, Any] | None) -> list[str]:
+    certified = [one for one in lines if one["evidence"]["type"] == "certificate"]
+    return [*LIMITS, NO_JOINT] if len(certified) > 1 and joint is None else list(LIMITS)
+
+
+def is_bundle(text: str) -> bool:
+    """Return True if a file holds a bundle: a compact JWS, or JSON with a `jws`, of its media type."""
+    try:
+        header = json.loads(_decoded(_jws_in(text).partition(".")[0]))
+    except (ValueError, LookupError, TypeError, RecursionError, PrivacyError):
+        return False
+    return isinstance(header, dict) and header.get("typ") == TYPE
+
+
+def verify(
+    text: str, jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
+) -> VerifiedBundle:
+    """Verify a bundle offline: its signature, every certificate and acknowledgement, every grade and the headline.
+
+    Raises `CertificateInvalid`, naming the failed check, and `CertificateBeyondLimits` as `certificates.verify` does.
+    """
+    compact = _jws_in(text)
+    payload = signed_payload(compact, key_set(jwks), kind=TYPE)
+    if payload is None:
+        raise CertificateInvalid("The signature was not made by any of the given keys over this bundle.")
+    try:
+        document = wellformed.read(payload)
+        beside = wellformed.read(text) if text.lstrip().startswith("{") else {}
+        if beside.get("statement", document) != document:
+            raise PreconditionError("statement_beside", "Expected the statement beside the JWS to be the signed one")
+        proof = check(document, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
+        for name, stated in (("grade", document["headline"]["grade"]), ("request_id", document["request"]["id"])):
+            if beside.get(name, stated) != stated:
+                raise PreconditionError("statement_beside", f"Expected the {name} beside the JWS to be the signed one")
+        key_id = str(json.loads(_decoded(compact.partition(".")[0])).get("kid"))
+        return VerifiedBundle(statement=document, proof=proof, key_id=key_id)
+    except PrivacyError as error:
+        raise CertificateInvalid("{reason}.", reason=str(error)) from error
+    except CertificateInvalid:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CertificateInvalid(
+            "bundle_complete: the bundle is malformed ({kind}).", kind=type(error).__name__
+        ) from error
+
+
+def check(
+    document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
+) -> VerifiedFile | None:
+    """Check a statement whose signature is verified, and return the verdict on its certificates; None without any.
+
+    Raises:
+        PreconditionError: with the violated condition as `name`.
+        CertificateInvalid: if a certificate or the joint guarantee does not verify.
+    """
+    _require("format_known", document["format"] == FORMAT, f"a {FORMAT} statement")
+    _require("bundle_complete", document.keys() == _PARTS, f"the parts {sorted(_PARTS)}")
+    _require("bundle_complete", document["request"].keys() == _REQUEST, f"the request's {sorted(_REQUEST)}")
+    wellformed.check("the bundle", {"issued_at": document["issued_at"]}, {"issued_at": wellformed.moment})
+    lines = document["lines"]
+    ids = [one["system"]["id"] for one in lines]
+    _require("lines_complete", ids == document["asked"] and len(set(ids)) == len(ids) > 0, "one line per system asked")
+    proof = _proof(document, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
+    certificates = _certificates(document, proof)
+    for one in lines:
+        _check_line(one, document["request"], certificates)
+    restated = statement(
+        issued_at=document["issued_at"], request=document["request"], lines=lines, joint=document["joint"]
+    )
+    for part in ("headline", "headings", "limits", "lines"):
+        _require(f"{part}_recomputed", document[part] == restated[part], f"the {part} that follow from the lines")
+    return proof
+
+
+def _check_line(one: Line, request: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> None:
+    is_whole = one.keys() == _LINE and one["system"].keys() == _SYSTEM
+    _require("bundle_complete", is_whole, f"the fields {sorted(_LINE)} of each line")
+    evidence = one["evidence"]
+    _require("evidence_known", evidence["type"] in _kinds(), "a kind of evidence that this release verifies")
+    kind = _kinds()[evidence["type"]]
+    supported = kind.grade(one, request["id"], certificates)
+    _require("grade_of_evidence", one["grade"] == supported, f"the grade that the evidence supports, {supported}")
+    _require("method_of_evidence", one["method"] == kind.method, "the method of the evidence")
+    _require("limits_of_evidence", one["limits"] == list(kind.limits), "the limits of the evidence")
+    is_recomputed = one["numbers"] == _numbers(evidence, certificates)
+    _require("numbers_of_certificate", is_recomputed, "the numbers of the line's certificate")
+    is_over = request["status"] == "completed"
+    _require("waiting_while_open", type(one["waiting"]) is bool and not (is_over and one["waiting"]), "no wait")
+
+
+def _proof(
+    document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None, max_delta: float | None
+) -> VerifiedFile | None:
+    """Verify the certificates of a bundle in the way of a file of certificates."""
+    signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
+    for one in document["lines"]:
+        if one["evidence"]["type"] in signed:
+            signed[one["evidence"]["type"]].append({"jws": one["evidence"]["jws"]})
+    if not any(signed.values()):
+        _require("joint_of_certificates", document["joint"] is None, "no joint guarantee without certificates")
+        return None
+    _require("lines_complete", len(signed["absence"]) <= 1, "at most one statement that nothing is held")
+    file = {
+        "request_id": document["request"]["id"],
+        "certificates": signed["certificate"],
+        "joint": document["joint"],
+        "nothing_held": signed["absence"][0] if signed["absence"] else None,
+    }
+    return proof_files.verify_file(json.dumps(file), jwks, max_epsilon=max_epsilon, max_delta=max_delta)
+
+
+def _certificates(document: dict[str, Any], proof: VerifiedFile | None) -> dict[str, dict[str, Any]]:
+    """Map the JWS of each certificate and statement of absence, all verified, to its statement."""
+    if proof is None:
+        return {}
+    signed = [one["evidence"]["jws"] for kind in ("certificate", "absence") for one in _of(document, kind)]
+    return {jws: verdict.statement for jws, verdict in zip(signed, proof.verdicts, strict=True)}
+
+
+def _of(document: dict[str, Any], kind: str) -> list[Line]:
+    return [one for one in document["lines"] if one["evidence"]["type"] == kind]
+
+
+def _numbers(evidence: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """Return the guarantees of a line's certificate; None for other evidence."""
+    if evidence["type"] != "certificate":
+        return None
+    return list(certificates[evidence["jws"]]["guarantees"])
+
+
+def _require(name: str, holds: bool, expected: str) -> None:
+    if not holds:
+        raise PreconditionError(name, f"Expected {expected}")
+
+
+def _jws_in(text: str) -> str:
+    """Return the JWS of a file, which is the JWS itself or JSON with a `jws`."""
+    return str(wellformed.read(text)["jws"]) if text.lstrip().startswith("{") else text.strip()
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _of_certificate(one: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    signed = certificates[one["evidence"]["jws"]]
+    is_mine = signed["model"]["id"] == one["system"]["id"] and signed["request"]["id"] == request_id
+    is_named = signed["certificate_id"] == one["evidence"]["certificate_id"]
+    _require("certificate_of_line", is_mine and is_named, "the certificate of the line's model and request")
+    # A widened target is met, and does not count as forgetting.
+    return Grade.NOT_REACHED if signed["target"]["widened"] else Grade.PROVED
+
+
+def _of_absence(one: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    signed = certificates[one["evidence"]["jws"]]
+    is_mine = "looked" in signed and signed["request"]["id"] == request_id
+    _require("absence_of_request", is_mine, "a statement that nothing is held for the request")
+    return Grade.SEARCHED
+
+
+def _of_erasures(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    erasures = one["evidence"]["erasures"]
+    is_listed = isinstance(erasures, list) and (bool(erasures) or bool(one["evidence"]["erased_by"]))
+    _require("erasures_listed", is_listed, "the erased datasets, or the request that erased them")
+    return Grade.SEARCHED if all(erasure["erased_at"] for erasure in erasures) else Grade.NOT_REACHED
+
+
+def _of_signed(one: Line, request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    evidence = one["evidence"]
+    signed = acknowledgements.read(evidence["jws"], evidence["public_key"])
+    _require("acknowledgement_signed", signed is not None, "an acknowledgement signed by the key of the system")
+    stated = signed and (signed["task_id"], signed["system_id"], signed["request_id"])
+    expected = (evidence["task_id"], one["system"]["id"], request_id)
+    _require("acknowledgement_of_line", stated == expected, "the acknowledgement of the line's task and request")
+    return Grade.ACKNOWLEDGED
+
+
+def _of_key(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    named = one["evidence"]["api_key_id"] and one["evidence"]["by"]
+    _require("acknowledgement_of_line", bool(named), "the API key and the person that acknowledged")
+    return Grade.ACKNOWLEDGED
+
+
+def _constant(grade: Grade) -> Callable[[Line, str, Mapping[str, dict[str, Any]]], Grade]:
+    return lambda one, request_id, certificates: grade
+
+
+_OWN = (
+    EvidenceKind(
+        type="certificate",
+        grade=_of_certificate,
+        method="Unlearning by the theorem that the certificate cites; it states the guarantee and recomputes it.",
+        limits=("The limits of the certificate, in its statement.",),
+    ),
+    EvidenceKind(
+        type="absence",
+        grade=_of_absence,
+        method="Every dataset that the request covers was searched by the person's identifiers.",
+        limits=("Rows held under another identifier are not found.",),
+    ),
+    EvidenceKind(
+        type="erasures",
+        grade=_of_erasures,
+        method="The person's rows were overwritten with null and read back, and their keys destroyed.",
+        limits=(
+            "Rows held under another identifier are not found.",
+            "The service states the erasure; nothing outside of it recomputes the statement.",
+        ),
+    ),
+    EvidenceKind(
+        type="destroyed",
+        grade=_constant(Grade.SEARCHED),
+        method="The model has no weights: they were destroyed, or it never published a version.",
+        limits=("Copies of the weights that were handed out before remain.",),
+    ),
+    EvidenceKind(
+        type="acknowledgement",
+        grade=_of_signed,
+        method="The system was told by a signed webhook, and confirmed with a signature of its own key.",
+        limits=("Lethe did not see what the system did; the confirmation is the word of its owner.",),
+    ),
+    EvidenceKind(
+        type="acknowledgement_by_key",
+        grade=_of_key,
+        method="The system was told by a signed webhook, and confirmed by a call with the API key bound to it.",
+        limits=(
+            "Lethe did not see what the system did; the confirmation is the word of its owner.",
+            "The confirmation is not signed by the system; the service states who confirmed.",
+        ),
+    ),
+    EvidenceKind(
+        type="none",
+        grade=_constant(Grade.NOT_REACHED),
+        method="The system has not confirmed.",
+        limits=("The system may still hold the person.",),
+    ),
+)
+
+
+def _kinds() -> dict[str, EvidenceKind]:
+    others: tuple[EvidenceKind, ...] = sockets.plugs("lethe.features", "evidence", "EVIDENCE")
+    return {kind.type: kind for kind in (*_OWN, *others)}

@@ -1,0 +1,79 @@
+"""Commands about systems, their tasks and bundles."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lethe.cli.commands import VerifyProof
+from lethe.cli.derived import CommandCall, OptionShape, add_group, derive, made
+from lethe.cli.gateway import console, show
+from lethe.features.systems.contract import SystemOut, TaskOut
+
+add_group("systems", "system", "Systems that learned from people or hold them.")
+add_group("system_tasks", "task", "Tasks of systems outside of Lethe in deletion requests.")
+
+
+def _line_of(system: SystemOut) -> str:
+    state = "retired" if system.retired_at else system.grade
+    return f"{system.id}  {system.kind:<6}  {state:<12}  {system.name}"
+
+
+def _line_of_task(task: TaskOut) -> str:
+    due = "overdue" if task.overdue else f"due {task.due_at:%F}"
+    return f"{task.id}  {task.status:<12}  {due:<14}  {task.request_id}  {task.system_name}"
+
+
+derive("systems.list", line=_line_of)
+derive("systems.create", OptionShape(positional=("name", "contact", "webhook_url")))
+derive("system_tasks.list", line=_line_of_task)
+
+
+@made("system_tasks.acknowledge", OptionShape(omit=("jws", "evidence_sha256")))
+def acknowledge(
+    call: CommandCall,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Document that shows the deletion; its digest is sent"),
+    ] = None,
+    sign_with: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="The system's Ed25519 key, as a private JWK"),
+    ] = None,
+) -> None:
+    """Confirm that a system has done its task, with its Ed25519 key or with the API key bound to it."""
+    from lethe.features.systems import acknowledgements
+
+    digest = hashlib.sha256(evidence.read_bytes()).hexdigest() if evidence else None
+    if sign_with is None:
+        call.arguments.update({"evidence_sha256": digest} if digest else {})
+    else:
+        task = call.client.system_tasks.get(*call.ids)
+        named = {"id": task.id, "system_id": task.system_id, "request_id": task.request_id}
+        by = call.arguments.pop("by", None) or "lethe task acknowledge"
+        call.arguments["jws"] = acknowledgements.sign(
+            json.loads(sign_with.read_text()), task=named, by=by, evidence_sha256=digest
+        )
+    show(call())
+
+
+def verify_bundle(text: str, jwks: Any, *, max_epsilon: float | None, max_delta: float | None) -> bool:
+    """Verify and print a bundle, and return True; return False for a file of another kind. Raises
+    `CertificateInvalid`, `CertificateBeyondLimits`."""
+    from lethe.features.systems import bundle
+
+    if not bundle.is_bundle(text):
+        return False
+    verified = bundle.verify(text, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
+    statement = verified.statement
+    console.print(f"[green]valid[/]  bundle of request {statement['request']['id']}  key {verified.key_id[:12]}")
+    for line in statement["lines"]:
+        system = line["system"]
+        console.print(f"       {line['grade']:<18}  {system['id']}  {system['name']}", markup=False)
+    console.print(f"       {statement['headline']['officer']['en']}", markup=False)
+    return True
+
+
+VERIFY_PROOF: tuple[VerifyProof, ...] = (verify_bundle,)

@@ -1,0 +1,104 @@
+"""Methods: how a model learns and forgets. Langevin unlearning (`lethe.proof.langevin`) is the method of the core;
+features add methods as `METHODS` of their module `methods`."""
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lethe import sockets
+from lethe.proof import accountant
+from lethe.proof.accountant import Chain, Exposure, Run
+from lethe.proof.errors import PreconditionError
+from lethe.proof.mechanism import Mechanism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A method: its settings, its accountant, and the fixed texts of its certificates.
+
+    Mechanisms of a method have the settings of the problem that `Mechanism` has, `learn_steps`, `num_batches`, `method`
+    and `to_json`; the document of a method of a feature states its `method`. `Mechanism` stands for all of them here.
+
+    Attributes:
+        name, theorem: Names of the method and of its bound in the API, in ledgers and in certificates.
+        continues: True if a run can continue the live version. Otherwise each version is learned from scratch.
+        has_canaries: True if lanes of a canary test can take part in its runs.
+        invariants, limits: Texts that each of its certificates states.
+        calibrate: Return the mechanism for settings and the keywords of `calibration.mechanism_for`. Raises
+            `PrivacyError` for whatever the method does not do; nothing may be ignored.
+        read: Parse the document of a mechanism. Raises `PrivacyError`.
+        started, advance: Chain before the first run of a mechanism, and after one more run.
+        recent: Keep, of the (number, run) pairs of a chain, newest first, the runs that affect its numbers, oldest
+            first.
+        unlearning_mu: mu of a chain against learning on the present data, after `records` more became null.
+        deletion_mu: mu of a chain for a person's `records`, which became null after `steps_present` steps.
+        release_mu: mu that the version of a run of `steps` costs a record that may be replaced by another.
+        squares: Squares of mu of the versions of an exposure, against a null record; their sum composes.
+        epsilon: Smaller epsilon than that of mu, of `release` or `adaptive` alone, of exposures to this method at a
+            delta; None if the conversion of mu is exact.
+    """
+
+    name: str
+    theorem: str
+    continues: bool
+    has_canaries: bool
+    invariants: Mapping[str, str]
+    limits: Sequence[str]
+    calibrate: Callable[..., Any]
+    read: Callable[[dict[str, Any]], Any]
+    started: Callable[[Mechanism], Chain]
+    advance: Callable[[Chain, Run], Chain]
+    recent: Callable[[Mechanism, Iterable[tuple[int, Run]]], list[Run]]
+    unlearning_mu: Callable[..., float]
+    deletion_mu: Callable[..., float]
+    release_mu: Callable[..., float]
+    squares: Callable[[Exposure], Iterator[float]]
+    epsilon: Callable[..., float] | None = None
+
+
+@functools.cache
+def all_methods() -> dict[str, Method]:
+    """Return the installed methods by name, that of the core first."""
+    # Imported late because the method of the core uses modules that import this one.
+    from lethe.proof.langevin import LANGEVIN
+
+    installed = (LANGEVIN, *sockets.plugs("lethe.features", "methods", "METHODS"))
+    by_name = {method.name: method for method in installed}
+    assert len(by_name) == len(installed), "two methods have the same name"
+    return by_name
+
+
+def named(name: Any) -> Method:
+    """Return a method by its name. Raises `PreconditionError` if it is not installed."""
+    methods = all_methods()
+    if not isinstance(name, str) or name not in methods:
+        raise PreconditionError("method_installed", f"Expected one of the methods installed here: {', '.join(methods)}")
+    return methods[name]
+
+
+def of(mechanism: Mechanism) -> Method:
+    """Return the method of a mechanism."""
+    return named(mechanism.method)
+
+
+def read(document: dict[str, Any]) -> Mechanism:
+    """Parse the document of a mechanism of any method. Raises `PreconditionError`."""
+    mechanism: Mechanism = named(document.get("method", Mechanism.method)).read(document)
+    return mechanism
+
+
+def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) -> Chain:
+    """Return the chain of a mechanism after all of `runs`, as `accountant.replay` does, for any method."""
+    method = of(mechanism)
+    if steps_before and not method.continues:
+        raise PreconditionError("history_complete", f"Expected no steps before the history by {method.name}")
+    start = accountant.imported(mechanism, steps=steps_before) if steps_before else method.started(mechanism)
+    return functools.reduce(method.advance, runs, start)
+
+
+def adaptive_mu(exposures: Iterable[Exposure]) -> float:
+    """Return the mu against observers who read every version, as `accountant.adaptive_mu` does, for any methods: losses
+    of different models are independent given the past, and mu^2 of all versions add up."""
+    return math.sqrt(math.fsum(square for exposure in exposures for square in of(exposure.mechanism).squares(exposure)))

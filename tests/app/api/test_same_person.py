@@ -1,0 +1,78 @@
+"""Several requests of one person: what each says of rows that another one erased."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.contract.sets import Scope
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+
+@pytest.fixture
+def approve(gateway: TestClient) -> Callable[[str], dict[str, Any]]:
+    """Approve a request, and return it."""
+
+    def approved(request_id: str) -> dict[str, Any]:
+        answer = gateway.post(f"/v1/deletion-requests/{request_id}/approve")
+        assert answer.status_code == 200
+        return answer.json()  # type: ignore[no-any-return]
+
+    return approved
+
+
+def test_rows_erased_meanwhile_were_not_nothing(
+    get: Get,
+    gateway: TestClient,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+    approve: Callable[[str], dict[str, Any]],
+    key_with: Callable[..., dict[str, str]],
+) -> None:
+    """Of two requests in review the second is approved and erases the rows. The first, approved afterwards, names it
+    and has no statement that nothing was held; discreet callers see neither."""
+    new_model(new_dataset()["id"])
+    work()
+    first, second = (forget("p1", identity_verified=False)["id"] for _ in range(2))
+    approve(second)
+    work()
+    assert get(f"/deletion-requests/{second}")["outcome"] == "forgotten"
+    late = approve(first)
+    assert (late["status"], late["outcome"], late["erased_by"]) == ("completed", "erased_already", second)
+    proof = get(f"/deletion-requests/{first}/certificate")
+    assert (proof["certificates"], proof["nothing_held"]) == ([], None)
+    [certificate] = get(f"/deletion-requests/{second}/certificate")["certificates"]
+    assert certificate["statement"]["request"]["id"] == second
+    seen = gateway.get(f"/v1/deletion-requests/{first}", headers=key_with(Scope.REQUESTS_READ)).json()
+    assert (seen["outcome"], seen["erased_by"]) == (None, None)
+
+
+@pytest.mark.parametrize(("days_ago", "outcome"), [(0, "nothing_held"), (3, "erased_already")])
+def test_a_request_entered_late_is_judged_from_its_receipt(
+    new_dataset: Make, forget: Make, work: Callable[[], int], days_ago: int, outcome: str
+) -> None:
+    """A request received before the erasure, and entered after it, is about rows that were held; one received after it
+    is about nothing."""
+    new_dataset()
+    erased = forget("p1")["id"]
+    work()
+    received = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=days_ago)
+    entered = forget("p1", submitted_at=received.isoformat())
+    assert (entered["outcome"], entered["erased_by"]) == (outcome, erased if days_ago else None)
+
+
+def test_an_alias_leads_to_the_erasure(new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
+    """The other request may have named the person by an alias, and another dataset's erasure is not this one's."""
+    first, other = new_dataset()["id"], new_dataset()["id"]
+    received = datetime.datetime.now(datetime.UTC).isoformat()
+    erased = forget("nickname", aliases=["p1"], dataset_ids=[first])["id"]
+    work()
+    assert forget("p1", submitted_at=received, dataset_ids=[first])["erased_by"] == erased
+    assert forget("p0_unknown", submitted_at=received)["outcome"] == "nothing_held"
+    assert forget("p1", submitted_at=received, dataset_ids=[other])["outcome"] != "erased_already"

@@ -1,0 +1,108 @@
+"""Turns at work: who begins next, however many wait for whom."""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from app.turns import NoTurn, Turns
+from tests.threads import num_waiting
+
+
+def begun(turns: dict[str, Future[None]]) -> list[str]:
+    return [name for name, turn in turns.items() if turn.done()]
+
+
+def test_tenants_are_served_round_robin() -> None:
+    """A tenant with many waiting turns has one between two of everybody else, and its own come in order."""
+    turns = Turns()
+    asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "a4", "b1", "c1", "b2")}
+    order = []
+    for _ in asked:
+        [name] = [name for name in begun(asked) if name not in order]
+        order.append(name)
+        turns.end(name[0], asked[name])
+    assert order == ["a1", "b1", "c1", "a2", "b2", "a3", "a4"]
+
+
+def test_whoever_asks_during_a_turn_comes_next() -> None:
+    """Somebody who asks while a tenant has a turn is served before the next turn of that tenant."""
+    turns = Turns()
+    first, second = turns.ask("a"), turns.ask("a")
+    other = turns.ask("b")
+    turns.end("a", first)
+    assert (second.done(), other.done()) == (False, True)
+
+
+def test_a_tenant_leaves_turns_to_others() -> None:
+    """Somebody who takes all that one may take leaves the rest to others, who begin at once."""
+    turns = Turns(3, of_one=2)
+    asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
+    assert begun(asked) == ["a1", "a2", "b1"]
+    turns.end("a", asked["a1"])
+    assert begun(asked) == ["a1", "a2", "b1", "b2"]
+    turns.end("b", asked["b1"])
+    assert begun(asked) == ["a1", "a2", "a3", "b1", "b2"]
+
+
+def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
+    """Whoever gives up waits no longer and keeps nobody waiting; whoever waited too long is told so."""
+    turns = Turns()
+    first, second, third = (turns.ask("a") for _ in range(3))
+    with pytest.raises(NoTurn), turns.taken("b", seconds=0.0):
+        pass
+    turns.end("a", second)
+    assert num_waiting(turns) == 1
+    turns.end("a", first)
+    assert third.done()
+    turns.end("a", third)
+    with turns.taken("b", seconds=0.0):
+        assert num_waiting(turns) == 0
+
+
+def test_turns_given_up_are_forgotten() -> None:
+    """Tenants who give up at once, while all turns are taken, leave nothing behind."""
+    turns = Turns()
+    with turns.taken("a"):
+        for number in range(10):
+            asked = turns.ask(f"b{number}")
+            turns.end(f"b{number}", asked)
+        assert num_waiting(turns) == 0
+
+
+def test_a_thread_cannot_wait_for_its_own_turn() -> None:
+    """A thread that holds a turn is refused another one at once, and holds the first until it ends."""
+    turns = Turns()
+    with turns.taken("a"):
+        with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):
+            pass
+        with pytest.raises(RuntimeError, match="holds a turn"), turns.taken("b", seconds=30.0):
+            pass
+        other = turns.ask("c")
+        assert not other.done()
+        turns.end("c", other)
+    with turns.taken("a", seconds=1.0):
+        pass
+
+
+def test_no_more_than_allowed_are_at_work() -> None:
+    """Of many threads that take turns, no more are at work at a time than there are turns, and all get theirs."""
+    turns, lock = Turns(2, of_one=1), threading.Lock()
+    at_work: list[str] = []
+    most: list[int] = []
+
+    def work(number: int) -> None:
+        tenant = "abc"[number % 3]
+        with turns.taken(tenant):
+            with lock:
+                at_work.append(tenant)
+                most.append(len(at_work))
+                assert at_work.count(tenant) == 1
+            with lock:
+                at_work.remove(tenant)
+
+    with ThreadPoolExecutor(12) as threads:
+        list(threads.map(work, range(300)))
+    assert len(most) == 300
+    assert max(most) <= 2
+    assert num_waiting(turns) == 0

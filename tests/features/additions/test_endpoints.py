@@ -1,0 +1,247 @@
+"""Rows are added to a dataset that exists: into slots of forgotten people, and nowhere else."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installations import Installation
+from tests.conftest import npz, people
+from tests.stored import rows_of, slots_of
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Refused = Callable[[httpx.Response, int, str], dict[str, Any]]
+SCHEMA = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}, '
+SCHEMA += '"who": {"role": "subject"}}}'
+
+
+@pytest.fixture
+def add(gateway: TestClient) -> Callable[..., httpx.Response]:
+    """POST rows to a dataset, whatever comes of it."""
+
+    def send(dataset_id: str, content: bytes, *, filename: str = "p.npz", key: str | None = None, **form: str) -> Any:
+        headers = {"Idempotency-Key": key} if key else {}
+        path = f"/v1/datasets/{dataset_id}/records"
+        return gateway.post(path, files={"file": (filename, content)}, data=form, headers=headers)
+
+    return send
+
+
+@pytest.fixture
+def dataset(new_dataset: Make, forget: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """Twenty people, of whom p3, p4 and p5 are forgotten; no model."""
+    made = new_dataset(rows=20)
+    for subject in ("p3", "p4", "p5"):
+        forget(subject)
+    assert work() == 1
+    return made
+
+
+def test_rows_are_added(
+    installation: Installation,
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """The rows count as held from the 202 on; a worker writes them into slots of forgotten people, and their batch is
+    gone."""
+    answer = add(dataset["id"], people("new1", "new2"))
+    assert answer.status_code == 202, answer.text
+    made = answer.json()
+    assert (made["status"], made["num_records"], made["num_suppressed"], made["revision"]) == ("pending", 2, 0, None)
+    assert get(answer.headers["location"].removeprefix("/v1")) == {
+        k: v for k, v in made.items() if k != "num_suppressed"
+    }
+    assert get(f"/datasets/{dataset['id']}/subjects/new1") == {"num_records": 1}
+    before = get(f"/datasets/{dataset['id']}")
+    assert (before["num_records"], before["num_subjects"], before["num_slots"]) == (19, 19, 20)
+    features = rows_of(installation, dataset["id"]).features
+    assert len(free := np.flatnonzero(~features.any(axis=1))) == 3
+    assert set(installation.rows.stored()) == {dataset["id"], made["id"]}
+
+    assert work() == 1
+    rows = rows_of(installation, dataset["id"])
+    slots = slots_of(installation, dataset["id"], "new1", "new2")
+    assert set(free) - set(slots) == set(np.flatnonzero(~rows.features.any(axis=1)))
+    assert rows.labels[slots].tolist() == np.load(io.BytesIO(people("new1", "new2")))["y"].tolist()
+    assert np.linalg.norm(rows.features, axis=1).max() <= 1
+    installation.rows.check(dataset["id"], get(f"/datasets/{dataset['id']}")["digest"])
+    assert set(installation.rows.stored()) == {dataset["id"]}
+    [applied] = get(f"/datasets/{dataset['id']}/additions")["items"]
+    assert (applied["status"], applied["revision"]) == ("applied", 2)
+    after = get(f"/datasets/{dataset['id']}")
+    assert (after["num_records"], after["num_slots"], after["revision"]) == (19, 20, 2)
+    assert get("/runs")["items"][0]["kind"] == "add"
+    assert work() == 0
+
+
+def test_models_learn_again(
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    add: Callable[..., httpx.Response],
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """Every model of the dataset learns again from scratch, one that lets requests wait too; then it can forget whoever
+    was added, and the certificate counts the steps since."""
+    dataset = new_dataset(rows=20)
+    models = [
+        new_model(dataset["id"], noise_scale=0.05),
+        new_model(dataset["id"], noise_scale=0.05, batching={"max_wait_seconds": 3600}),
+    ]
+    assert work() == 2
+    forget("p3")
+    assert work() == 1
+    assert add(dataset["id"], people("new1")).status_code == 202
+    assert work() == 2
+    for model in models:
+        newest = get(f"/runs?model_id={model['id']}")["items"][0]
+        assert (newest["kind"], newest["status"]) == ("relearn", "published")
+    request = forget("new1")
+    assert work() == 1
+    owed = {one["model_id"]: one for one in get(f"/deletion-requests/{request['id']}")["models"]}
+    assert owed[models[0]["id"]]["status"] == "completed"
+
+
+def test_no_more_than_there_are_free_slots(
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    refused: Refused,
+    installation: Installation,
+    work: Callable[[], int],
+) -> None:
+    """More rows than free slots are refused, saying how many are free; what waits has its slots already."""
+    problem = refused(add(dataset["id"], people("a", "b", "c", "d")), 409, "dataset_full")
+    assert problem["detail"].startswith("3 slots")
+    assert add(dataset["id"], people("a", "b")).status_code == 202
+    assert refused(add(dataset["id"], people("c", "d")), 409, "dataset_full")["detail"].startswith("1 slots")
+    assert add(dataset["id"], people("c")).status_code == 202
+    assert refused(add(dataset["id"], people("e")), 409, "dataset_full")["detail"].startswith("0 slots")
+    assert work() == 1
+    assert set(installation.rows.stored()) == {dataset["id"]}
+
+
+def test_a_call_that_is_repeated_adds_once(
+    dataset: dict[str, Any], add: Callable[..., httpx.Response], refused: Refused, installation: Installation, get: Get
+) -> None:
+    """The same key and rows give the first answer again, other rows are a conflict; nothing more is staged."""
+    first = add(dataset["id"], people("a"), key="k")
+    assert add(dataset["id"], people("a"), key="k").json() == first.json()
+    refused(add(dataset["id"], people("b"), key="k"), 409, "idempotency_conflict")
+    assert len(get(f"/datasets/{dataset['id']}/additions")["items"]) == 1
+    assert set(installation.rows.stored()) == {dataset["id"], first.json()["id"]}
+
+
+def test_forgotten_people_do_not_come_back(
+    gateway: TestClient,
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    refused: Refused,
+    installation: Installation,
+) -> None:
+    """Rows of somebody who was forgotten are refused, or left out if asked, until their consent is recorded."""
+    refused(add(dataset["id"], people("p3", "a")), 409, "subject_suppressed")
+    [match] = gateway.get("/v1/audit-log?action=suppressions.matched").json()["items"]
+    assert (match["object_id"], match["detail"]) == (dataset["id"], {"rows": 1})
+    assert set(installation.rows.stored()) == {dataset["id"]}
+    skipped = add(dataset["id"], people("p3", "a"), suppressed="skip").json()
+    assert (skipped["num_records"], skipped["num_suppressed"]) == (1, 1)
+    lifted = gateway.post("/v1/suppressions:lift", json={"subject_id": "p3", "reason": "consent_given"})
+    assert lifted.is_success, lifted.text
+    assert add(dataset["id"], people("p3")).status_code == 202
+
+
+def test_a_request_before_the_rows_are_applied(
+    installation: Installation,
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    forget: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A request that arrives while a batch waits finds the person; the person's rows end null, and no batch is left."""
+    assert add(dataset["id"], people("new1", "new2")).status_code == 202
+    null, there = slots_of(installation, dataset["id"], "new1", "new2")
+    request = forget("new1")
+    assert work() == 1
+    done = get(f"/deletion-requests/{request['id']}")
+    assert (done["status"], done["outcome"]) == ("completed", "forgotten")
+    features = rows_of(installation, dataset["id"]).features
+    assert not features[null].any()
+    assert features[there].any()
+    assert set(installation.rows.stored()) == {dataset["id"]}
+    assert get(f"/datasets/{dataset['id']}")["num_records"] == 18
+
+
+@pytest.mark.parametrize(
+    ("content", "filename"),
+    [
+        (people("a", x=np.ones((1, 4))), "p.npz"),
+        (people("a", y=np.array([2])), "p.npz"),
+        (people("a", x=np.full((1, 3), np.nan)), "p.npz"),
+        (people(), "p.npz"),
+        (b"PK\x05\x06", "p.npz"),
+        (b"x,y,who\n0.5,a,a\n", "p.csv"),
+        (b"", "p.exe"),
+    ],
+)
+def test_other_rows_are_refused(
+    content: bytes,
+    filename: str,
+    dataset: dict[str, Any],
+    add: Callable[..., httpx.Response],
+    stored: Callable[[], dict[str, int]],
+) -> None:
+    """Rows of another shape, class or kind, damaged ones and none at all: 422, and nothing of them stays."""
+    before = stored()
+    answer = add(dataset["id"], content, filename=filename)
+    assert answer.status_code == 422, answer.text
+    assert stored() == before
+
+
+def test_rows_come_by_the_schema_of_the_dataset(
+    gateway: TestClient,
+    add: Callable[..., httpx.Response],
+    forget: Make,
+    installation: Installation,
+    work: Callable[[], int],
+) -> None:
+    """Rows of a csv file are encoded as those of the dataset were; one row of another form refuses all."""
+    rows = "".join(f"0.{row},{'ab'[row % 2]},p{row}\n" for row in range(1, 9))
+    form = {"name": "people", "schema": SCHEMA}
+    made = gateway.post("/v1/datasets", data=form, files={"file": ("p.csv", "x,y,who\n" + rows)}).json()
+    slots = slots_of(installation, made["id"], "p2")
+    first = rows_of(installation, made["id"]).features[slots]
+    forget("p2")
+    assert work() == 1
+    assert add(made["id"], b"x,y,who\n0.2,c,new\n", filename="p.csv").status_code == 422
+    assert add(made["id"], people("new")).status_code == 422
+    assert add(made["id"], b"x,y,who\n0.2,a,new\n", filename="p.csv").status_code == 202
+    assert work() == 1
+    np.testing.assert_array_equal(rows_of(installation, made["id"]).features[slots], first)
+
+
+def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:
+    """Neither rows nor additions of a dataset that is not there."""
+    refused(add("ds_none", npz()), 404, "dataset_unknown")
+    refused(gateway.get("/v1/datasets/ds_none/additions"), 404, "dataset_unknown")
+
+
+def test_an_addition_belongs_to_its_dataset(
+    dataset: dict[str, Any],
+    new_dataset: Make,
+    add: Callable[..., httpx.Response],
+    refused: Refused,
+    gateway: TestClient,
+) -> None:
+    """An addition is found below its own dataset alone."""
+    addition, other = add(dataset["id"], people("a")).json()["id"], new_dataset("other", rows=3)["id"]
+    assert gateway.get(f"/v1/datasets/{dataset['id']}/additions/{addition}").status_code == 200
+    refused(gateway.get(f"/v1/datasets/{other}/additions/{addition}"), 404, "addition_unknown")

@@ -1,0 +1,71 @@
+"""Conversions of Renyi divergence beside the exact one of the Gaussian curve."""
+
+import math
+
+import pytest
+from hypothesis import given
+
+from lethe.features.analysis import renyi
+from lethe.proof import conversion
+from lethe.proof.errors import DomainError
+from tests.lethe.proof.ranges import MNIST_DELTA, deltas, mus
+from tests.tables import each
+
+NAN_INF_NEGATIVE = [math.nan, math.inf, -math.inf, -0.1]
+
+
+def test_identical_laws_cost_nothing():
+    """mu = 0 gives epsilon 0."""
+    assert renyi.gaussian_epsilon_cks(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
+    assert renyi.gaussian_epsilon_mironov(mu=0.0, delta=1e-5) == renyi.AtOrder(epsilon=0.0, order=math.inf)
+
+
+@pytest.mark.parametrize(("mu", "mironov", "cks", "gdp"), [(0.3, 1.345, 1.073, 0.965), (0.05, 0.218, 0.147, 0.129)])
+def test_three_conversions_of_one_mu(mu, mironov, cks, gdp):
+    """At delta = 1/11982 the three conversions give the published numbers."""
+    assert round(renyi.gaussian_epsilon_mironov(mu=mu, delta=MNIST_DELTA).epsilon, 3) == mironov
+    assert round(renyi.gaussian_epsilon_cks(mu=mu, delta=MNIST_DELTA).epsilon, 3) == cks
+    assert round(conversion.gdp_epsilon(mu=mu, delta=MNIST_DELTA), 3) == gdp
+
+
+def test_extremes_of_the_floats():
+    """At the extremes of the floats results are the smallest and largest that can be represented."""
+    assert renyi.gaussian_epsilon_cks(mu=5e-324, delta=5e-324).epsilon < 1e-90
+    assert renyi.gaussian_epsilon_cks(mu=1e150, delta=0.1).epsilon == pytest.approx(5e299)
+
+
+@given(mu=mus, delta=deltas)
+def test_exact_beats_renyi_and_cks_beats_mironov(mu, delta):
+    """The exact epsilon is at most CKS's, which is at most Mironov's."""
+    cks = renyi.gaussian_epsilon_cks(mu=mu, delta=delta).epsilon
+    assert conversion.gdp_epsilon(mu=mu, delta=delta) <= cks
+    assert cks <= renyi.gaussian_epsilon_mironov(mu=mu, delta=delta).epsilon
+
+
+VALID = {"mu": 0.3, "epsilon": 1.0, "delta": 1e-5, "order": 2.0, "divergence": 0.1}
+OUTSIDE = {
+    "mu": NAN_INF_NEGATIVE,
+    "epsilon": NAN_INF_NEGATIVE,
+    "delta": [*NAN_INF_NEGATIVE, 0.0, 1.0, 1.5],
+    "order": [*NAN_INF_NEGATIVE, 0.0, 0.5, 1.0],
+    "divergence": [math.nan, -math.inf, -0.1],
+}
+PARAMETERS = [
+    (renyi.renyi_to_epsilon_mironov, ("order", "divergence", "delta")),
+    (renyi.renyi_to_epsilon_cks, ("order", "divergence", "delta")),
+    (renyi.renyi_to_delta_cks, ("order", "divergence", "epsilon")),
+    (renyi.gaussian_epsilon_mironov, ("mu", "delta")),
+    (renyi.gaussian_epsilon_cks, ("mu", "delta")),
+]
+
+
+@each(
+    ("convert", "parameters", "wrong", "value"),
+    [(convert, names, wrong, value) for convert, names in PARAMETERS for wrong in names for value in OUTSIDE[wrong]],
+)
+def test_numbers_out_of_range_are_refused(convert, parameters, wrong, value):
+    """NaN, infinities and numbers outside the theorem raise a DomainError that names the argument and its value."""
+    arguments = {name: VALID[name] for name in parameters}
+    convert(**arguments)
+    with pytest.raises(DomainError, match=f"{wrong}={value}"):
+        convert(**arguments | {wrong: value})

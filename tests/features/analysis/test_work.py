@@ -1,0 +1,40 @@
+"""Budgets of work: nothing is begun that does not fit, and nothing goes on that nobody waits for."""
+
+import time
+
+import pytest
+
+from lethe.features.analysis import work
+from lethe.features.analysis.work import WorkBudget
+from lethe.proof.errors import WorkBudgetExceeded
+
+
+def test_a_part_that_does_not_fit_takes_nothing() -> None:
+    """What is refused costs nothing of the budget, and what is foreseen is not spent yet."""
+    with work.within(WorkBudget(units=10, seconds=60)):
+        work.foresee(10)
+        work.spend(6)
+        with pytest.raises(WorkBudgetExceeded, match=r"10 units of work .* 4 are left, not 5"):
+            work.spend(5)
+        work.spend(4)
+    work.spend(10**12)
+
+
+def test_a_limit_within_a_limit_is_the_first() -> None:
+    """Whoever limits what is limited already changes nothing."""
+    with (
+        work.within(WorkBudget(units=1, seconds=60)),
+        work.within(WorkBudget(units=100, seconds=60)),
+        pytest.raises(WorkBudgetExceeded),
+    ):
+        work.spend(2)
+
+
+def test_nothing_goes_on_after_its_time() -> None:
+    """A budget that was stopped, or whose time is over, refuses every further part."""
+    stopped, late = WorkBudget(units=10, seconds=60), WorkBudget(units=10, seconds=0)
+    stopped.stop()
+    time.sleep(0.01)
+    for budget in (stopped, late):
+        with work.within(budget), pytest.raises(WorkBudgetExceeded, match="in time"):
+            work.spend(1)

@@ -1,0 +1,65 @@
+"""Fixtures: a real Redis or RabbitMQ, and real Celery workers behind it."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from app.config import Settings
+from app.features.brokers import notifiers
+from tests.faults import deployment, processes
+from tests.faults.deployment import Service
+
+Make = Callable[..., dict[str, Any]]
+Worker = Callable[..., Service]
+Broker = processes.Redis | processes.RabbitMQ
+
+
+@pytest.fixture
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A Redis, if a test asks for nothing else."""
+    server: Broker = getattr(request, "param", processes.Redis)(tmp_path)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def settings(settings: Settings, broker: Broker) -> Iterator[Settings]:
+    """An installation that rings through the broker, and whose leases are short."""
+    changed = {"broker_url": SecretStr(broker.url), "lease_seconds": 1.5, "poll_seconds": 0.1}
+    yield settings.model_copy(update=changed)
+    notifiers.celery_client(broker.url).close()
+
+
+@pytest.fixture
+def worker(settings: Settings, tmp_path: Path) -> Iterator[Worker]:
+    """Start a Celery worker of this name, which may do `act` when it comes to `hop`; killed when the test ends."""
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, *, lease_seconds: float = settings.lease_seconds, **where: Any) -> Service:
+            own = settings.model_copy(update={"lease_seconds": lease_seconds})
+            service = deployment.celery_worker(name, own, folder=tmp_path)
+            service.start(**where)
+            stack.callback(service.kill)
+            return service
+
+        yield start
+
+
+@pytest.fixture
+def beat(settings: Settings, tmp_path: Path) -> Iterator[Service]:
+    """What makes the workers look every second; a test starts it. Killed when the test ends."""
+    service = deployment.celery_beat(settings, folder=tmp_path)
+    yield service
+    service.kill()
+
+
+@pytest.fixture
+def live(new_model: Make, new_dataset: Make, work: Callable[[], int]) -> dict[str, Any]:
+    """A live model."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    return model

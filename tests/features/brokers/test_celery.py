@@ -1,0 +1,154 @@
+"""The worker behind a broker: a real Redis or RabbitMQ, a real Celery worker, and either of them dying."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config import Settings
+from app.installations import Installation
+from app.journal import verification
+from tests.faults import hops, processes
+from tests.faults.checks import assert_all_done_once
+from tests.faults.deployment import Service
+from tests.faults.processes import wait_until
+from tests.features.brokers.brokers import BOTH_AT_LENGTH, BOTH_BROKERS, is_completed, runs_of
+
+pytestmark = pytest.mark.redis
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Worker = Callable[..., Service]
+Broker = processes.Redis | processes.RabbitMQ
+
+
+@BOTH_AT_LENGTH
+def test_request_completes(
+    settings: Settings,
+    broker: Broker,
+    installation: Installation,
+    tmp_path: Path,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+) -> None:
+    """A Celery worker learns a model and completes a request when it is notified, without a sweeper."""
+    command = [sys.executable, "-m", "celery", "-A", "worker.celery_app", "worker", "--pool", "solo"]
+    environment = processes.environment_of(settings.data_dir, broker_url=broker.url)
+    with (
+        (tmp_path / "celery.log").open("ab") as log,
+        subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=log, stderr=log) as started,
+    ):
+        try:
+            model = new_model(new_dataset()["id"], noise_scale=0.02)
+            wait_until(lambda: get(f"/models/{model['id']}")["status"] == "live")
+            request = forget("p3")
+            wait_until(lambda: is_completed(get, request))
+            started.terminate()
+            assert started.wait(120) == 0
+        finally:
+            started.kill()
+    assert_all_done_once(installation)
+
+
+@pytest.mark.soak
+@BOTH_BROKERS
+def test_work_from_before_any_worker_is_found(
+    worker: Worker,
+    beat: Service,
+    broker: Broker,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    get: Get,
+) -> None:
+    """A worker that starts last, on a broker that lost every message, finds what was asked for by itself."""
+    new_model(new_dataset()["id"], noise_scale=0.02)
+    request = forget("p3")
+    broker.kill()
+    broker.start()
+    one = worker("one")
+    beat.start()
+    wait_until(lambda: is_completed(get, request))
+    assert one.child.stop() == 0
+    assert_all_done_once(installation)
+
+
+@BOTH_AT_LENGTH
+@pytest.mark.parametrize("how", ["gone", "silent"])
+def test_broker_away_while_submitting(
+    how: str,
+    worker: Worker,
+    beat: Service,
+    broker: Broker,
+    installation: Installation,
+    live: dict[str, Any],
+    forget: Make,
+    get: Get,
+) -> None:
+    """Without a broker, or with one that does not answer, requests are accepted within 5 s; they are done once it is
+    back, also where the worker ended for want of it and was started again."""
+    one = worker("one")
+    one.ready()
+    if how == "gone":
+        broker.kill()
+    else:
+        broker.send(signal.SIGSTOP)
+    made, waits = [], []
+    for person in range(3):
+        started = time.monotonic()
+        made.append(forget(f"p{person}"))
+        waits.append(time.monotonic() - started)
+    assert sorted(waits)[1] < 5  # the machine itself may be late once
+    if how == "gone":
+        broker.start()
+    else:
+        broker.send(signal.SIGCONT)
+    beat.start()
+
+    def all_completed() -> bool:
+        for service in (one, beat):
+            service.restart_if_ended()
+        return all(is_completed(get, request) for request in made)
+
+    wait_until(all_completed)
+    assert one.child.stop() == 0
+    assert_all_done_once(installation)
+
+
+def test_worker_killed_in_a_run(
+    worker: Worker, beat: Service, installation: Installation, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """What a Celery worker held that was killed -9 is done by another when its lease is over, once."""
+    one = worker("one", hop="mid-chain", act=hops.die)
+    request = forget("p3")
+    assert one.child.died() == -signal.SIGKILL
+    two = worker("two")
+    beat.start()
+    wait_until(lambda: is_completed(get, request))
+    assert two.child.stop() == 0
+    assert runs_of(get) == [("unlearn", "published"), ("unlearn", "abandoned"), ("learn", "published")]
+    assert_all_done_once(installation)
+
+
+def test_a_worker_that_starts_verifies_the_tombstones(settings: Settings, worker: Worker) -> None:
+    """Damage is known before there is a run, though no gateway looks."""
+    settings.resolved_tombstones().write_text("no line of ours\n")
+    worker("first")
+    wait_until(lambda: (verdict := verification.last_verdict(settings)) is not None and verdict.found == "damaged")
+
+
+def test_celery_worker_without_a_broker_says_what_to_do(tmp_path: Path) -> None:
+    """Without LETHE_BROKER_URL the Celery worker ends with a sentence that says which setting is missing."""
+    command = [sys.executable, "-c", "import worker.celery_app"]
+    done = subprocess.run(
+        command, env=processes.environment_of(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("LETHE_BROKER_URL is not set")

@@ -1,0 +1,61 @@
+"""The bell of a broker: which settings choose it, and that a broker that is away neither fails nor blocks a caller."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app import dispatch
+from app.config import Settings
+from app.features.brokers import notifiers
+from app.features.brokers.notifiers import CeleryNotifier
+from lethe import sockets
+from lethe.contract.problems import InputInvalid
+
+
+def test_settings_choose_the_bell(tmp_path: Path) -> None:
+    """With a broker the notifier is Celery's."""
+    broker = SecretStr("redis://127.0.0.1:1/0")
+    assert isinstance(dispatch.notifier(Settings(data_dir=tmp_path, broker_url=broker)).notifier, CeleryNotifier)
+
+
+def test_a_broker_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker for which nothing is installed is refused by the name of its setting, and never ignored."""
+    monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
+    with pytest.raises(InputInvalid, match="LETHE_BROKER_URL"):
+        dispatch.notifier(Settings(data_dir=tmp_path, broker_url=SecretStr("redis://127.0.0.1:1/0")))
+
+
+def test_ringing_without_a_broker_is_quick_and_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    """If no broker answers, ringing neither fails nor blocks its caller; the log reports it without the broker's
+    address."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"redis://:secret@127.0.0.1:{closed.getsockname()[1]}/0"
+        started = time.monotonic()
+        CeleryNotifier(url).wake()
+        CeleryNotifier(url).wake()
+    assert time.monotonic() - started < 10
+    notifiers.celery_client(url).close()
+    said = "".join(capfd.readouterr())
+    assert "secret" not in said
+    assert "dispatch.notification_failed" in said
+
+
+@pytest.mark.soak
+def test_ringing_a_silent_broker_ends(capfd: pytest.CaptureFixture[str]) -> None:
+    """A broker that accepts connections and never answers blocks the caller for less than 5 s."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        waited = []
+        for _ in range(3):  # the first imports what it rings with, and the machine itself may be late
+            started = time.monotonic()
+            CeleryNotifier(url).wake()
+            waited.append(time.monotonic() - started)
+    assert min(waited) < 5
+    notifiers.celery_client(url).close()
+    assert "dispatch.notification_failed" in "".join(capfd.readouterr())

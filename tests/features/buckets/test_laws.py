@@ -1,0 +1,10 @@
+"""What holds of objects in a folder holds of those in a bucket: the tests of stores, seals and rows, once more."""
+
+from tests.app.rows.test_row_store import *  # noqa: F403
+from tests.app.rows.test_row_store_damage import *  # noqa: F403
+from tests.app.rows.test_row_store_edits import *  # noqa: F403
+from tests.app.vault.test_sealing import *  # noqa: F403
+from tests.app.vault.test_store import *  # noqa: F403
+
+# A folder alone has files that are written half.
+del test_a_manifest_cut_short_by_a_crash_is_swept  # noqa: F821

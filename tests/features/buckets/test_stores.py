@@ -1,0 +1,92 @@
+"""Buckets: which are refused, what lies in them, and how the server is reached."""
+
+from pathlib import Path
+
+import pytest
+
+from app import installations
+from app.config import Settings
+from app.features.buckets.stores import S3Store
+from app.vault.store import StoreKeepsVersions, StoreUnavailable
+from lethe import sockets
+from lethe.contract.problems import InputInvalid
+from tests.features.buckets.server import Server
+
+
+@pytest.mark.parametrize("kept", [{"versioning": "Enabled"}, {"object_lock": True}])
+def test_a_bucket_that_keeps_versions_is_refused(s3: Server, kept: dict[str, object]) -> None:
+    """With versioning or object lock the check and every write are refused, and the message says what to do."""
+    objects = S3Store(f"s3://{s3.new_bucket(**kept)}", "weights")  # type: ignore[arg-type]
+    for write in (objects.check, lambda: objects.put("a.x", b"1"), lambda: objects.create("a.y", b"1")):
+        with pytest.raises(StoreKeepsVersions, match="switch versioning and object lock off"):
+            write()
+
+
+def test_versioning_switched_on_later_is_noticed(s3: Server, bucket: str) -> None:
+    """A bucket on which versioning is enabled after the start is refused at the next write."""
+    objects = S3Store(f"s3://{bucket}", "weights")
+    objects.check()
+    objects.put("a.x", b"1")
+    s3.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    with pytest.raises(StoreKeepsVersions):
+        objects.put("a.x", b"2")
+
+
+def test_a_check_leaves_nothing(s3: Server, bucket: str) -> None:
+    """The check deletes its probe."""
+    S3Store(f"s3://{bucket}", "weights").check()
+    assert s3.contents(bucket) == {}
+
+
+def test_where_objects_are(s3: Server, bucket: str) -> None:
+    """Objects lie below prefix, folder and group, where an operator finds them; other prefixes are not seen."""
+    S3Store(f"s3://{bucket}/one/two/", "weights").put("ver_1.sealed", b"1")
+    S3Store(f"s3://{bucket}", "weights").put("ver_2.sealed", b"2")
+    assert s3.contents(bucket) == {"one/two/weights/ver_1/sealed": b"1", "weights/ver_2/sealed": b"2"}
+    assert S3Store(f"s3://{bucket}/one/two", "weights").names().keys() == {"ver_1.sealed"}
+
+
+def test_an_upload_is_one_request(s3: Server, bucket: str) -> None:
+    """Large objects are uploaded in one request too, so that no part can be left behind."""
+    S3Store(f"s3://{bucket}", "weights").put("a.x", bytes(12_000_000))
+    [found] = s3.client.list_objects_v2(Bucket=bucket)["Contents"]
+    assert "-" not in found["ETag"]  # of an upload in parts it ends in their number
+
+
+def test_a_missing_bucket(s3: Server) -> None:
+    """The error for a missing bucket names the setting to change."""
+    with pytest.raises(StoreUnavailable, match="LETHE_STORE_URL"):
+        S3Store("s3://lethe-there-is-no-such-bucket", "weights").check()
+
+
+def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, s3: Server) -> None:
+    """An unreachable store raises an `OSError` that names the setting to check and reveals no content."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")  # where nobody listens
+    monkeypatch.setattr("app.features.buckets.stores._RETRIES", 0)
+    with pytest.raises(StoreUnavailable, match="AWS_ENDPOINT_URL") as raised:
+        S3Store("s3://bucket", "weights").put("a.x", b"someone")
+    assert "someone" not in str(raised.value)
+
+
+def test_credentials_come_from_the_shared_file_too(
+    s3: Server, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a key in the environment, the profile of the shared credentials file is used."""
+    file, environment = tmp_path / "credentials", s3.environment
+    file.write_text(
+        f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[lethe]\n"
+        f"aws_access_key_id = {environment['AWS_ACCESS_KEY_ID']}\n"
+        f"aws_secret_access_key = {environment['AWS_SECRET_ACCESS_KEY']}\n"
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    monkeypatch.setenv("AWS_PROFILE", "lethe")
+    S3Store(f"s3://{bucket}", "weights").check()
+
+
+def test_a_bucket_without_its_feature_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket for which nothing is installed is refused by the name of its setting, and never ignored."""
+    monkeypatch.setattr(sockets, "plugs", lambda *socket: ())
+    with pytest.raises(InputInvalid, match="LETHE_STORE_URL"):
+        installations.places(Settings(data_dir=tmp_path, store_url="s3://bucket"))

@@ -1,0 +1,207 @@
+"""A canary test that was asked for: canaries alone are learned and forgotten, by the steps that runs take."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+import torch
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db.tables import Run
+from app.errors import LeaseLost
+from app.installations import Installation
+from lethe.proof import calibration, canary_test
+from lethe.proof.canary_test import CanaryPlan
+from tests.faults import processes
+from tests.faults.processes import wait_until
+from worker import runner
+from worker.features.canary_tests import runs as canaries
+from worker.langevin import chain
+from worker.langevin.step import State, projected_noisy_step
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+
+MECHANISM = calibration.mechanism_for(
+    calibration.ModelSettings(l2=0.05, epsilon=1.0, delta=1e-3, learn_steps=80),
+    num_slots=60,
+    num_classes=2,
+    num_parameters=4,
+)
+FORGETTING = CanaryPlan(lanes=4096, steps_before=80, steps=9)
+
+
+def _ask(gateway: TestClient, model: dict[str, Any]) -> None:
+    answer = gateway.post(f"/v1/models/{model['id']}/audit")
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["audit"]["asked_at"] is not None
+
+
+@pytest.mark.parametrize("plan", [FORGETTING, CanaryPlan(lanes=4096, steps_before=0, steps=80)])
+def test_all_steps_are_taken(plan: CanaryPlan) -> None:
+    """Canaries are learned and forgotten step by step, which is told, and what they show is of the whole plan: the
+    bound is three quarters of what is certified, or more, and never more than that."""
+    told: list[int] = []
+    observed = canaries.run(MECHANISM, plan, on_progress=told.append)
+    assert told == list(range(1, plan.steps_before + plan.steps + 1))
+    assert observed.plan == plan
+    assert observed.findings(MECHANISM) == ()
+    document = observed.to_json(MECHANISM, delta=1e-3)
+    assert 0.75 < document["mu_lower_bound"] / document["mu"] <= 1
+
+
+def test_progress_may_stop_it() -> None:
+    """What `on_progress` raises ends the canary test at once."""
+
+    def lost(steps_done: int) -> None:
+        raise LeaseLost("taken")
+
+    with pytest.raises(LeaseLost):
+        canaries.run(MECHANISM, FORGETTING, on_progress=lost)
+
+
+def _deaf(noise: Any, state: State, **settings: Any) -> State:
+    """Steps that do not contract in the second half of a run."""
+    with_canaries, without = settings["push"].chunk(2)
+    forgetting = torch.equal(with_canaries, without)
+    return projected_noisy_step(noise, state, **settings | ({"l2": 0.0} if forgetting else {}))
+
+
+def test_unforgotten_canaries_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Canaries that were learned and are not forgotten are found."""
+    monkeypatch.setattr(chain, "projected_noisy_step", _deaf)
+    observed = canaries.run(MECHANISM, FORGETTING, on_progress=lambda steps_done: None)
+    assert "forgetting" in observed.findings(MECHANISM)
+
+
+def test_nobodys_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only row that a canary test has is null."""
+    read: list[Any] = []
+    original = chain.run
+
+    def run(**named: Any) -> chain.Ran:
+        read.append((named["features"], named["labels"]))
+        return original(**named)
+
+    monkeypatch.setattr(chain, "run", run)
+    canaries.run(MECHANISM, FORGETTING, on_progress=lambda steps_done: None)
+    assert len(read) == 2
+    assert all(np.shape(features) == (1, 1) and not np.any(features) for features, _ in read)
+
+
+def test_a_canary_test_that_is_asked_for(
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A canary test is a run of its own, after which the model has the version that it had, and says what was shown."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02, audit={"lanes": 64, "chains": 8})
+    assert work() == 1
+    before = get(f"/models/{model['id']}")
+    assert before["audit"]["last"]["lanes"] == 64
+    _ask(gateway, model)
+    _ask(gateway, model)  # once more is the same
+    assert work() == 1
+    [last, learning] = get("/runs")["items"]
+    assert (last["kind"], last["status"], last["steps_done"]) == ("audit", "published", last["steps_total"])
+    assert last["steps_total"] > learning["steps_total"]
+    after = get(f"/models/{model['id']}")
+    assert after["audit"]["last"] == last["audit"]
+    assert (after["audit"]["last_run_id"], after["audit"]["asked_at"]) == (last["id"], None)
+    assert (last["audit"]["lanes"], last["audit"]["findings"]) == (512, [])
+    assert last["audit"]["steps_before"] == learning["steps_total"]
+    assert after["live_version"] == before["live_version"] == 1
+    assert len(installation.weights.version_ids()) == 1
+    assert work() == 0
+
+
+def test_a_canary_test_that_fails_is_told(
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    get: Get,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A canary test that finds something ends failed with an alarm, is not tried again, and leaves the version
+    alone."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    _ask(gateway, model)
+    monkeypatch.setattr(chain, "projected_noisy_step", _deaf)
+    assert work() == 1
+    assert work() == 0
+    last = get("/runs")["items"][0]
+    assert (last["kind"], last["status"], last["error_code"]) == ("audit", "failed", "audit_failed")
+    assert "forgetting" in last["audit"]["findings"]
+    assert "audit.failed" in "".join(capfd.readouterr())
+    found = get(f"/models/{model['id']}")
+    assert (found["live_version"], found["audit"]["asked_at"], found["status"]) == (1, None, "live")
+
+
+def test_models_that_cannot_be_tested(
+    gateway: TestClient, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """A model without a version or lanes, or an unknown model, cannot be tested."""
+    dataset = new_dataset()
+    early = new_model(dataset["id"])
+    assert gateway.post(f"/v1/models/{early['id']}/audit").json()["code"] == "model_not_live"
+    bare = new_model(dataset["id"], audit={"lanes": 0})
+    work()
+    assert gateway.post(f"/v1/models/{bare['id']}/audit").json()["code"] == "precondition_failed"
+    assert gateway.post("/v1/models/mod_nobody/audit").json()["code"] == "model_unknown"
+
+
+def test_requests_come_before_canary_tests(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
+) -> None:
+    """Where both wait, somebody is forgotten first; then the canaries have their turn."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    _ask(gateway, model)
+    forget("p3")
+    assert work() == 2
+    assert [run["kind"] for run in get("/runs")["items"]] == ["audit", "unlearn", "learn"]
+
+
+@pytest.mark.soak
+def test_killed_amid_a_canary_test(
+    settings: Settings,
+    gateway: TestClient,
+    installation: Installation,
+    new_dataset: Make,
+    new_model: Make,
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """A worker killed (-9) in the middle of a canary test is nothing special: the canary test begins again and ends
+    once."""
+    model = new_model(new_dataset()["id"], noise_scale=0.02)
+    assert work() == 1
+    _ask(gateway, model)
+    with processes.worker(settings, name="first", hop="mid-chain") as first:
+        assert first.died() is not None, first.log.read_text()
+    assert [run["status"] for run in get("/runs")["items"]] == ["running", "published"]
+    with processes.worker(settings, name="second") as second:
+        wait_until(lambda: get(f"/models/{model['id']}")["audit"]["asked_at"] is None)
+        assert second.stop() == 0
+    with installation.database.reading() as session:
+        runs = session.execute(sa.select(Run.kind, Run.status).order_by(Run.started_at)).all()
+    assert [tuple(run) for run in runs] == [("learn", "published"), ("audit", "abandoned"), ("audit", "published")]
+    assert get(f"/models/{model['id']}")["audit"]["last"]["findings"] == []
+    assert not runner.run_next(installation, worker="third")
+
+
+def test_a_canary_test_needs_no_more_than_its_law() -> None:
+    """The plan's canaries are as strong as those of the law that its lanes are held to."""
+    law = canary_test.law(MECHANISM, FORGETTING)
+    learned = CanaryPlan(lanes=4096, steps_before=0, steps=80)
+    assert canary_test.law(MECHANISM, learned, records=law.records).mean == pytest.approx(law.start)

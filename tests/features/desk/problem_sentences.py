@@ -1,0 +1,177 @@
+"""Sentences of problems as the code declares and raises them: templates, and the facts that fill them in.
+
+The scan reads the modules whose problems a page can show. Commands of the server answer in a terminal, in English.
+"""
+
+import ast
+import re
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from app import errors
+from lethe.contract import problems
+from lethe.contract.problems import Problem
+
+ROOT = Path(__file__).parents[3]
+SHOWN = ("app", "lethe/contract", "lethe/encoding", "lethe/verification", "lethe/features/networks")
+IN_TERMINALS = ("app/cli/", "app/db/migrate.py")
+CONDITIONS = {
+    name: kind
+    for name, kind in vars(problems).items()
+    if isinstance(kind, type) and issubclass(kind, Problem) and name not in vars(errors)
+}
+N = TypeVar("N", bound=ast.AST)
+_NUMBERS = re.compile(r"\b\d+\b")
+_ARGUMENTS = {"errors", "retry_after"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """A place that makes a problem or a sentence: its template, None if that is not a literal, and its facts."""
+
+    place: str
+    text: str | None
+    facts: frozenset[str]
+
+
+def declared() -> dict[str, dict[str, str]]:
+    """Return the templates of each condition by the name of its class, the class's own under "template"."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.walk(ast.parse((ROOT / "lethe/contract/problems.py").read_text(encoding="utf8"))):
+        if isinstance(node, ast.ClassDef) and node.name in CONDITIONS:
+            values = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg == "template"}
+            for statement in node.body:
+                if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+                    values[statement.targets[0].id] = statement.value
+            found[node.name] = {str(name): text for name, value in values.items() if (text := _template(value))}
+    return found
+
+
+def _template(value: ast.expr) -> str | None:
+    if isinstance(value, ast.Call) and _name(value.func) == "variant":
+        value = value.args[0]
+    return _literal(value)
+
+
+def places_of(template: str) -> set[str]:
+    """Return the names of the facts that a template wants."""
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+
+
+def raised() -> Iterator[Raised]:
+    """Yield every place that makes a problem or a sentence of one."""
+    templates = declared()
+    for module in _modules():
+        for call, function in module.calls:
+            if any(keyword.arg is None for keyword in call.keywords):
+                # The constructors themselves, which pass on the facts that they were given.
+                continue
+            place = f"{module.path} {function}"
+            name = _name(call.func)
+            facts = frozenset(str(one.arg) for one in call.keywords if one.arg not in _ARGUMENTS)
+            kind = _name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+            if (name == "Sentence" or name in CONDITIONS) and call.args:
+                for text in module.texts_of(call.args[0], function):
+                    # A catalogue has one text for all values of a bound, but a template names its facts.
+                    yield Raised(place=place, text=None if "{}" in (text or "") else text, facts=facts)
+            elif name in CONDITIONS:
+                yield Raised(place=place, text=templates[name].get("template"), facts=facts)
+            elif kind in CONDITIONS and (template := templates[kind].get("template" if name == "if_none" else name)):
+                yield Raised(place=place, text=template, facts=facts)
+
+
+def texts() -> Iterator[str]:
+    """Yield the texts of all problems that a page can show: templates, literals, and messages of faults."""
+    for templates in declared().values():
+        yield from templates.values()
+    yield from (one.text for one in raised() if one.text)
+    yield from faults()
+
+
+def faults() -> Iterator[str]:
+    """Yield the messages of faults, and of the checks of the contract, with braces for numbers that are bounds."""
+    for module in _modules():
+        for call, function in module.calls:
+            if _name(call.func) == "FieldError" and len(call.args) == 2:
+                yield from filter(None, module.texts_of(call.args[1], function))
+            if _name(call.func) == "ValueError" and module.path.startswith("lethe/contract/"):
+                # Forms begin them with a capital.
+                yield from (text[0].upper() + text[1:] for text in module.texts_of(call.args[0], function) if text)
+
+
+class _Module:
+    """A module, with its calls, each with the name of its function."""
+
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self.path = path
+        self.calls = list(_within(tree, "", ast.Call))
+        self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        self._assigned: dict[tuple[str, str], list[ast.expr]] = {}
+        for node, function in _within(tree, "", ast.Assign):
+            if isinstance(node.targets[0], ast.Name):
+                self._assigned.setdefault((function, node.targets[0].id), []).append(node.value)
+
+    def texts_of(self, value: ast.expr, function: str) -> list[str | None]:
+        """Return the texts that an expression may be: a literal, a name of literals, or a parameter of `function`, as
+        calls in the module give it. None stands for any other text."""
+        if isinstance(value, ast.Call) and _name(value.func) == "gettext":
+            return self.texts_of(value.args[0], function)
+        if isinstance(value, ast.Call) and _name(value.func) == "Sentence":
+            return []
+        if not isinstance(value, ast.Name):
+            return [_literal(value) or _bounded(value)]
+        if assigned := self._assigned.get((function, value.id)) or self._assigned.get(("", value.id)):
+            return [text for one in assigned for text in self.texts_of(one, function)]
+        parameters = [one.arg for one in self._functions[function].args.args] if function in self._functions else []
+        if value.id not in parameters:
+            return [None]
+        place = parameters.index(value.id)
+        calls = [(call, caller) for call, caller in self.calls if _name(call.func) == function]
+        given = [(call.args[place], caller) for call, caller in calls if len(call.args) > place]
+        return [text for one, caller in given if caller != function for text in self.texts_of(one, caller)]
+
+
+def _literal(value: ast.expr) -> str | None:
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+
+
+def _bounded(value: ast.expr) -> str | None:
+    """Return an f-string with braces for bounds; None if it has other values, which a catalogue cannot know."""
+    if not isinstance(value, ast.JoinedStr):
+        return None
+    parts = []
+    for part in value.values:
+        if isinstance(part, ast.FormattedValue):
+            name = _name(part.value).lstrip("_").lower()
+            if part.format_spec or not name.startswith(("max", "min")):
+                return None
+            parts.append("{}")
+        else:
+            parts.append(_NUMBERS.sub("{}", str(_literal(part))))
+    return "".join(parts)
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _modules() -> Iterator[_Module]:
+    """Yield the modules whose problems a page can show."""
+    for tree in SHOWN:
+        for file in sorted((ROOT / tree).rglob("*.py")):
+            path = file.relative_to(ROOT).as_posix()
+            if not path.startswith(IN_TERMINALS):
+                yield _Module(path, ast.parse(file.read_text("utf8")))
+
+
+def _within(node: ast.AST, function: str, kind: type[N]) -> Iterator[tuple[N, str]]:
+    """Yield the nodes of a kind, each with the name of its function."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        function = node.name
+    if isinstance(node, kind):
+        yield node, function
+    for child in ast.iter_child_nodes(node):
+        yield from _within(child, function, kind)

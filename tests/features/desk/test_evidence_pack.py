@@ -1,0 +1,230 @@
+"""Evidence packs: what is in them, who may have them, and that any change of them is found offline."""
+
+import datetime
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from pypdf import PdfReader
+from typer.testing import CliRunner
+
+from app.features.desk import evidence_pack as packing
+from app.installations import Installation
+from lethe.cli import root
+from lethe.contract.problems import CertificateInvalid
+from lethe.contract.sets import Scope
+from lethe.features.desk import evidence_pack
+from tests.features.desk.browsing import Browser
+
+PLACE = "/v1/deletion-requests"
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def forgotten(gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int]) -> str:
+    """The id of a request about a person whom a model has forgotten."""
+    new_model(new_dataset()["id"])
+    work()
+    made = forget("p1", external_id="2026-17")
+    work()
+    return str(made["id"])
+
+
+def pack_of(gateway: TestClient, request_id: str, **query: str) -> bytes:
+    answer = gateway.get(f"{PLACE}/{request_id}/evidence-pack", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def members_of(pack: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(pack)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def test_a_pack_has_everything_and_verifies_offline(gateway: TestClient, forgotten: str, tmp_path: Path) -> None:
+    """The archive has letter, certificates, keys, history and audit entries; the command verifies it with keys that
+    were kept elsewhere, and its certificates alone as those of any file."""
+    pack = pack_of(gateway, forgotten, language="de")
+    members = members_of(pack)
+    assert set(members) == {
+        "README.txt", "evidence.pdf", "reply.txt", "request.json", "history.json", "certificates.json",
+        "certificates.json.jwks.json", "audit-log.json", "public-keys.jwks.json", "manifest.jws",
+    }  # fmt: skip
+    assert json.loads(members["request.json"])["id"] == forgotten
+    assert [event["kind"] for event in json.loads(members["history.json"])][-1] == "completed"
+    assert "Ihr Antrag auf Löschung" in members["reply.txt"].decode()
+    keys = gateway.get("/.well-known/jwks.json").json()
+    verified = evidence_pack.verify(pack, keys)
+    assert verified.request_id == forgotten
+    assert verified.is_chained
+    assert len(verified.verdicts) == 1
+    actions = [
+        entry["action"] for entry in json.loads(members["audit-log.json"])["entries"] if entry["object_id"] == forgotten
+    ]
+    assert verified.entries == len(actions)
+    assert actions[-1] == "deletion_request.evidence_packed"
+    (tmp_path / "pack.zip").write_bytes(pack)
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    command = ["request", "verify-evidence-pack", str(tmp_path / "pack.zip")]
+    lethe = root.command_line()
+    shown = CliRunner().invoke(lethe, [*command, "--jwks", str(tmp_path / "keys.json")])
+    assert shown.exit_code == 0, shown.output
+    assert "valid" in shown.output
+    assert "--jwks" in CliRunner().invoke(lethe, command).output
+    for name in ("certificates.json", "certificates.json.jwks.json"):
+        (tmp_path / name).write_bytes(members[name])
+    assert CliRunner().invoke(lethe, ["certificate", "verify", str(tmp_path / "certificates.json")]).exit_code == 0
+
+
+def test_any_flipped_bit_is_found(gateway: TestClient, forgotten: str) -> None:
+    """A bit flipped in any member, or in any other byte of the archive, is found; so is one flipped before the archive
+    was packed again."""
+    pack = pack_of(gateway, forgotten)
+    members = members_of(pack)
+    keys = gateway.get("/.well-known/jwks.json").json()
+    for name, content in members.items():
+        for place in (0, len(content) // 2, len(content) - 1):
+            changed = bytearray(content)
+            changed[place] ^= 1
+            with pytest.raises(CertificateInvalid):
+                evidence_pack.verify(evidence_pack.archive(members | {name: bytes(changed)}), keys)
+    for place in range(0, len(pack), max(1, len(pack) // 400)):
+        damaged = bytearray(pack)
+        damaged[place] ^= 1
+        with pytest.raises(CertificateInvalid):
+            evidence_pack.verify(bytes(damaged), keys)
+
+
+def test_members_cannot_be_left_out_added_or_exchanged(
+    gateway: TestClient, forgotten: str, forget: Make, work: Callable[[], int]
+) -> None:
+    """A pack without a member, with a further one, with members of another case, or signed by other keys is refused,
+    and so are files that are no pack."""
+    keys = gateway.get("/.well-known/jwks.json").json()
+    members = members_of(pack_of(gateway, forgotten))
+    other = forget("p2")["id"]
+    work()
+    foreign = members_of(pack_of(gateway, other))
+    wrong = [{name: content for name, content in members.items() if name != left_out} for left_out in members]
+    wrong += [members | {"more.txt": b"x"}, members | {"certificates.json": foreign["certificates.json"]}]
+    for changed in wrong:
+        with pytest.raises(CertificateInvalid):
+            evidence_pack.verify(evidence_pack.archive(changed), keys)
+    for content in (b"", b"PK", b"x" * 1000, pack_of(gateway, forgotten)[:-7]):
+        with pytest.raises(CertificateInvalid):
+            evidence_pack.verify(content, keys)
+    strange = json.loads(json.dumps(keys))
+    strange["keys"][0]["x"] = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+    with pytest.raises(CertificateInvalid, match="not signed by any of the given keys"):
+        evidence_pack.verify(evidence_pack.archive(members), strange)
+
+
+def test_a_forged_log_is_found_although_the_manifest_is_right(
+    gateway: TestClient, installation: Installation, forgotten: str
+) -> None:
+    """Where audit entries do not follow each other or their checkpoint, the pack is refused even if the manifest
+    states their digest."""
+    members = members_of(pack_of(gateway, forgotten))
+    keys = gateway.get("/.well-known/jwks.json").json()
+    log = json.loads(members["audit-log.json"])
+    first, *_, last = log["entries"]
+
+    def resigned(**changed: Any) -> bytes:
+        parts = {name: content for name, content in members.items() if name != "manifest.jws"}
+        parts["audit-log.json"] = json.dumps(log | changed).encode()
+        at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        statement = evidence_pack.manifest(forgotten, parts, made_at=at)
+        signed = packing.signing.sign(installation.keys, statement, kind=evidence_pack.TYPE)
+        return evidence_pack.archive(parts | {"manifest.jws": signed.encode()})
+
+    assert evidence_pack.verify(resigned(), keys).is_chained
+    assert not evidence_pack.verify(resigned(linked=False, checkpoint=None), keys).is_chained
+    for entries, fault in (
+        ([first | {"actor": "usr_1"}, *log["entries"][1:]], "is not what was hashed"),
+        ([first, *log["entries"][2:]], "does not follow its predecessor"),
+        (log["entries"][:-1], "not the one that the checkpoint signs"),
+        ([], "not the one that the checkpoint signs"),
+    ):
+        with pytest.raises(CertificateInvalid, match=fault):
+            evidence_pack.verify(resigned(entries=entries), keys)
+    assert last["object_id"] == forgotten
+
+
+def test_the_pdf_has_this_case_alone(gateway: TestClient, forgotten: str, forget: Make) -> None:
+    """The PDF has the letter, the history, the certificate in words and the audit entries about this request, and no
+    other request's id."""
+    other = forget("p2", identity_verified=False)["id"]
+    text = "\n".join(
+        page.extract_text() for page in PdfReader(io.BytesIO(pack_of(gateway, forgotten, format="pdf"))).pages
+    )
+    for said in ("Your erasure request: case 2026-17", "History", "It does not prove:", "evidence_packed", "crt_"):
+        assert said in text
+    assert other not in text
+
+
+def test_equal_states_have_equal_packs(gateway: TestClient, installation: Installation, forgotten: str) -> None:
+    """Everything but the entry about the download itself is the same in two packs of one state, to the byte."""
+    first, second = (members_of(pack_of(gateway, forgotten)) for _ in range(2))
+    for name in ("reply.txt", "request.json", "history.json", "certificates.json", "public-keys.jwks.json"):
+        assert first[name] == second[name]
+    entries = [json.loads(members["audit-log.json"])["entries"] for members in (first, second)]
+    assert entries[1][: len(entries[0])] == entries[0]
+
+
+@pytest.mark.parametrize("status", ["in_review", "rejected", "nothing_held"])
+def test_a_pack_of_a_case_without_certificates(
+    gateway: TestClient, forget: Make, work: Callable[[], int], status: str
+) -> None:
+    """A request in review, a rejected one, and one for which nothing was held have a pack that verifies."""
+    request_id = forget("stranger", identity_verified=status == "nothing_held")["id"]
+    work()
+    if status == "rejected":
+        rejection = {"ground": "legal_claims", "explanation": "A claim."}
+        gateway.post(f"{PLACE}/{request_id}/reject", json=rejection).raise_for_status()
+    pack = pack_of(gateway, request_id)
+    verified = evidence_pack.verify(pack, gateway.get("/.well-known/jwks.json").json())
+    assert ("certificates.json" in verified.members) == (status == "nothing_held")
+    assert len(verified.verdicts) == (status == "nothing_held")
+
+
+def test_a_letter_that_the_font_lacks_leaves_text(gateway: TestClient, forget: Make, refused: Make) -> None:
+    """Where the letter has characters that no PDF can show, the archive has it as text and says why."""
+    request_id = forget("p1", external_id="案件 7", identity_verified=False)["id"]
+    refused(gateway.get(f"{PLACE}/{request_id}/evidence-pack?format=pdf"), 409, "reply_unprintable")
+    members = members_of(pack_of(gateway, request_id))
+    assert "evidence.pdf" not in members
+    assert "案件 7" in members["reply.txt"].decode()
+    assert "no evidence.pdf" in members["README.txt"].decode()
+
+
+def test_a_long_log_is_not_linked(gateway: TestClient, forgotten: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more entries between than a pack takes, it has those about the request alone, and says that they are not
+    linked."""
+    monkeypatch.setattr(packing, "MAX_LINKED_ENTRIES", 1)
+    pack = pack_of(gateway, forgotten)
+    verified = evidence_pack.verify(pack, gateway.get("/.well-known/jwks.json").json())
+    assert not verified.is_chained
+    assert {entry["object_id"] for entry in json.loads(members_of(pack)["audit-log.json"])["entries"]} == {forgotten}
+    assert "Compare the hashes with the whole audit log" in " ".join(members_of(pack)["README.txt"].decode().split())
+
+
+def test_a_pack_is_for_those_who_decide_and_is_audited(
+    gateway: TestClient, officer: Browser, forgotten: str, refused: Make, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """Only callers who decide get a pack; each download is in the audit log; the case page has the link."""
+    path = f"{PLACE}/{forgotten}/evidence-pack"
+    for scope in (Scope.REQUESTS_READ, Scope.ACCOUNTING_READ, Scope.REQUESTS_WRITE):
+        refused(gateway.get(path, headers=key_with(scope)), 403, "scope_missing")
+    refused(gateway.get(f"{path}?format=html"), 422, "input_invalid")
+    refused(gateway.get(f"{PLACE}/dr_0/evidence-pack"), 404, "request_unknown")
+    page = officer.get(f"/admin/requests/{forgotten}").text
+    assert f'href="/admin/requests/{forgotten}/evidence-pack"' in page
+    answer = officer.get(f"/admin/requests/{forgotten}/evidence-pack")
+    assert (answer.headers["content-type"], answer.headers["cache-control"]) == ("application/zip", "no-store")
+    log = gateway.get("/v1/audit-log", params={"action": "deletion_request.evidence_packed"}).json()["items"]
+    assert [(entry["object_id"], entry["detail"]) for entry in log] == [(forgotten, {"format": "zip"})]

@@ -1,0 +1,454 @@
+"""Endpoints of identity maps, called from outside the gateway, beside a real worker."""
+
+import datetime
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from app.db.tables import DeletionRequest
+from app.deletion import completion
+from app.features.identities import jobs
+from app.features.identities.tables import Identity
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from lethe.verification import certificates as verification
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[[httpx.Response, int, str], dict[str, Any]]
+MAIL, PHONE = "Ada@Example.org", "+49 30 901820"
+
+
+def link(*identifiers: tuple[str, str]) -> dict[str, Any]:
+    """A link of identifiers, each by kind and text."""
+    return {"identifiers": [{"kind": kind, "id": text} for kind, text in identifiers]}
+
+
+@pytest.fixture
+def load(gateway: TestClient) -> Callable[..., httpx.Response]:
+    """POST links to the map, whatever comes of it."""
+
+    def send(*links: dict[str, Any], headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
+        answer: httpx.Response = gateway.post("/v1/identities", json={"links": list(links)} | more, headers=headers)
+        return answer
+
+    return send
+
+
+Load = Callable[..., httpx.Response]
+OF_P1 = link(("customer_id", "p1"), ("email", MAIL), ("phone", PHONE))
+
+
+def test_a_request_by_email_erases_the_rows_of_the_customer_number(
+    gateway: TestClient, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
+) -> None:
+    """The certificate of a request by e-mail is about the rows of the customer number, verifies, and the answer names
+    the kinds that led there."""
+    assert load(OF_P1).json() == {
+        "num_links": 1,
+        "num_new": 3,
+        "num_joined": 0,
+        "num_suppressed": 0,
+        "suppressed": [],
+    }
+    request = forget("ada@EXAMPLE.org".replace("ada", "Ada"), kind="email")
+    assert (request["status"], request["identity_unknown"], request["alias_refs"]) == ("accepted", False, [])
+    assert gateway.get(f"/v1/datasets/{live['dataset_id']}/subjects/p1").status_code == 200
+    assert work() == 1
+    done = get(f"/deletion-requests/{request['id']}")
+    assert (done["status"], done["outcome"]) == ("completed", "forgotten")
+    assert gateway.get(f"/v1/datasets/{live['dataset_id']}/subjects/p1").status_code == 404
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    public = gateway.get("/.well-known/jwks.json").json()
+    assert verification.verify(certificate["jws"], public).statement == certificate["statement"]
+    identities = get(f"/deletion-requests/{request['id']}/identities")
+    assert identities == {
+        "kind": "email",
+        "identity_unknown": False,
+        "reached": [
+            {"kind": "customer_id", "num_identifiers": 1, "dataset_ids": [live["dataset_id"]]},
+            {"kind": "email", "num_identifiers": 1, "dataset_ids": []},
+            {"kind": "phone", "num_identifiers": 1, "dataset_ids": []},
+        ],
+        "unreached": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("named", "spelling"),
+    [("phone", "+49 (0)30 901820"), ("phone", "+4930901820"), ("email", "Ada@EXAMPLE.ORG"), ("customer_id", " p1 ")],
+)
+def test_every_spelling_of_an_identifier_leads_to_the_person(
+    live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work, named: str, spelling: str
+) -> None:
+    """Identifiers are compared in the normal form of their kind."""
+    load(OF_P1)
+    request = forget(spelling, kind=named)
+    work()
+    assert get(f"/deletion-requests/{request['id']}")["outcome"] == "forgotten"
+
+
+def test_a_hash_of_an_email_leads_to_the_person(
+    gateway: TestClient, live: dict[str, Any], load: Load, get: Get, work: Work
+) -> None:
+    """Lists of hashes and links of hashes hold the SHA-256 of the normal form."""
+    hashed = hashlib.sha256(b"Ada@example.org").hexdigest()
+    loaded = load({"identifiers": [{"id": "p1"}, {"kind": "email", "sha256": hashed}]})
+    assert loaded.json()["num_new"] == 2
+    answer = gateway.post("/v1/deletion-requests", json={"subject_sha256": hashed, "kind": "email"})
+    work()
+    assert get(f"/deletion-requests/{answer.json()['id']}")["outcome"] == "forgotten"
+
+
+def test_identifiers_of_different_kinds_are_different_people(
+    gateway: TestClient, live: dict[str, Any], forget: Make, load: Load, work: Work
+) -> None:
+    """A device that is called like a customer is not this customer."""
+    load(link(("device", "p2"), ("customer_id", "p3")))
+    forget("p2", kind="device")
+    work()
+    subjects = f"/v1/datasets/{live['dataset_id']}/subjects"
+    assert [gateway.get(f"{subjects}/{name}").status_code for name in ("p2", "p3")] == [200, 404]
+
+
+def test_an_identifier_that_leads_nowhere_is_unknown_and_not_absent(
+    installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
+) -> None:
+    """Such a request is in review with its clock running, survives every job, and goes on when a map leads from it."""
+    request = forget(MAIL, kind="email")
+    assert (request["status"], request["identity_unknown"], request["outcome"]) == ("in_review", True, None)
+    assert request["clock"]["state"] == "on_time"
+    jobs.identify(installation)
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "in_review"
+    assert get("/identities")["num_unknown"] == 1
+    load(OF_P1)
+    jobs.identify(installation)
+    known = get(f"/deletion-requests/{request['id']}")
+    assert (known["status"], known["identity_unknown"]) == ("accepted", False)
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["outcome"] == "forgotten"
+
+
+def test_review_for_another_reason_outlasts_the_unknown_identity(
+    installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get
+) -> None:
+    """A request of unverified identity stays in review when a map leads from its identifier."""
+    request = forget(MAIL, kind="email", identity_verified=False)
+    load(OF_P1)
+    jobs.identify(installation)
+    known = get(f"/deletion-requests/{request['id']}")
+    assert (known["status"], known["identity_unknown"]) == ("in_review", False)
+
+
+def test_an_officer_settles_an_unknown_identity(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get
+) -> None:
+    """Approval covers the named identifier alone, and the audit log records who settled that."""
+    request = forget(MAIL, kind="email")
+    approved = gateway.post(f"/v1/deletion-requests/{request['id']}/approve").json()
+    assert (approved["status"], approved["outcome"], approved["identity_unknown"]) == (
+        "completed",
+        "nothing_held",
+        False,
+    )
+    actions = [entry["action"] for entry in get("/audit-log")["items"]]
+    assert "deletion_request.identity_settled" in actions
+
+
+def test_a_dataset_keyed_by_email_is_reached_by_email_and_through_the_map(
+    gateway: TestClient, upload: Callable[..., httpx.Response], npz_of: Callable[..., bytes], load: Load, forget: Make
+) -> None:
+    """Rows that are named by e-mail are found under it, by customer number through a map, and not by text alone."""
+    content = npz_of(subject=[f"p{row}@Example.org" for row in range(20)])
+    answer = upload(content, subject_kind="email")
+    assert answer.status_code == 201, answer.text
+    dataset = answer.json()
+    assert dataset["subject_kind"] == "email"
+    assert gateway.get(f"/v1/datasets/{dataset['id']}/subjects/p1@EXAMPLE.ORG").json() == {"num_records": 1}
+    assert forget("p1@example.org", kind="email")["identity_unknown"] is False
+    assert forget("p2@example.org")["identity_unknown"] is True
+    load(link(("customer_id", "4711"), ("email", "p3@example.org")))
+    reached = forget("4711")
+    assert (reached["status"], reached["identity_unknown"]) == ("accepted", False)
+    unreached = gateway.get(f"/v1/deletion-requests/{reached['id']}/identities").json()
+    assert unreached["unreached"] == []
+
+
+def test_a_person_who_was_forgotten_is_refused_under_every_identifier(
+    installation: Installation,
+    live: dict[str, Any],
+    load: Load,
+    forget: Make,
+    upload: Callable[..., httpx.Response],
+    npz_of: Callable[..., bytes],
+    refused: Refused,
+    work: Work,
+) -> None:
+    """Suppressions hold for identifiers that the map led to, in datasets keyed by any kind."""
+    load(OF_P1)
+    forget("p1")
+    work()
+    content = npz_of(subject=[f"p{row}@example.org" if row else MAIL for row in range(20)])
+    refused(upload(content, subject_kind="email"), 409, "subject_suppressed")
+
+
+def test_the_map_forgets_a_person_last(
+    installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
+) -> None:
+    """The links of a person stay until all of their requests have ended, go then, and no later load brings them back:
+    its new identifiers are suppressed too."""
+    load(OF_P1, link(("customer_id", "p2"), ("email", "b@example.org")))
+    request = forget(MAIL, kind="email")
+    jobs.drop_forgotten(installation)
+    assert get("/identities")["num_people"] == 2
+    work()
+    jobs.drop_forgotten(installation)
+    assert get("/identities")["num_people"] == 1
+    again = load(OF_P1, link(("customer_id", "p1"), ("device", "new"))).json()
+    assert (again["num_new"], again["num_suppressed"], again["suppressed"]) == (0, 2, [0, 1])
+    assert get("/identities")["num_people"] == 1
+    assert get("/suppressions")["items"][0]["request_id"] == request["id"]
+    assert len(get("/suppressions")["items"]) == 4
+    kinds = {kind["kind"] for kind in get(f"/deletion-requests/{request['id']}/identities")["reached"]}
+    assert kinds == {"customer_id", "email", "phone"}
+
+
+def test_an_identifier_that_was_linked_after_the_request_is_suppressed_when_the_map_forgets(
+    installation: Installation, live: dict[str, Any], load: Load, forget: Make, get: Get, work: Work
+) -> None:
+    """A link that is loaded while a request is open adds nothing to the request, and is not forgotten either: before
+    the person leaves the map, every identifier is suppressed."""
+    load(OF_P1)
+    request = forget("p1")
+    load(link(("email", MAIL), ("device", "new")))
+    work()
+    assert len(get("/suppressions")["items"]) == 3
+    jobs.drop_forgotten(installation)
+    suppressions = get("/suppressions")["items"]
+    assert [one["request_id"] for one in suppressions] == 4 * [request["id"]]
+
+
+def test_a_map_that_joins_two_people_is_refused_until_an_admin_confirms(
+    gateway: TestClient,
+    live: dict[str, Any],
+    load: Load,
+    get: Get,
+    key_with: Callable[..., dict[str, str]],
+    refused: Refused,
+) -> None:
+    """Two customer numbers at one address are two people: nothing of the call is loaded, links are named to those who
+    may know, and confirmation needs an admin."""
+    family = [link(("customer_id", f"p{row}"), ("email", "family@example.org")) for row in (1, 2)]
+    problem = load(OF_P1, *family).json()
+    assert problem["code"] == "people_joined"
+    assert [fault["path"] for fault in problem["errors"]] == ["links.0", "links.1", "links.2"]
+    assert get("/identities")["num_people"] == 0
+    app, loader = key_with(Scope.MODELS_WRITE), key_with(Scope.MODELS_WRITE, Scope.ACCOUNTING_READ)
+    assert "errors" not in refused(load(*family, headers=app), 409, "people_joined")
+    refused(load(*family, headers=loader, confirm_joins=True), 403, "scope_missing")
+    assert load(family[0]).json()["num_new"] == 2
+    assert load(family[1]).json()["code"] == "people_joined"
+    assert load(*family, confirm_joins=True).json()["num_joined"] == 1
+    assert load(*family).json()["num_new"] == 0
+    assert get("/identities")["num_people"] == 1
+
+
+def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, live: dict[str, Any], load: Load, get: Get) -> None:
+    """All identifiers of the person go, and no row."""
+    load(OF_P1)
+    answer = gateway.post("/v1/identities:forget", json={"subject_id": PHONE, "kind": "phone"})
+    assert answer.json() == {"num_identifiers": 3}
+    assert get("/identities")["num_people"] == 0
+    assert gateway.get(f"/v1/datasets/{live['dataset_id']}/subjects/p1").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        ("phone", "030 901820"),
+        ("phone", "+49 30 901820 ext. 12"),
+        ("email", "no address"),
+        ("device", "\u200b"),
+        ("loyalty", "1"),
+    ],
+)
+def test_identifiers_that_are_none_of_their_kind_are_refused_without_being_quoted(
+    gateway: TestClient, load: Load, get: Get, refused: Refused, named: str, text: str
+) -> None:
+    """Numbers without a country, extensions, no addresses, nothing visible and unknown kinds: 422, and nothing is
+    loaded."""
+    answer = load(OF_P1, link(("customer_id", "p2"), (named, text)))
+    refused(answer, 422, "input_invalid")
+    if len(text) > 1:
+        assert text not in answer.text
+    assert get("/identities")["num_people"] == 0
+
+
+def test_kinds_of_a_tenant_and_its_region(gateway: TestClient, load: Load, get: Get, refused: Refused) -> None:
+    """A kind of the tenant is compared as text; with a region, numbers are read as they are dialled there."""
+    define = "/v1/identities:define-kind"
+    assert gateway.post(define, json={"name": "loyalty"}).json()["name"] == "loyalty"
+    assert gateway.post(define, json={"name": "phone", "region": "DE"}).json()["region"] == "DE"
+    refused(gateway.post(define, json={"name": "phone", "region": "XX"}), 422, "input_invalid")
+    refused(gateway.post(define, json={"name": "email"}), 422, "input_invalid")
+    load(link(("loyalty", "L 1"), ("phone", "030 901820")))
+    assert load(link(("loyalty", " L 1 "), ("phone", PHONE))).json()["num_new"] == 0
+    kinds = {kind["name"]: kind["num_identifiers"] for kind in get("/identities")["kinds"]}
+    assert kinds == {"customer_id": 0, "email": 0, "phone": 1, "device": 0, "loyalty": 1}
+
+
+def test_scopes(gateway: TestClient, load: Load, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
+    """Loading needs models:write, counts accounting:read, and kinds and deletion admin; counts of a load are hidden
+    from those who may not know."""
+    app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
+    refused(load(OF_P1, headers=app), 403, "scope_missing")
+    refused(gateway.get("/v1/identities", headers=app), 403, "scope_missing")
+    loader = key_with(Scope.MODELS_WRITE)
+    first, second = (load(OF_P1, headers=loader) for _ in range(2))
+    assert first.json() == second.json()
+    assert first.json()["num_new"] is None
+    refused(gateway.post("/v1/identities:forget", json={"subject_id": "p1"}, headers=loader), 403, "scope_missing")
+    refused(gateway.post("/v1/identities:define-kind", json={"name": "a"}, headers=loader), 403, "scope_missing")
+
+
+def seen(answer: Any) -> Any:
+    """An answer without what every request has of its own."""
+    own = {"id", "subject_ref", "created_at", "submitted_at", "due_at", "deadline", "at", "days_left", "completed_at"}
+    if isinstance(answer, dict):
+        return {name: seen(value) for name, value in answer.items() if name not in own}
+    return [seen(item) for item in answer] if isinstance(answer, list) else answer
+
+
+def test_an_app_cannot_tell_a_known_identifier_from_an_unknown_one(
+    gateway: TestClient,
+    installation: Installation,
+    live: dict[str, Any],
+    load: Load,
+    policy: Callable[..., None],
+    key_with: Callable[..., dict[str, str]],
+    work: Work,
+    get: Get,
+) -> None:
+    """Answers, events, lists by status and by customer number, and suppressions are the same for an e-mail that the map
+    has and one that it has not, before and after the report time; officers see which is which."""
+    policy(report_seconds=86_400)
+    load(OF_P1)
+    app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
+    ids = []
+    for text in (MAIL, "stranger@example.org"):
+        answer = gateway.post("/v1/deletion-requests", json={"subject_id": text, "kind": "email"}, headers=app)
+        assert answer.status_code == 202
+        ids.append(answer.json()["id"])
+
+    def views() -> list[Any]:
+        paths = [
+            "/{id}",
+            "/{id}/events",
+            "?status=accepted",
+            "?status=in_review",
+            "?status=completed",
+            "?subject_id=p1",
+        ]
+        answers = []
+        for id_ in ids:
+            got = [gateway.get(f"/v1/deletion-requests{path.format(id=id_)}", headers=app).json() for path in paths]
+            lists = [sorted(item["id"] == id_ for item in answer["items"]) for answer in got[2:]]
+            answers.append((seen(got[0]), seen(got[1]), lists))
+        return answers
+
+    known, unknown = views()
+    assert known == unknown
+    assert known[0]["status"] == "accepted"
+    work()
+    jobs.identify(installation)
+    jobs.drop_forgotten(installation)
+    known, unknown = views()
+    assert known == unknown
+    full = [get(f"/deletion-requests/{id_}") for id_ in ids]
+    assert [(one["status"], one["identity_unknown"]) for one in full] == [("completed", False), ("accepted", True)]
+    with installation.database.writing() as session:
+        for id_ in ids:
+            request = session.get_one(DeletionRequest, id_)
+            assert request.reported_at is not None
+            request.reported_at -= datetime.timedelta(days=2)
+        completion.settle(session)
+    known, unknown = views()
+    assert known == unknown
+    assert known[0]["status"] == "completed"
+    assert get(f"/deletion-requests/{ids[1]}")["status"] == "accepted"
+
+
+def test_an_app_request_of_unknown_identity_goes_on_when_a_map_leads_from_it(
+    gateway: TestClient,
+    installation: Installation,
+    live: dict[str, Any],
+    load: Load,
+    policy: Callable[..., None],
+    key_with: Callable[..., dict[str, str]],
+    work: Work,
+    get: Get,
+) -> None:
+    """The rows are erased, and the app sees no event of it."""
+    policy(report_seconds=86_400)
+    app = key_with(Scope.REQUESTS_WRITE, Scope.REQUESTS_READ)
+    made = gateway.post("/v1/deletion-requests", json={"subject_id": MAIL, "kind": "email"}, headers=app).json()
+    events = f"/v1/deletion-requests/{made['id']}/events"
+    before = gateway.get(events, headers=app).json()
+    load(OF_P1)
+    jobs.identify(installation)
+    with installation.database.writing() as session:
+        completion.settle(session)
+    assert work() == 1
+    with installation.database.writing() as session:
+        completion.settle(session)
+    assert get(f"/deletion-requests/{made['id']}")["outcome"] == "forgotten"
+    assert gateway.get(events, headers=app).json() == before
+
+
+def test_discreet_readers_do_not_see_which_identifiers_were_linked(
+    gateway: TestClient,
+    live: dict[str, Any],
+    load: Load,
+    forget: Make,
+    key_with: Callable[..., dict[str, str]],
+    get: Get,
+) -> None:
+    """A key that reads all requests of the tenant finds none by a linked identifier, and no suppression of it."""
+    load(OF_P1)
+    forget(MAIL, kind="email")
+    reader = key_with(Scope.REQUESTS_READ)
+    assert len(get("/deletion-requests?subject_id=p1")["items"]) == 1
+    assert gateway.get("/v1/deletion-requests?subject_id=p1", headers=reader).json()["items"] == []
+    assert len(get("/suppressions")["items"]) == 3
+    assert len(gateway.get("/v1/suppressions", headers=reader).json()["items"]) == 1
+
+
+def test_no_identifier_is_stored_in_clear(
+    installation: Installation,
+    gateway: TestClient,
+    load: Load,
+    forget: Make,
+    get: Get,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither the files of the installation nor the logs have an identifier of the map, in any spelling."""
+    clear = ["zebulon.quixley@example.org", "+4930901877", "customer-zq-8842", "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
+    load(link(*zip(("email", "phone", "customer_id", "device"), clear, strict=True)))
+    load(link(("email", clear[0]), ("customer_id", "another-zq-1")))
+    forget(clear[1], kind="phone")
+    forget("unknown.zq@example.org", kind="email")
+    needles = [*clear, "4930901877", "zebulon", "another-zq", "unknown.zq"]
+    needles += [hashlib.sha256(text.encode()).hexdigest() for text in clear]
+    files = [path for path in Path(installation.settings.data_dir).rglob("*") if path.is_file()]
+    assert any(path.suffix == ".db" or "lethe" in path.name for path in files) or files
+    content = b"".join(path.read_bytes() for path in files) + caplog.text.encode()
+    assert get("/identities")["num_people"] == 1
+    assert [needle for needle in needles if needle.encode() in content] == []
+    with installation.database.reading() as session:
+        assert session.query(Identity).count() == 4

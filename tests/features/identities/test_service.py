@@ -1,0 +1,48 @@
+"""Resolution of requests by an identity map."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.db import Actor
+from app.features.identities import service
+from app.installations import Installation
+from lethe.contract.tenants import Policy
+from tests.app.deletion.people import asked
+
+
+@contextmanager
+def counted(installation: Installation) -> Iterator[list[str]]:
+    """Collect the statements that the block sends to the database."""
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    sa.event.listen(installation.database.engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        sa.event.remove(installation.database.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize("person", ["sub_1", "sub_stranger"])
+@pytest.mark.parametrize("number", [1, 50])
+def test_a_look_up_has_the_same_statements_for_everybody(
+    installation: Installation, by: Actor, person: str, number: int
+) -> None:
+    """One request and fifty, of somebody with many identifiers and of nobody, are resolved by two statements."""
+    links = [[("sub_1", "customer_id"), *((f"sub_e{n}", "email") for n in range(30))]]
+    with installation.database.writing(by=by) as session:
+        service.load(session, links, confirm_joins=False, may_know=True)
+    with installation.database.reading() as session:
+        drafts = [asked(person, Policy(), kind="email") for _ in range(number)]
+        session.execute(sa.select(1))
+        with counted(installation) as statements:
+            resolved = service.resolve(session, drafts)
+    assert len(statements) == 2
+    assert {draft.identity_unknown for draft in resolved} == {person == "sub_stranger"}
+    assert {len(draft.subject_refs) for draft in resolved} == {31 if person == "sub_1" else 1}

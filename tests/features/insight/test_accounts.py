@@ -1,0 +1,165 @@
+"""The endpoints below `/v1/accounting`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tables import each
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[..., dict[str, Any]]
+
+
+def test_where_a_model_stands(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """The account tells what is left of everybody now; a forgetting adds a release and influence that was not there."""
+    before = get(f"/accounting/models/{live['id']}")
+    assert (before["version"], before["releases"], before["influence"]) == (1, 1, 0)
+    assert before["noise_variance"] > 0
+    assert before["next_request"]["epsilon_without_steps"] > live["target"]["epsilon"]
+    forget("p1")
+    work()
+    after = get(f"/accounting/models/{live['id']}")
+    assert (after["version"], after["releases"]) == (2, 2)
+    assert after["influence"] > 0
+    unlearning = next(g for g in after["guarantees"] if g["notion"] == "unlearning")
+    assert unlearning["mu"] == after["mu"]
+    assert unlearning["epsilon"] <= live["target"]["epsilon"] * (1 + 1e-6)
+    assert get(f"/models/{live['id']}")["guarantee"] == after["guarantees"]
+
+
+def test_the_next_request_takes_what_the_account_says(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
+    """The announced and previewed steps for one record are the steps that run."""
+    announced = get(f"/accounting/models/{live['id']}")["next_request"]
+    forget("p1")
+    work()
+    run = get("/runs?limit=1")["items"][0]
+    assert (run["kind"], run["steps_done"]) == (announced["kind"], announced["steps"])
+
+
+def test_there_is_no_account_before_the_first_version(
+    gateway: TestClient, new_dataset: Make, new_model: Make, get: Get, refused: Refused
+) -> None:
+    """A model that is still learning has an empty ledger and no account; an unknown one is a 404."""
+    model = new_model(new_dataset()["id"])
+    refused(gateway.get(f"/v1/accounting/models/{model['id']}"), 409, "model_not_live")
+    refused(gateway.post("/v1/accounting/preview", json={"model_id": model["id"]}), 409, "model_not_live")
+    assert get(f"/accounting/models/{model['id']}/ledger") == {"items": [], "next_cursor": None}
+    refused(gateway.get("/v1/accounting/models/mdl_0"), 404, "model_unknown")
+    refused(gateway.get("/v1/accounting/models/mdl_0/ledger"), 404, "model_unknown")
+    refused(gateway.post("/v1/accounting/preview", json={"model_id": "mdl_0"}), 404, "model_unknown")
+
+
+def test_the_releases_that_are_left(
+    gateway: TestClient, live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make
+) -> None:
+    """How many versions still fit an adaptive budget: more for a larger one, one fewer for each that is published."""
+    path = f"/accounting/models/{live['id']}"
+
+    def left(epsilon: float | None = None) -> dict[str, Any]:
+        query = "" if epsilon is None else f"?adaptive_epsilon={epsilon}&adaptive_delta=0.001"
+        found: dict[str, Any] = get(path + query)["releases_left"]
+        return found
+
+    unasked = left()
+    assert (unasked["epsilon"], unasked["delta"]) == (live["target"]["epsilon"], live["target"]["delta"])
+    assert (unasked["records"], unasked["steps_per_release"]) == (1, get(path)["next_request"]["steps"])
+    assert unasked["count"] is None  # by default one person's influence is twice the target at every version
+
+    asked = left(100.0)
+    assert (asked["epsilon"], asked["delta"]) == (100.0, 0.001)
+    assert asked["count"] > 1
+    assert left(200.0)["count"] > asked["count"]
+
+    forget("p1")
+    work()
+    after = left(100.0)
+    assert after["steps_per_release"] >= asked["steps_per_release"]
+    assert after["count"] < asked["count"]
+    new_model(live["dataset_id"])
+    work()
+    assert left(100.0)["count"] < after["count"]  # it learned from the same people
+
+
+@pytest.mark.parametrize(
+    "query", ["adaptive_epsilon=0", "adaptive_epsilon=inf", "adaptive_delta=1", "adaptive_delta=x"]
+)
+def test_a_malformed_budget_is_refused(gateway: TestClient, live: dict[str, Any], query: str, refused: Refused) -> None:
+    """A budget that lies outside the mathematics is a 422."""
+    refused(gateway.get(f"/v1/accounting/models/{live['id']}?{query}"), 422, "input_invalid")
+
+
+@each("epsilon", [5e-324, 1.0, 1e300])
+@each("delta", [5e-324, 0.5, 1 - 2**-53])
+def test_a_budget_of_extremes(gateway: TestClient, live: dict[str, Any], epsilon: float, delta: float) -> None:
+    """The most extreme budgets there are are answered, with a number or with none."""
+    query = {"adaptive_epsilon": epsilon, "adaptive_delta": delta}
+    answer = gateway.get(f"/v1/accounting/models/{live['id']}", params=query)
+    assert answer.status_code == 200, answer.text
+    count = answer.json()["releases_left"]["count"]
+    assert count is None or 0 <= count <= 2**53
+
+
+def test_the_spent_budget_of_a_dataset(
+    live: dict[str, Any], forget: Make, get: Get, work: Work, new_model: Make, gateway: TestClient
+) -> None:
+    """One record's budget counts every version of every model: the squares of their shares add up and only grow."""
+    path = f"/accounting/datasets/{live['dataset_id']}"
+    first = get(path)
+    [model] = first["models"]
+    assert (model["model_id"], model["version"], model["releases"]) == (live["id"], 1, 1)
+    assert first["used"]["notion"] == "adaptive"
+    assert first["used"]["mu"] == model["mu"]
+    assert model["releases_left"] == get(f"/accounting/models/{live['id']}")["releases_left"]
+    assert (model["next_run"], model["relearning"]) == (None, [])
+
+    other = new_model(live["dataset_id"])
+    [waiting] = [one for one in get(path)["models"] if one["model_id"] == other["id"]]
+    assert (waiting["version"], waiting["releases"], waiting["mu"]) == (None, 0, 0)
+    assert (waiting["room"], waiting["releases_left"]) == (None, None)
+    assert waiting["next_run"]["kind"] == "learn"
+    work()
+    forget("p1")
+    work()
+    after = get(path)
+    assert [one["releases"] for one in after["models"]] == [2, 2]
+    assert after["used"]["mu"] == pytest.approx(sum(one["mu"] ** 2 for one in after["models"]) ** 0.5)
+    assert after["used"]["mu"] > first["used"]["mu"]
+
+
+def test_requests_that_would_need_relearning(
+    gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Work
+) -> None:
+    """A dataset's account names the open requests that force relearning and the records that can be unlearned; the run
+    then follows it."""
+    dataset = new_dataset(rows=300, rows_each=100)
+    model = new_model(dataset["id"], noise_scale=0.01, learn_steps=8)
+    work()
+    path = f"/accounting/datasets/{dataset['id']}"
+    [before] = get(path)["models"]
+    assert 0 < before["room"] < 100
+
+    def kind(records: int) -> str:
+        asked = {"model_id": model["id"], "num_records": records}
+        planned: str = gateway.post("/v1/accounting/preview", json=asked).json()["kind"]
+        return planned
+
+    assert (kind(before["room"]), kind(before["room"] + 1)) == ("unlearn", "relearn")
+    request = forget("p1")
+    [waiting] = get(path)["models"]
+    assert waiting["relearning"] == [{"request_id": request["id"], "records": 100}]
+    assert (waiting["next_run"]["kind"], waiting["next_run"]["records"]) == ("relearn", 100)
+    work()
+    assert get("/runs?limit=1")["items"][0]["kind"] == "relearn"
+    [after] = get(path)["models"]
+    assert (after["relearning"], after["next_run"]) == ([], None)
+
+
+def test_an_unknown_dataset(gateway: TestClient, refused: Refused, new_dataset: Make, get: Get) -> None:
+    """An unknown dataset is a 404, and a dataset without models has spent nothing."""
+    refused(gateway.get("/v1/accounting/datasets/ds_0"), 404, "dataset_unknown")
+    dataset = new_dataset()
+    assert get(f"/accounting/datasets/{dataset['id']}") == {"dataset_id": dataset["id"], "used": None, "models": []}

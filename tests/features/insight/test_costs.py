@@ -1,0 +1,37 @@
+"""The price of a target by public numbers."""
+
+import math
+
+from lethe.features.insight import costs
+from lethe.proof import accountant, calibration
+from lethe.proof.accountant import Run
+
+
+def test_a_smaller_target_costs_no_less() -> None:
+    """Along a curve noise never rises with epsilon, and every entry is the accountant's own answer, or learning again
+    where that is no dearer."""
+    delta, found = 1e-4, []
+    for epsilon in costs.EPSILONS:
+        made = calibration.mechanism_for(
+            calibration.ModelSettings(epsilon=epsilon, delta=delta, l2=2e-3), num_slots=2000, num_classes=3
+        )
+        cost = costs.of(made, epsilon=epsilon, delta=delta)
+        assert cost.request_passes is not None
+        steps = round(cost.request_passes * made.num_batches)
+        chain = accountant.replay(made, [Run(steps=made.learn_steps)])
+        reached = calibration.least_epsilon(chain, records=1, steps=steps, delta=delta)
+        assert reached <= epsilon or steps == made.learn_steps
+        assert math.isclose(cost.learn_passes, made.learn_steps / made.num_batches)
+        found.append(cost.noise)
+    assert found == sorted(found, reverse=True)
+
+
+def test_what_cannot_be_reached_has_no_price() -> None:
+    """Where noise is so little that no steps reach the target, or the grid's rounding is felt, passes are None."""
+    made = calibration.mechanism_for(
+        calibration.ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-6, noise_scale=1e-3),
+        num_slots=1000,
+        num_classes=2,
+        num_parameters=10**9,
+    )
+    assert costs.of(made, epsilon=1e-9, delta=1e-300).request_passes is None

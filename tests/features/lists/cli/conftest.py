@@ -1,0 +1,5 @@
+"""Fixtures of the command line, beside a live gateway and a live worker."""
+
+from tests.command_line import lethe, live, people
+
+__all__ = ["lethe", "live", "people"]

@@ -1,0 +1,27 @@
+"""The asynchronous client writes files as the blocking one does."""
+
+from pathlib import Path
+
+import pytest
+
+from lethe import AsyncClient
+from lethe.errors import Unreachable
+from tests.lethe.client.test_async_client import told
+from tests.lethe.client.test_http import problem
+from tests.lethe.scripted import Reply, Script
+
+
+def test_a_long_answer_that_breaks_off(script: Script, tmp_path: Path) -> None:
+    """A file is complete, or what it was; and an answer that has begun is not asked for again."""
+    file = tmp_path / "requests.csv"
+    file.write_text("before")
+
+    async def story(client: AsyncClient) -> None:
+        script.says(problem(503), Reply(body=b"id\r\n" * 50_000, cut=True))
+        with pytest.raises(Unreachable):
+            await client.deletion_requests.export(file)
+        assert len(script.calls) == 2
+
+    told(script.url, "k", story)
+    assert file.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.csv"]

@@ -1,0 +1,173 @@
+"""Many requests at once: how they are cut, what is answered to each, and how they come out again."""
+
+import csv
+import datetime
+import io
+import itertools
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lethe import Client
+from lethe.errors import Conflict, InputInvalid, Malformed, Unreachable
+from lethe.features.lists.client import NewRequest, cut
+from lethe.features.lists.contract import BatchItemOut
+from tests.lethe.scripted import Reply, Script
+
+
+@given(count=st.integers(0, 50), size=st.integers(1, 60))
+def test_batches_are_the_iterable(count: int, size: int) -> None:
+    """Put together, the batches are what was cut; none is empty or too long, and each says where it begins."""
+    requests: list[NewRequest] = [{"subject_id": str(number)} for number in range(count)]
+    found = list(cut(iter(requests), size=size))
+    assert [one for _, batch in found for one in batch] == requests
+    assert all(1 <= len(batch) <= size for _, batch in found)
+    assert [start for start, _ in found] == list(range(0, count, size))
+
+
+@pytest.mark.parametrize("size", [0, 10_001])
+def test_a_batch_that_the_gateway_does_not_take(scripted_client: Client, size: int) -> None:
+    """A size outside 1 to 10,000 is refused before anything is sent."""
+    with pytest.raises(Malformed):
+        list(scripted_client.deletion_requests.create_many([{"subject_id": "a"}], batch_size=size))
+
+
+def test_many_requests(client: Client) -> None:
+    """Each request has a result, in order, whatever batch it was in; what is wrong with one concerns no other."""
+    at = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    asked: list[NewRequest] = [
+        {"subject_id": f"p{n}", "external_id": f"ticket {n}", "submitted_at": at} for n in range(25)
+    ]
+    asked[3] = {"subject_id": "p3", "regulation": "No Such"}
+    asked[20:] = [{"subject_sha256": "not a hash"}] * 5
+    told: list[tuple[int, int]] = []
+    found = list(
+        client.deletion_requests.create_many(
+            iter(asked), source="nightly", batch_size=10, progress=lambda *state: told.append(state)
+        )
+    )
+    assert [item.index for item in found] == list(range(25))
+    assert [item.index for item in found if not item.accepted] == [3, 20, 21, 22, 23, 24]
+    assert told == [(9, 1), (19, 1), (19, 6)]
+    assert (found[3].status, found[3].code, found[3].id) == (422, "input_invalid", None)
+    assert found[3].errors is not None
+    assert found[3].errors[0]["path"] == "regulation"
+    assert found[20].errors is not None
+    assert (found[20].status, found[20].code, found[20].errors[0]["path"]) == (422, "batch_refused", "subject_sha256")
+    assert "p3" not in repr(found)
+    assert "ticket" not in repr(found)
+    listed = {one.id: one for one in client.deletion_requests.list(source="nightly")}
+    assert {item.id for item in found if item.accepted} == listed.keys()
+    assert {one.submitted_at for one in listed.values()} == {at}
+
+
+def test_many_requests_again(client: Client) -> None:
+    """Under the same key the same calls make nothing twice, also after an interruption; cut otherwise they are
+    refused."""
+    asked: list[NewRequest] = [{"subject_id": f"p{n}"} for n in range(25)]
+    requests = client.deletion_requests
+
+    def make(size: int = 10) -> Iterator[BatchItemOut]:
+        return requests.create_many(asked, idempotency_key="mine", batch_size=size)
+
+    begun = list(itertools.islice(make(), 12))
+    assert len(list(requests.list())) == 20
+    whole = list(make())
+    assert whole[:12] == begun
+    assert list(make()) == whole
+    assert len(list(requests.list())) == 25
+    with pytest.raises(Conflict) as refused:
+        list(make(size=20))
+    assert refused.value.code == "idempotency_conflict"
+    assert len(list(requests.list())) == 25
+
+
+def test_csv_in_and_out(client: Client, tmp_path: Path) -> None:
+    """Requests come in as CSV and go out as CSV: all, or those that are so, to a file or to what is written to."""
+    requests = client.deletion_requests
+    made = requests.create_from_csv(
+        b"subject_id,regulation\r\np1,ccpa\r\np2,gdpr\r\n,gdpr\r\n", source="list 7", idempotency_key="once"
+    )
+    assert (made.accepted, made.refused) == (2, 1)
+    assert [(item.line, item.status) for item in made.items] == [(2, 202), (3, 202), (4, 422)]
+    one = requests.create_batch(requests=[{"subject_id": "p3"}], source="list 8")
+    file = tmp_path / "requests.csv"
+    requests.export(file)
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    assert rows[0]["id"] == one.items[0].id
+    assert {row["id"] for row in rows[1:]} == {made.items[0].id, made.items[1].id}
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    for asked, expected in (
+        ({"source": "list 8"}, [one.items[0].id]),
+        ({"source": "list 7", "regulation": "ccpa"}, [made.items[0].id]),
+        ({"status": "rejected"}, []),
+        ({"subject_id": "p1", "source": "list 7"}, [made.items[0].id]),
+        ({"external_id": "nobody's", "refers_to": one.items[0].id}, []),
+    ):
+        written = io.BytesIO()
+        requests.export(written, **asked)
+        assert [row["id"] for row in csv.DictReader(io.StringIO(written.getvalue().decode()))] == expected
+    written = io.BytesIO()
+    requests.export(written, due_before=datetime.datetime.now(datetime.UTC))
+    assert written.getvalue().count(b"\n") == 1
+
+
+def test_an_export_that_breaks_off(script: Script, scripted_client: Client, tmp_path: Path) -> None:
+    """A file is complete, or what it was; and an answer that has begun is not asked for again."""
+    file = tmp_path / "requests.csv"
+    file.write_text("before")
+    script.says(Reply(status=503, body={}), Reply(body=b"id\r\n" * 50_000, cut=True))
+    with pytest.raises(Unreachable):
+        scripted_client.deletion_requests.export(file)
+    assert file.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["requests.csv"]
+    assert len(script.calls) == 2
+
+
+def test_an_export_of_any_length_is_held_by_nobody(script: Script, scripted_client: Client, tmp_path: Path) -> None:
+    """32 MB go through a few of them."""
+    body = b"id,status,outcome\r\n" * (32 * 2**20 // 19)
+    script.says(Reply(body=body))
+    tracemalloc.start()
+    try:
+        scripted_client.deletion_requests.export(tmp_path / "requests.csv")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "requests.csv").stat().st_size == len(body)
+    assert peak < 4 * 2**20
+
+
+ANNA = "anna@example.org"
+
+
+@pytest.mark.parametrize(
+    ("made", "fields"),
+    [
+        (lambda client: client.deletion_requests.export("/none", subject_id=[ANNA]), ["subject_id"]),
+        (lambda client: list(client.deletion_requests.create_many([{"subject_id": ANNA}], source="")), ["source"]),
+        (lambda client: client.deletion_requests.create_from_csv(b"", source=""), ["source"]),
+    ],
+)
+def test_wrong_arguments(
+    script: Script, scripted_client: Client, made: Callable[[Client], Any], fields: list[str]
+) -> None:
+    """A wrong argument is named and not quoted, and nothing is sent."""
+    with pytest.raises(InputInvalid) as refused:
+        made(scripted_client)
+    assert [fault.path for fault in refused.value.errors] == fields
+    assert "anna" not in str(refused.value)
+    assert refused.value.__context__ is None
+    assert script.calls == []
+
+
+def test_arguments_that_there_are_not(script: Script, scripted_client: Client) -> None:
+    """Arguments of other names are a `TypeError`, as of any function."""
+    with pytest.raises(TypeError):
+        scripted_client.deletion_requests.export("/none", colour="red")  # type: ignore[call-arg]
+    assert script.calls == []

@@ -1,0 +1,196 @@
+"""The metrics as a whole: what a scrape costs, what its labels are, where they are told and to whom."""
+
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app import installations
+from app.config import Settings
+from app.db import Actor, migrate
+from app.db.tables import DeletionRequest, InstallationIdentity
+from app.features.monitoring.metrics import Metrics
+from app.installations import Installation
+from app.journal import tombstones
+from app.main import create_app
+from lethe.contract.sets import Scope
+from tests import sqlite
+from tests.faults.processes import wait_until
+from tests.ports import free_port
+
+Make = Callable[..., dict[str, Any]]
+Sample = Callable[..., float]
+
+
+def test_scrapes_do_not_ask_the_database_each_time(gateway: TestClient, installation: Installation) -> None:
+    """What was asked a moment ago is not asked again."""
+    counted = []
+
+    def count(connection: sa.Connection, *_: object) -> None:
+        # Chores, and gateways of other tests, ask when they like.
+        is_ours = connection.engine.url == installation.database.engine.url
+        if is_ours and threading.current_thread().name.startswith("AnyIO"):
+            counted.append(1)
+
+    gateway.get("/metrics")
+    sa.event.listen(sa.Engine, "before_cursor_execute", count)
+    try:
+        assert gateway.get("/metrics").status_code == 200
+        assert not counted
+        assert gateway.get("/readyz").status_code == 200
+        assert counted
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", count)
+
+
+def test_a_database_that_is_away(gateway: TestClient, sample: Sample, installation: Installation) -> None:
+    """Metrics are still told, and say that it is away; nothing of what they cannot know is made up."""
+    assert sample("lethe_database_up") == 1
+    assert 'lethe_requests_overdue{regulation="gdpr"}' in gateway.get("/metrics").text
+    with installation.database.reading() as session:
+        own = session.scalars(sa.select(InstallationIdentity)).one()
+    migrate.downgrade(installation.database.engine)
+    time.sleep(1.1)  # the key is not believed any more without being asked about
+    assert sample("lethe_database_up") == 0
+    text = gateway.get("/metrics").text
+    assert "lethe_requests_overdue{" not in text
+    assert "lethe_queue_age_seconds NaN" in text
+    assert sample("lethe_log_events_total", level="error", event="operations.database_unavailable") > 0
+    made = sa.insert(InstallationIdentity).values(id=own.id, check_values=own.check_values, created_at=own.created_at)
+    migrate.upgrade(installation.database.engine, then=lambda connection: connection.execute(made))
+    installations.set_up(installation.settings)  # with its first key
+    assert sample("lethe_database_up") == 1
+
+
+@pytest.mark.soak
+def test_a_scrape_of_a_large_archive(
+    gateway: TestClient, sample: Sample, installation: Installation, by: Actor
+) -> None:
+    """With a million requests stored, ten thousand of them open, a scrape has the database look at the open ones alone:
+    to look at a million would take it more than ten million instructions."""
+    numbers = "WITH RECURSIVE n(i) AS (SELECT CAST(:first AS integer) UNION ALL SELECT i + 1 FROM n WHERE i < :last)"
+    status = "CASE WHEN i % 100 = 0 THEN 'accepted' ELSE 'completed' END"
+    columns = "id, subject_ref, regulation, time_zone, status, kept, discreet, tenant_id"
+    columns += ", submitted_at, created_at, due_at, deadline"
+    moments = ", ".join(["'2026-01-01 00:00:00'"] * 2 + ["'2036-01-01 00:00:00'"] * 2)
+    insert = sa.text(
+        f"{numbers} INSERT INTO deletion_requests ({columns}) "
+        f"SELECT 'dr_' || i, 'ref' || i, 'gdpr', 'UTC', {status}, 'request', false, '{by.tenant_id}', {moments} FROM n"
+    )
+    for last in range(100_000, 1_000_001, 100_000):  # no statement lasts longer than it may on a slow machine
+        with installation.database.writing() as session:
+            session.execute(insert, {"first": last - 99_999, "last": last})
+    with installation.database.writing() as session:
+        session.execute(sa.text("ANALYZE"))  # as autovacuum does
+    assert sample("lethe_requests_open", status="accepted", regulation="gdpr") == 10_000
+    with sqlite.instructions() as taken:
+        assert gateway.get("/metrics").status_code == 200
+    print(f"scrape: {taken()} instructions")
+    assert 10_000 < taken() < 2_000_000
+
+
+def test_metrics_count_calls_by_route(gateway: TestClient) -> None:
+    """Calls are counted by the route's template, so that no path, which may name a person, gets into a metric."""
+    gateway.get("/v1/datasets/ds_0/subjects/jane.doe@example.org")
+    gateway.get("/nowhere/jane.doe@example.org")
+    gateway.request("JANE", "/nowhere")
+    metrics = gateway.get("/metrics").text
+    assert '/datasets/{dataset_id}/subjects/{subject_id}",status="404"' in metrics
+    assert 'route="(none)",status="404"' in metrics
+    assert 'method="other"' in metrics
+    assert "jane" not in metrics.lower()
+
+
+def test_labels_are_bounded(gateway: TestClient, new_dataset: Make, forget: Make, work: Callable[[], int]) -> None:
+    """No metric names a request, a model, a run or a path: labels have as many values as the code has words."""
+    new_dataset()
+    made = forget("p1")
+    work()
+    metrics = gateway.get("/metrics").text
+    for prefix in ("ds_", "dr_", "run_0", "run_1", "mdl_", "ver_", "p1", made["subject_ref"]):
+        assert f'"{prefix}' not in metrics
+
+
+def test_alerts_are_about_metrics_that_exist(gateway: TestClient, new_dataset: Make, work: Callable[[], int]) -> None:
+    """Each metric that an alert rule names is exposed, and each rule has its section in the runbook."""
+    root = Path(__file__).parents[3]
+    rules_file = root / "deploy" / "prometheus" / "lethe.rules.yml"
+    rules = rules_file.read_text()
+    runbook = (root / "docs" / "operations.md").read_text()
+    metrics = gateway.get("/metrics").text
+    words = "".join(letter if letter.isalnum() or letter == "_" else " " for letter in rules).split()
+    named = {word for word in words if word.startswith("lethe_")}
+    assert len(named) > 5
+    for name in named:
+        assert f"# TYPE {name.removesuffix('_total').removesuffix('_bucket').removesuffix('_count')}" in metrics, name
+    alerts = [line.split(":")[1].strip() for line in rules.splitlines() if "alert:" in line]
+    assert len(alerts) > 5
+    assert all(f"### {alert}\n" in runbook for alert in alerts)
+    if promtool := shutil.which("promtool"):
+        subprocess.run([promtool, "check", "rules", rules_file], check=True)
+
+
+def test_metrics_need_a_key_for_monitoring(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., Any]
+) -> None:
+    """Metrics, which tell if there is work to do, are for keys with metrics:read and for operators: not for whoever
+    has no key, and not for an admin of one tenant, who may not give that scope away either."""
+    for scopes, code in (((Scope.METRICS_READ,), 200), ((Scope.OPERATOR,), 200), ((Scope.ADMIN,), 403)):
+        assert gateway.get("/metrics", headers=key_with(*scopes)).status_code == code
+    asked = {"name": "monitoring", "scopes": ["metrics:read"]}
+    refused(gateway.post("/v1/api-keys", json=asked, headers=key_with(Scope.ADMIN)), 403, "scope_missing")
+    assert gateway.post("/v1/api-keys", json=asked).status_code == 201
+    gateway.headers.pop("Authorization")
+    refused(gateway.get("/metrics"), 401, "unauthenticated")
+
+
+def test_metrics_have_a_port_of_their_own(settings: Settings) -> None:
+    """Where the settings ask for it, metrics are told on another port, without a key, and nothing else is there."""
+    port = free_port()
+    with TestClient(create_app(settings.model_copy(update={"metrics_port": port}))) as client:
+        assert client.get("/metrics").status_code == 401
+        assert "lethe_database_up 1.0" in httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+        for path in ("/", "/metrics/", "/v1/models", "/readyz"):
+            assert httpx.get(f"http://127.0.0.1:{port}{path}", timeout=60).status_code == 404
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)
+
+
+def test_what_was_reported_before_it_was_done_is_counted(
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    sample: Sample,
+    key_with: Callable[..., dict[str, str]],
+) -> None:
+    """Requests that apps are shown as completed and that still wait are counted, and end to be when they are done."""
+    new_dataset()
+    app = key_with(Scope.REQUESTS_WRITE)
+    for who in ("p1", "nobody"):
+        gateway.post("/v1/deletion-requests", json={"subject_id": who}, headers=app).raise_for_status()
+    assert sample("lethe_requests_reported_open") == 0
+    with installation.database.writing() as session:
+        session.execute(sa.update(DeletionRequest).values(reported_at=DeletionRequest.created_at))
+    assert sample("lethe_requests_reported_open") == 1
+
+
+def test_a_database_that_was_put_back_is_told(installation: Installation, gateway: TestClient, forget: Make) -> None:
+    """A database older than its tombstones is not served, and the metrics say why."""
+    assert "lethe_database_put_back 0.0" in gateway.get("/metrics").text
+    forget("stranger")
+    tombstones.record(installation)
+    *_, line = tombstones.journal(installation).lines()
+    ahead = tombstones.JournalLine(kind="request", number=line.number + 10, at=line.at, request=line.request)
+    tombstones.journal(installation).append(lambda last: [ahead])
+    wait_until(lambda: gateway.get("/readyz").status_code == 503)
+    metrics = Metrics(installation).exposition().decode()
+    assert "lethe_database_up 0.0" in metrics
+    assert "lethe_database_put_back 1.0" in metrics

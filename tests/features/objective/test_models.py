@@ -1,0 +1,161 @@
+"""Models by objective perturbation, from their creation to the offline verification of their certificates."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installations import Installation
+from app.unlearning import queue, service
+from lethe import verification
+from lethe.features.objective.methods import NAME, THEOREM
+from lethe.proof import accountant
+from tests.tables import each
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+
+
+@pytest.fixture
+def model(new_dataset: Make, new_model: Make, work: Work) -> dict[str, Any]:
+    """A model by this method that has learned."""
+    created = new_model(new_dataset()["id"], method=NAME)
+    assert work() == 1
+    return created
+
+
+@pytest.fixture
+def dataset(new_dataset: Make) -> str:
+    return str(new_dataset()["id"])
+
+
+def by_notion(guarantees: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {guarantee["notion"]: guarantee for guarantee in guarantees}
+
+
+def test_a_person_is_forgotten_and_the_certificate_verifies(
+    gateway: TestClient, model: dict[str, Any], forget: Make, work: Work, get: Get
+) -> None:
+    """A request leads to a version learned from scratch, whose certificate says its method and verifies offline."""
+    assert (model["method"], model["audit"]["lanes"]) == (NAME, 0)
+    assert model["mechanism"]["settings"].keys() == {"num_columns", "tolerance", "output_noise", "max_iterations"}
+    assert "step_size" not in model["mechanism"]
+    request = forget("p3")
+    assert work() == 1
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    proof = get(f"/deletion-requests/{request['id']}/certificate")
+    jwks = gateway.get("/.well-known/jwks.json").json()
+    verified = verification.verify_file(json.dumps(proof), jwks)
+    [verdict] = verified.verdicts
+    statement = verdict.statement
+    assert (statement["theorem"], statement["run"]["kind"], statement["audit"]) == (THEOREM, "relearn", None)
+    assert "gradient_within_tolerance" in statement["invariants"]
+    stated = by_notion(statement["guarantees"])
+    assert stated["unlearning"]["epsilon"] == stated["deletion"]["epsilon"] == 0
+    assert 0 < stated["deletion"]["mu"] < 0.03
+    assert 0 < stated["adaptive"]["epsilon"] <= 1 < stated["release"]["epsilon"]
+    assert get(f"/models/{model['id']}")["live_version"] == 2
+
+
+def test_requests_together_share_a_version_and_each_is_certified(
+    gateway: TestClient, model: dict[str, Any], new_model: Make, forget: Make, work: Work, get: Get
+) -> None:
+    """Several people, one with two rows, are forgotten in one run; beside a Langevin model of the same rows the joint
+    guarantee composes both methods, and file and ledger verify offline."""
+    new_model(model["dataset_id"], audit={"lanes": 0})
+    work()
+    requests = [forget(subject) for subject in ("p1", "p2", "p3")]
+    work()
+    jwks = gateway.get("/.well-known/jwks.json").json()
+    for request in requests:
+        proof = get(f"/deletion-requests/{request['id']}/certificate")
+        verified = verification.verify_file(json.dumps(proof), jwks)
+        assert {verdict.statement["theorem"] for verdict in verified.verdicts} == {THEOREM, accountant.THEOREM}
+        joint = {one.notion: one for one in verified.joint.guarantees}
+        alone = [
+            {one.notion: one for one in verdict.guarantees}
+            for verdict in verified.verdicts
+            if verdict.statement["theorem"] == THEOREM
+        ]
+        assert joint["adaptive"].epsilon == alone[0]["adaptive"].epsilon > 1
+        assert joint["deletion"].mu > alone[0]["deletion"].mu
+    versions = get(f"/models/{model['id']}/versions")["items"]
+    assert [version["number"] for version in versions] == [2, 1]
+    trajectory = get(f"/accounting/models/{model['id']}/trajectory")["items"]
+    assert [len(segment["points"]) for segment in trajectory] == [2, 2]
+    account = get(f"/accounting/models/{model['id']}")
+    assert (account["reset"], account["next_request"]["kind"]) == (None, "relearn")
+
+
+def test_a_run_that_died_is_repeated_and_counts_once(
+    installation: Installation, model: dict[str, Any], forget: Make, work: Work, get: Get
+) -> None:
+    """A run taken from its worker leaves no version; the next one forgets, and the certificate counts two versions."""
+    request = forget("p3")
+    with installation.database.writing() as session:
+        assert queue.claim(session, worker="dead", lease_seconds=60, max_requests=500) is not None
+    with installation.database.writing() as session:
+        assert service.take_back(session, worker="dead") == 1
+    assert work() == 1
+    [certificate] = get(f"/deletion-requests/{request['id']}/certificate")["certificates"]
+    evidence = certificate["statement"]["evidence"]
+    assert evidence["history"] == [[300, 1]]
+    assert evidence["exposures"][model["id"]]["releases"] == [[300, 1]]
+    assert get(f"/models/{model['id']}")["live_version"] == 2
+
+
+@each(
+    "asked",
+    [
+        {"objective": "smoothed_hinge"},
+        {"step_size": 0.5},
+        {"second_moment": 0.5},
+        {"batch_size": 10},
+        {"noise_scale": 1.0},
+        {"audit": {"lanes": 16}},
+        {"mechanism": "langevin"},
+    ],
+)
+def test_what_the_method_cannot_do_is_refused(gateway: TestClient, dataset: str, asked: dict[str, Any]) -> None:
+    """A loss without proof, and every setting that the method does not have, is refused before anything is stored."""
+    body = {"name": "model", "dataset_id": dataset, "method": NAME} | asked
+    answer = gateway.post("/v1/models", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "precondition_failed"), answer.text
+    assert gateway.get("/v1/models").json()["items"] == []
+
+
+def test_what_is_for_gradient_steps_is_refused(gateway: TestClient, model: dict[str, Any]) -> None:
+    """Remedies, rehearsals, canary tests and previews of given steps are refused by name for such a model."""
+    path = f"/v1/models/{model['id']}"
+    preview = {"model_id": model["id"], "num_records": 1}
+    assert gateway.post("/v1/accounting/preview", json=preview).status_code == 200
+    answers = [
+        gateway.get(f"{path}/remedies"),
+        gateway.post(f"{path}/rehearsals", json={"people": 16}),
+        gateway.post(f"{path}/audit"),
+        gateway.post("/v1/accounting/preview", json=preview | {"steps": 3}),
+    ]
+    assert [answer.json()["code"] for answer in answers] == ["precondition_failed"] * len(answers)
+
+
+def test_an_unknown_method_is_refused(gateway: TestClient, dataset: str) -> None:
+    """A method that is not installed is refused with the names of those that are."""
+    answer = gateway.post("/v1/models", json={"name": "model", "dataset_id": dataset, "method": "folklore"})
+    assert answer.json()["code"] == "precondition_failed"
+    assert NAME in answer.json()["errors"][0]["message"]
+
+
+def test_the_plan_compares_both_methods(dataset: str, get: Get) -> None:
+    """The plan of a dataset states passes and guarantees of each method, and which it takes by its rule."""
+    plan = get(f"/accounting/datasets/{dataset}/plan")
+    langevin, objective = plan["methods"]
+    assert (langevin["method"], objective["method"]) == ("langevin", NAME)
+    assert objective["deletion"] == 0 < langevin["deletion"] <= 1
+    assert objective["adaptive"] == sorted(objective["adaptive"])
+    taken = min((langevin, objective), key=lambda method: method["adaptive"][1])
+    assert plan["takes"] == taken["method"]
+    classless = get(f"/accounting/datasets/{dataset}/plan?objective=smoothed_hinge")
+    assert "loss_proved" in classless["methods"][1]["refused"]

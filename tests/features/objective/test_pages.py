@@ -1,0 +1,29 @@
+"""Pages of the dashboard about models by objective perturbation."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lethe.features.objective.methods import NAME
+from tests.features.desk.browsing import Browser
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_pages_of_a_model(
+    officer: Browser,
+    new_dataset: Make,
+    new_model: Make,
+    forget: Make,
+    work: Callable[[], int],
+) -> None:
+    """A model, its curve, plan, forecast and certificate are shown, with the method and its limits."""
+    model = new_model(new_dataset()["id"], method=NAME)
+    work()
+    request = forget("p3")
+    work()
+    page = officer.get(f"/admin/models/{model['id']}")
+    assert page.status_code == 200
+    assert "Objective perturbation" in page.text
+    for name in ("curve", "plan", "what-if"):
+        assert officer.get(f"/admin/models/{model['id']}/{name}").status_code == 200, name
+    assert "iterations of its solver" in officer.get(f"/admin/requests/{request['id']}").text

@@ -1,0 +1,230 @@
+"""`/overview`: the numbers of a tenant, and of no other."""
+
+import datetime
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from app.config import Settings
+from app.db import Actor, now
+from app.db.tables import Dataset, Model
+from app.installations import Installation
+from app.unlearning import queue
+from app.unlearning import service as unlearning
+from lethe.contract.sets import Scope
+
+Forget = Callable[..., dict[str, Any]]
+
+
+def test_numbers_follow_the_requests(
+    gateway: TestClient, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
+) -> None:
+    """What waits, is in review or has ended is counted by status, and what is overdue by its clock."""
+    forget("p0")
+    forget("p1", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
+    forget("stranger")
+    found = get("/overview")
+    assert found["open"] == {"accepted": 1, "in_review": 1, "received": 0, "running": 0}
+    assert found["ended"] == {"cancelled": 0, "completed": 1, "rejected": 0}
+    assert (found["overdue"], found["running"]) == (1, 0)
+    assert found["queue_age_seconds"] > 0
+    work()
+    found = get("/overview")
+    assert found["open"]["accepted"] == 0
+    assert found["ended"]["completed"] == 2
+    assert found["queue_age_seconds"] == 0
+
+
+def test_a_batch_that_fills_up_waits_for_no_worker(
+    gateway: TestClient,
+    new_dataset: Forget,
+    new_model: Forget,
+    forget: Forget,
+    work: Callable[[], int],
+    get: Callable[[str], Any],
+) -> None:
+    """A request that its models collect makes the queue no older, unless another dataset of the person is ready."""
+    collecting, _ = new_dataset()["id"], new_dataset()
+    new_model(collecting, batching={"max_wait_seconds": 3600})
+    work()
+    forget("p0", dataset_ids=[collecting])
+    assert (get("/overview")["open"]["accepted"], get("/overview")["queue_age_seconds"]) == (1, 0)
+    forget("p1")
+    assert get("/overview")["queue_age_seconds"] > 0
+
+
+def test_an_app_sees_no_numbers(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
+) -> None:
+    """Whoever may not learn whether anything is held gets none: they could watch them fall."""
+    refused(gateway.get("/v1/overview", headers=key_with(Scope.REQUESTS_READ)), 403, "scope_missing")
+
+
+def test_tenants_have_numbers_of_their_own(gateway: TestClient, forget: Forget) -> None:
+    """What one tenant's people ask is not counted for another."""
+    forget("p0", identity_verified=False)
+    made = gateway.post("/v1/tenants", json={"name": "other"}).json()
+    answer = gateway.get("/v1/overview", headers={"Authorization": f"Bearer {made['admin_key']}"})
+    assert set(answer.json()["open"].values()) == {0}
+
+
+def test_open_requests_by_deadline(gateway: TestClient, forget: Forget, get: Callable[[str], Any]) -> None:
+    """In the order of their deadlines, page by page, only open requests are listed."""
+    dates = ["2026-11-20", "2026-11-02", "2026-11-11", "2026-11-08"]
+    made = {date: forget(f"q{date}", identity_verified=False, submitted_at=f"{date}T00:00:00Z") for date in dates}
+    forget("stranger")
+    page = get("/deletion-requests?order=deadline&limit=3")
+    rest = get(f"/deletion-requests?order=deadline&limit=3&cursor={page['next_cursor']}")
+    assert [one["id"] for one in page["items"] + rest["items"]] == [made[date]["id"] for date in sorted(dates)]
+
+
+def test_orders_and_their_reverse(
+    gateway: TestClient, forget: Forget, get: Callable[[str], Any], key_with: Callable[..., dict[str, str]]
+) -> None:
+    """Requests are listed page by page from either end: by when they came in, by their deadline, and by when they were
+    completed, which those that are open or were rejected are not among; also for an app, by what it is shown."""
+    dates = ["2026-11-20", "2026-11-02", "2026-11-11"]
+    waiting = [forget(f"q{one}", identity_verified=False, submitted_at=f"{one}T00:00:00Z")["id"] for one in dates]
+    done = [forget(name)["id"] for name in ("stranger", "somebody", "nobody")]
+
+    def listed(order: str, headers: dict[str, str] | None = None) -> list[str]:
+        found: list[str] = []
+        cursor = ""
+        while cursor is not None:
+            page = gateway.get(f"/v1/deletion-requests?order={order}&limit=2{cursor}", headers=headers).json()
+            found += [one["id"] for one in page["items"]]
+            cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+        return found
+
+    by_deadline = [waiting[1], waiting[2], waiting[0]]
+    for first, last, expected in (
+        ("oldest", "newest", waiting + done),
+        ("deadline", "latest_deadline", by_deadline),
+        ("first_completed", "last_completed", done),
+    ):
+        assert listed(first) == expected
+        assert listed(last) == expected[::-1]
+    app = key_with(Scope.REQUESTS_READ)
+    assert listed("first_completed", app) == []
+    assert listed("latest_deadline", app)[-3:] == by_deadline[::-1]
+    assert get("/deletion-requests?order=last_completed&status=in_review")["items"] == []
+    assert get("/deletion-requests?order=last_completed&clock=overdue")["items"] == []
+
+
+def test_the_oldest_of_models_and_runs(
+    live: dict[str, Any], new_model: Forget, work: Callable[[], int], get: Callable[[str], Any]
+) -> None:
+    """Models and runs are listed from either end, too, the models in some danger among them."""
+    new_model(live["dataset_id"])
+    work()
+    for path in ("/models?", "/runs?", "/models?danger=waiting&"):
+        newest = get(f"{path}order=newest")["items"]
+        assert get(f"{path}order=oldest")["items"] == newest[::-1], path
+    assert len(get("/models?order=oldest")["items"]) == len(get("/runs?order=oldest")["items"]) == 2
+
+
+def test_runs_by_status(live: dict[str, Any], get: Callable[[str], Any]) -> None:
+    """Runs are listed by what became of them."""
+    assert [run["status"] for run in get("/runs?status=published")["items"]] == ["published"]
+    assert get("/runs?status=running")["items"] == []
+
+
+def test_hosts_and_their_signs_of_life(settings: Settings, gateway: TestClient, get: Callable[[str], Any]) -> None:
+    """Each host whose workers share the data folder is listed, alive or silent by its last sign."""
+    assert get("/overview")["hosts"] == []
+    folder = settings.data_dir / "workers"
+    folder.mkdir(exist_ok=True)
+    for name, seconds_ago in (("blue", 2.0), ("green", 300.0)):
+        (folder / name).touch()
+        moment = time.time() - seconds_ago
+        os.utime(folder / name, (moment, moment))
+    hosts = get("/overview")["hosts"]
+    assert [(host["name"], host["workers"]) for host in hosts] == [("blue", "alive"), ("green", "silent")]
+
+
+def test_requests_by_their_clock(forget: Forget, get: Callable[[str], Any]) -> None:
+    """What is overdue, due soon or paused is listed as the overview counts it."""
+    forget("p1", identity_verified=False)
+    forget("p2", identity_verified=False, regulation="ccpa", submitted_at="2026-01-01T00:00:00Z")
+    soon = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=42)
+    forget("p3", identity_verified=False, regulation="ccpa", submitted_at=soon.isoformat())
+    found = get("/overview")
+    listed = {clock: get(f"/deletion-requests?clock={clock}")["items"] for clock in ("overdue", "at_risk", "paused")}
+    assert (found["overdue"], found["at_risk"]) == (1, 1)
+    assert {clock: len(items) for clock, items in listed.items()} == {"overdue": 1, "at_risk": 1, "paused": 1}
+    assert {item["clock"]["state"] for items in listed.values() for item in items} == set(listed)
+
+
+def test_models_in_danger(
+    installation: Installation,
+    by: Actor,
+    new_dataset: Callable[..., dict[str, Any]],
+    new_model: Callable[..., dict[str, Any]],
+    forget: Forget,
+    get: Callable[[str], Any],
+    work: Callable[[], int],
+) -> None:
+    """Models are ranked by the deadline of who waits for them, then by epsilon for their target; all are counted, the
+    retired aside, and each count is of the list that its filter gives."""
+    calm, loaded, retired = (new_model(new_dataset(rows=rows)["id"], audit={"lanes": 0}) for rows in (7, 8, 9))
+    late = new_model(new_dataset(rows=60)["id"])
+    work()
+    forget("p5", regulation="ccpa")
+    work()
+    forget("p30", identity_verified=False)
+    with installation.database.writing(by=by) as session:
+        session.execute(sa.update(Model).where(Model.id == calm["id"]).values(epsilon=1e6, status="failed"))
+        session.execute(sa.update(Model).where(Model.id == retired["id"]).values(retired_at=now(session)))
+    ranked = [late["id"], loaded["id"], calm["id"]]
+    first = get("/models?order=risk&limit=2")
+    rest = get(f"/models?order=risk&limit=2&cursor={first['next_cursor']}")
+    assert [one["id"] for one in first["items"] + rest["items"]] == ranked
+    assert rest["next_cursor"] is None
+    assert get("/overview")["models"] == {
+        "total": 3,
+        "waiting": 1,
+        "failed": 1,
+        "audits_passed": 1,
+        "audits_refused": 0,
+        "degraded": 0,
+        "held": 0,
+        "first_due_at": first["items"][0]["waiting"]["first_due_at"],
+    }
+    for danger, found in (("waiting", [late]), ("failed", [calm]), ("audit_refused", [])):
+        assert [one["id"] for one in get(f"/models?danger={danger}")["items"]] == [one["id"] for one in found]
+
+
+def test_dangers_of_models_are_not_for_every_key(
+    gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
+) -> None:
+    """Who may not learn whether anything is held cannot have models ranked by it; nor is a page from nowhere shown."""
+    for query in ("order=risk", "danger=waiting"):
+        answer = gateway.get(f"/v1/models?{query}", headers=key_with(Scope.MODELS_READ))
+        refused(answer, 403, "scope_missing")
+    problem = refused(gateway.get("/v1/models?order=risk&cursor=mdl_none"), 422, "input_invalid")
+    assert [fault["path"] for fault in problem["errors"]] == ["cursor"]
+
+
+def test_runs_that_were_not_made_good(
+    installation: Installation, live: dict[str, Any], forget: Forget, get: Callable[[str], Any], work: Callable[[], int]
+) -> None:
+    """A run that failed counts by its reason until one of the same model ends well, or the model is retired."""
+    assert get("/overview")["failed_runs"] == {}
+    forget("p1")
+    with installation.database.writing() as session:
+        claimed = queue.claim(session, worker="test", lease_seconds=60, max_requests=1)
+        assert claimed is not None
+        unlearning.fail(session, run_id=claimed.run_id, error_code="run_process_died")
+    assert get("/overview")["failed_runs"] == {"run_process_died": 1}
+    assert [run["id"] for run in get("/runs?unresolved=true")["items"]] == [claimed.run_id]
+    with installation.database.writing() as session:
+        session.execute(sa.update(Model).values(not_before=None))
+        session.execute(sa.update(Dataset).values(not_before=None))
+    work()
+    assert get("/overview")["failed_runs"] == {}
+    assert get("/runs?unresolved=true")["items"] == []
+    assert {run["status"] for run in get("/runs")["items"]} == {"published", "failed"}

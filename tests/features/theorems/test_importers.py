@@ -1,0 +1,19 @@
+"""Who imports the theorems."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+IMPORT = re.compile(
+    r"^\s*(?:from lethe\.features(?:\.theorems\S*)? import .*|import lethe\.features\.theorems.*)$", re.MULTILINE
+)
+
+
+def test_theorems_serve_the_calculator_alone() -> None:
+    """No number of the product comes from the theorems, which bound what it is measured against, too."""
+    importers = set()
+    for tree in ("app", "lethe", "worker"):
+        for path in (ROOT / tree).rglob("*.py"):
+            if any("theorems" in line for line in IMPORT.findall(path.read_text(encoding="utf8"))):
+                importers.add(path.relative_to(ROOT).as_posix().split("/")[2])
+    assert importers == {"calculator", "theorems"}

@@ -1,0 +1,35 @@
+"""Methods: which is asked, and that one that is not installed is refused."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lethe.proof import accountant, certificate, methods
+from lethe.proof.accountant import Exposure, Run
+from lethe.proof.errors import PreconditionError
+from lethe.proof.langevin import LANGEVIN
+from tests.lethe.proof.test_certificate import MECHANISM, statement
+
+
+def test_a_mechanism_without_method_is_langevin() -> None:
+    """The documents of Langevin unlearning name no method, and their numbers are those of its accountant."""
+    document = MECHANISM.to_json()
+    assert "method" not in document
+    read = methods.read(document)
+    assert (read, methods.of(read)) == (MECHANISM, LANGEVIN)
+    runs = [Run(steps=MECHANISM.learn_steps), Run(steps=7, records=1)]
+    assert methods.replay(read, runs) == accountant.replay(MECHANISM, runs)
+    exposures = [Exposure(mechanism=MECHANISM, records=2, releases=((7, 3), (MECHANISM.learn_steps, 1)))]
+    assert methods.adaptive_mu(exposures) == accountant.adaptive_mu(exposures)
+
+
+@pytest.mark.parametrize("name", ["folklore", "", None, 1, ["langevin"]])
+def test_a_method_that_is_not_installed_is_refused(name: Any) -> None:
+    """A mechanism of an unknown method is refused by that name, alone and in a certificate."""
+    with pytest.raises(PreconditionError, match="method_installed"):
+        methods.read(MECHANISM.to_json() | {"method": name})
+    document = json.loads(json.dumps(statement()))
+    document["evidence"]["mechanism"]["method"] = name
+    with pytest.raises(PreconditionError, match="method_installed"):
+        certificate.check(document)

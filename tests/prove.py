@@ -1,0 +1,112 @@
+"""Run the default suite ten times, and stop at the first red run: `./dev test --prove`.
+
+One run is in Auckland; one begins at 23:30 UTC on the last day of a month, one two minutes before clocks in Berlin are
+set back; in three, other work loads the machine; four are as usual. Arguments go on to pytest, in every run.
+
+The two runs with another time leave out servers, browsers, installations, and tests of the times of files: libfaketime
+does not set the clock of the file system.
+"""
+
+import calendar
+import contextlib
+import datetime
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+ROOT = Path(__file__).parents[1]
+_SERVED = (
+    *("-m", "not gpu and not soak and not service and not browser and not postgres and not rabbitmq and not redis"),
+    *("--deselect", "tests/app/test_telemetry.py::test_signs_of_life"),
+    *("--deselect", "tests/app/vault/test_store.py::test_groups_are_listed_alone"),
+)
+"""Arguments of pytest that select what libfaketime can serve."""
+_HOUR = datetime.timedelta(hours=1)
+_LOAD = ("stress-ng", "--quiet", "--cpu", "4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a run of the suite must not depend on."""
+
+    name: str
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    is_loaded: bool = False
+
+
+def month_end(now: datetime.datetime) -> datetime.datetime:
+    """Return 23:30 on the last day of the month of `now`."""
+    return now.replace(day=calendar.monthrange(now.year, now.month)[1], hour=23, minute=30, second=0)
+
+
+def change_of_clocks(now: datetime.datetime, zone: ZoneInfo) -> datetime.datetime:
+    """Return the time two minutes before clocks in `zone` are next set back; to the hour, as all of Europe's are."""
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    while _offset(hour + _HOUR, zone) >= _offset(hour, zone):
+        hour += _HOUR
+    return hour + datetime.timedelta(minutes=58)
+
+
+def _offset(time: datetime.datetime, zone: ZoneInfo) -> datetime.timedelta:
+    return time.astimezone(zone).utcoffset() or datetime.timedelta(0)
+
+
+def at(time: datetime.datetime, zone: str = "UTC") -> dict[str, str]:
+    """Return the environment of processes for which it is this time now. Intervals are as long as ever."""
+    package = importlib.util.find_spec("libfaketime")
+    if package is None or package.origin is None:
+        sys.exit("error: libfaketime is missing, whose wheel is for Linux on x86-64")
+    library = Path(package.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
+    seconds = int((time - datetime.datetime.now(datetime.UTC)).total_seconds())
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"{seconds:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "TZ": zone,
+    }
+
+
+def runs() -> Iterator[Circumstances]:
+    """Yield the circumstances of each run; clocks are set when a run begins."""
+    yield Circumstances(name="in Auckland", environment={"TZ": "Pacific/Auckland"})
+    now = datetime.datetime.now(datetime.UTC)
+    yield Circumstances(name="at the end of a month", environment=at(month_end(now)), arguments=_SERVED)
+    change = change_of_clocks(datetime.datetime.now(datetime.UTC), ZoneInfo("Europe/Berlin"))
+    yield Circumstances(name="while clocks are set back", environment=at(change, "Europe/Berlin"), arguments=_SERVED)
+    for number in range(1, 4):
+        yield Circumstances(name=f"beside other work, {number} of 3", is_loaded=True)
+    for number in range(1, 5):
+        yield Circumstances(name=f"as usual, {number} of 4")
+
+
+@contextlib.contextmanager
+def _loading(is_loaded: bool) -> Iterator[None]:
+    if not is_loaded:
+        yield
+        return
+    with subprocess.Popen(_LOAD) as load:
+        try:
+            yield
+        finally:
+            load.terminate()
+
+
+def main(arguments: list[str]) -> None:
+    """Run the suite in all circumstances, or exit with the name of those in which it failed."""
+    for number, circumstances in enumerate(runs(), 1):
+        print(f"Run {number} of 10: {circumstances.name}", flush=True)
+        with _loading(circumstances.is_loaded):
+            command = ["./dev", "test", *circumstances.arguments, *arguments]
+            done = subprocess.run(command, cwd=ROOT, env=os.environ | circumstances.environment, check=False)
+        if done.returncode != 0:
+            sys.exit(f"error: run {number} of 10 is red: {circumstances.name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""Workers behind a broker: Celery wakes them, on any number of hosts."""

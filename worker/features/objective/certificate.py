@@ -1,0 +1,72 @@
+"""Bound on the norm of the gradient at which a solver ended, by code other than the solver's and with its rounding."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.encoding.targets import UNIT
+from lethe.proof.losses import Objective
+
+_BLOCK_ROWS = 512
+_EPS = 2.0**-53
+
+Floats = NDArray[np.float64]
+
+
+def gradient_norm_bound(
+    point: Floats,  # (1, d) or (C, d)
+    *,
+    features: NDArray[np.float32],  # (n, d), rows of norm <= 1
+    labels: NDArray[np.int32],  # (n,)
+    weights: NDArray[np.int32] | None = None,  # (n,)
+    perturbation: Floats,  # (1, d) or (C, d)
+    regularisation: tuple[int, float],
+    objective: Objective,
+    class_weights: tuple[float, ...] | None = None,
+) -> float:
+    """Return a bound on |sum of gradients + num_slots l2 point + perturbation|, in exact arithmetic.
+
+    `regularisation` is (num_slots, l2). The rounding of each operation is bounded by the standard model of floating
+    point (Higham, "Accuracy and Stability of Numerical Algorithms", Section 3.1), in any order of summation, and
+    added. Sums of blocks are exact (`math.fsum`). NaN where the point is not finite.
+    """
+    strength = regularisation[0] * regularisation[1]
+    totals: list[Floats] = [strength * point, perturbation]
+    scores, width = point.shape
+    lengths = np.linalg.norm(point, axis=1)
+    # A score moves by the rounding of its dot product; a probability by a quarter of that, or half for softmax.
+    score_error = (width + 2) * _EPS * float(np.linalg.norm(lengths)) * 1.01
+    slope_error = score_error + 16 * math.sqrt(scores) * (scores + 2) * _EPS
+    error = 4 * _EPS * strength * float(np.linalg.norm(point))
+    for start in range(0, len(features), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        x = features[block].astype(np.float64)
+        slopes = _slopes(np.einsum("ij,kj->ik", x, point), labels[block], objective)
+        if class_weights is not None:
+            slopes *= np.array(class_weights)[labels[block]][:, None]
+        if weights is not None:
+            slopes *= (weights[block] / UNIT)[:, None]
+        totals.append(slopes.T @ x)
+        sizes = np.linalg.norm(slopes, axis=1)
+        present = np.linalg.norm(x, axis=1)
+        error += 1.01 * (float(present.sum()) * slope_error + (len(x) + 4) * _EPS * float(sizes @ present))
+        for used in (x, slopes):
+            used.fill(0)
+    sums = [math.fsum(values) for values in zip(*(total.ravel().tolist() for total in totals), strict=True)]
+    for used in totals[2:]:
+        used.fill(0)
+    norm = math.sqrt(math.fsum(value * value for value in sums))
+    return norm * (1 + 8 * _EPS) + 1.01 * error
+
+
+def _slopes(scores: Floats, labels: NDArray[np.int32], objective: Objective) -> Floats:
+    """Return the slope of each row's loss by its scores  # (b, 1) or (b, C)"""
+    classes = np.arange(scores.shape[1])
+    if objective is Objective.MULTILABEL_LOGISTIC_REGRESSION:
+        return 1 / (1 + np.exp(-np.clip(scores, -700, 700))) - (labels[:, None] >> classes & 1)
+    if len(classes) == 1:
+        return 1 / (1 + np.exp(-np.clip(scores, -700, 700))) - labels[:, None]
+    logs = scores - scores.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    return np.asarray(np.exp(logs) - (labels[:, None] == classes))
