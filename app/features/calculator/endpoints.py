@@ -10,11 +10,11 @@ from fastapi.routing import APIRoute
 from app.api.calls import Call, page_of
 from app.api.gateway import Mount, serves
 from lethe.contract.fields import PageOut
-from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed
 from lethe.features.analysis import work
 from lethe.features.analysis.work import WorkBudget
 from lethe.features.calculator import contract
-from lethe.features.calculator.contract import BoundIn, BoundOut, BoundsQuery
+from lethe.features.calculator.contract import BoundIn, BoundOut, BoundsQuery, BoundUnknown, WorkExceeded
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
 from lethe.proof import errors
 from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError

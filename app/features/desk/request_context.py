@@ -25,7 +25,7 @@ from app.features.desk import rendering as pages
 from app.features.desk import sessions
 from app.features.desk.languages import gettext
 from app.features.desk.lists import PagePosition
-from lethe.contract.problems import FormRefused
+from lethe.features.desk.contract import FormRefused
 
 T = TypeVar("T")
 COOKIE = "lethe_session"

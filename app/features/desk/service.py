@@ -23,9 +23,15 @@ from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttach
 from app.features.people import repository as people_repository
 from app.features.people import users
 from lethe.contract.deletion_requests import NOBODY
-from lethe.contract.problems import AttachmentsFull, AttachmentUnknown, DetailsErased, NotAssignable, NotesFull
 from lethe.contract.tenants import Policy
-from lethe.features.desk.contract import MAX_NOTES
+from lethe.features.desk.contract import (
+    MAX_NOTES,
+    AttachmentsFull,
+    AttachmentUnknown,
+    DetailsErased,
+    NotAssignable,
+    NotesFull,
+)
 
 
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:

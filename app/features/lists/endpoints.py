@@ -42,11 +42,11 @@ from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
 from lethe.contract.fields import Decision, nearest
-from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
+from lethe.contract.problems import FieldError, InputInvalid, Problem
 from lethe.contract.sets import RequestStatus
 from lethe.encoding.columns import AS_CSV, check_csv
 from lethe.features.lists import contract
-from lethe.features.lists.contract import CSV_FIELDS, BatchItemOut, BatchOut
+from lethe.features.lists.contract import CSV_FIELDS, BatchItemOut, BatchOut, BatchRefused
 
 router = APIRouter()
 

@@ -36,8 +36,16 @@ from app.features.people.credentials import enrolment
 from app.features.people.oidc import Attempt, OidcIdentity
 from app.features.people.tables import User
 from app.installations import Installation
-from lethe.contract.problems import FieldError, IdentityRefused, InputInvalid, NotFound, Problem, RateLimited
-from lethe.features.people.contract import SCOPES_OF, InvitedUserOut, Role, UserChangeIn, UserIn, UserOut
+from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited
+from lethe.features.people.contract import (
+    SCOPES_OF,
+    IdentityRefused,
+    InvitedUserOut,
+    Role,
+    UserChangeIn,
+    UserIn,
+    UserOut,
+)
 
 router = pages.new_router()
 

@@ -19,7 +19,16 @@ from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
-from lethe.features.people.contract import SCOPES_OF, Role
+from lethe.features.people.contract import (
+    SCOPES_OF,
+    IdentityRefused,
+    InvitationOver,
+    LastAdministrator,
+    LoginRefused,
+    Role,
+    UserExists,
+    UserUnknown,
+)
 
 DECIDING = frozenset(role for role, scopes in SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW})
 """Roles whose holders decide about requests."""
@@ -36,7 +45,7 @@ def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -
     a scope that `by` lacks."""
     _require(by, role)
     if repository.is_known(session, email):
-        raise problems.UserExists("Somebody with this e-mail address is there already; invite them again instead.")
+        raise UserExists("Somebody with this e-mail address is there already; invite them again instead.")
     user = User(
         id=new_id("usr"),
         tenant_id=actor(session).tenant_id,
@@ -55,7 +64,7 @@ def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -
 
 def get(session: Session, user_id: str) -> User:
     """Return a person. Raises `UserUnknown`."""
-    return problems.UserUnknown.if_none(repository.user(session, user_id), user_id=user_id)
+    return UserUnknown.if_none(repository.user(session, user_id), user_id=user_id)
 
 
 def caller_as(session: Session, user: User) -> Caller:
@@ -133,7 +142,7 @@ def invited(session: Session, invitation: str) -> User:
     """Return the invited person, of any tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
     if user is None or not _is_invitation_open(session, user):
-        raise problems.InvitationOver()
+        raise InvitationOver()
     return user
 
 
@@ -183,14 +192,14 @@ def of_identity(session: Session, identity: OidcIdentity) -> User:
     who were not invited, or are disabled or locked."""
     user = repository.user_of_provider(session, issuer=identity.issuer, subject=identity.subject)
     if user is None and identity.email is None:
-        raise problems.IdentityRefused("The identity provider has not verified an e-mail address of this person.")
+        raise IdentityRefused("The identity provider has not verified an e-mail address of this person.")
     if user is None:
         candidate = repository.user_with(session, email=identity.email or "")
         # With another subject linked, the address belonged to another person before.
         if candidate is not None and candidate.oidc_subject is None:
             user = candidate if candidate.password_hash or _is_invitation_open(session, candidate) else None
     if user is None or user.disabled_at is not None or _is_locked(session, user):
-        raise problems.IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
+        raise IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
     return user
 
 
@@ -231,10 +240,10 @@ def remove_totp(session: Session, user: User) -> None:
     audit.record(session, "user.totp_removed", user.id)
 
 
-def refusal() -> problems.LoginRefused:
+def refusal() -> LoginRefused:
     """Return one error for an unknown address, a wrong password and a disabled person, so that callers cannot tell them
     apart."""
-    return problems.LoginRefused("Address, password or code is not right, or this person is not let in.")
+    return LoginRefused("Address, password or code is not right, or this person is not let in.")
 
 
 def _end_sessions(session: Session, user_id: str) -> None:
@@ -286,7 +295,7 @@ def _require_other_holder(session: Session, user: User) -> None:
         holders = repository.lasting_users(session, user.tenant_id, role, at=at)
         others = [holder for holder in holders if holder.id != user.id]
         if not others and not any(scope in key.scopes for key in keys):
-            raise problems.LastAdministrator(
+            raise LastAdministrator(
                 "{user_id} is the last {role} who logs in with a password, and no key with the scope {scope!r} "
                 "lasts; invite another one first.",
                 user_id=user.id,

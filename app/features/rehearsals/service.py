@@ -31,9 +31,15 @@ from app.rows import records
 from app.unlearning import queue, service
 from app.unlearning.kinds import PlannedRun
 from app.unlearning.planner import Plan, PlanReason
-from lethe.contract.problems import RehearsalDone, RehearsalPending, RehearsalTooLarge, RehearsalUnknown
 from lethe.contract.sets import QueueRule, RunKind
-from lethe.features.rehearsals.contract import MIN_PEOPLE, RehearsalStatus
+from lethe.features.rehearsals.contract import (
+    MIN_PEOPLE,
+    RehearsalDone,
+    RehearsalPending,
+    RehearsalStatus,
+    RehearsalTooLarge,
+    RehearsalUnknown,
+)
 from lethe.proof.canary_test import CanaryPlan
 
 _RANDOM = SystemRandom()

@@ -17,10 +17,9 @@ from app.features.systems.systems import RegisteredSystem
 from app.features.systems.tables import System, SystemTask
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import SystemUnknown
 from lethe.contract.sets import Scope
 from lethe.features.systems import bundle, contract
-from lethe.features.systems.contract import Grade, LineOut, SystemOut, TaskOut, TaskStatus
+from lethe.features.systems.contract import Grade, LineOut, SystemOut, SystemUnknown, TaskOut, TaskStatus
 from lethe.features.systems.sentences import headline
 
 router = APIRouter()

@@ -28,17 +28,17 @@ from app.features.systems.tables import System, SystemAddress, SystemTask, TaskN
 from app.features.webhooks import repository as webhooks_repository
 from app.features.webhooks import service as webhooks
 from app.features.webhooks.service import API_VERSION, WebhookMessage
-from lethe.contract.problems import (
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import ClockState, EventKind, RequestStatus
+from lethe.features.systems import acknowledgements
+from lethe.features.systems.contract import (
+    AcknowledgementIn,
     AcknowledgementRefused,
-    FieldError,
-    InputInvalid,
     SystemTaskEnded,
     SystemTaskUnknown,
     SystemUnknown,
+    TaskStatus,
 )
-from lethe.contract.sets import ClockState, EventKind, RequestStatus
-from lethe.features.systems import acknowledgements
-from lethe.features.systems.contract import AcknowledgementIn, TaskStatus
 from lethe.proof.errors import PreconditionError
 
 OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "system_task.cancelled"

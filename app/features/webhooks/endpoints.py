@@ -12,9 +12,9 @@ from app.db.tables import Tenant
 from app.features.webhooks import repository, secret, service
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
-from lethe.contract.problems import DeliveryUnknown
 from lethe.contract.sets import DeliveryStatus, Scope
 from lethe.features.webhooks import contract
+from lethe.features.webhooks.contract import DeliveryUnknown
 
 router = APIRouter()
 

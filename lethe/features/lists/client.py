@@ -10,8 +10,9 @@ from typing import TypedDict
 
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, checked, composed, composed_list, makes, saved
-from lethe.contract.problems import BatchRefused, InputInvalid
+from lethe.contract.problems import InputInvalid
 from lethe.features.lists import contract
+from lethe.features.lists.contract import BatchRefused
 
 _REFUSED_AT = re.compile(r"requests\.([0-9]+)\.?(.*)", re.DOTALL)
 BatchProgress = Callable[[int, int], object]

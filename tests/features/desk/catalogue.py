@@ -22,9 +22,9 @@ from app.config import Settings
 from app.features.desk.languages import ENGLISH, LANGUAGES
 from app.features.desk.wording import words
 from app.unlearning.planner import PlanReason
-from lethe.contract import problems
 from lethe.contract.fields import ErasureGround
 from lethe.contract.models import Objective
+from lethe.contract.problems import Problem
 from lethe.contract.sets import Metric, RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.people.contract import Role
@@ -97,8 +97,7 @@ def _from_below() -> Iterator[str]:
     yield from (sentences.of_plan(reason, defaultdict(lambda: "{}")) for reason in PlanReason)
     for names in (Metric, Role, Notion, get_args(Objective), ErasureGround, RejectionGround, Policy.model_fields):
         yield from map(words, names)
-    known = [one for one in vars(problems).values() if isinstance(one, type) and issubclass(one, problems.Problem)]
-    yield from (one.title for one in known if hasattr(one, "title"))
+    yield from (condition.title for condition in (Problem, *problem_sentences.CONDITIONS.values()))
     yield from problem_sentences.texts()
     yield from (*_FIELDS.replace("\n", " ").strip().split(", "), *_SENTENCES)
 

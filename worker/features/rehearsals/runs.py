@@ -27,11 +27,12 @@ from app.rows import repository as rows_repository
 from app.rows.blocks import Block
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing
-from lethe.contract.problems import ModelNotLive, RehearsalTooLarge
+from lethe.contract.problems import ModelNotLive
 from lethe.contract.sets import RunKind
 from lethe.encoding.rows import labels_in
 from lethe.encoding.targets import UNIT, TargetColumn, y_of_scores
 from lethe.features.rehearsals import contract
+from lethe.features.rehearsals.contract import RehearsalTooLarge
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
