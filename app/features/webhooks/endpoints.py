@@ -14,7 +14,6 @@ from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
 from lethe.contract.sets import DeliveryStatus, Scope
 from lethe.features.webhooks import contract
-from lethe.features.webhooks.contract import DeliveryUnknown
 
 router = APIRouter()
 
@@ -75,7 +74,7 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
     """Return a delivery. Raises `DeliveryUnknown`, also for a delivery that the caller may not know of."""
     row = service.get(session, delivery_id)
     if caller.discreet and not repository.is_seen(session, row, at=now(session)):
-        raise DeliveryUnknown(delivery_id=delivery_id)
+        raise contract.DeliveryUnknown(delivery_id=delivery_id)
     return row
 
 
