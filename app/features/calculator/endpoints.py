@@ -15,8 +15,8 @@ from lethe.features.analysis import work
 from lethe.features.analysis.work import WorkBudget
 from lethe.features.calculator import contract
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
-from lethe.proof import errors
-from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
+from lethe.features.theorems.bound import NotionError
+from lethe.proof.errors import InfeasibleError, PreconditionError, PrivacyError
 
 _WORK = 3_000_000
 """Maximum units of `lethe.features.analysis.work` per call: a few seconds on a slow machine."""
@@ -71,7 +71,7 @@ def evaluate_bound(
     try:
         with work.within(_budget()):
             return evaluate(bound.name, body.params)
-    except errors.WorkBudgetExceeded as error:
+    except work.WorkBudgetExceeded as error:
         raise contract.WorkExceeded(str(error), [FieldError("params", str(error))]) from error
     except (PreconditionError, NotionError, InfeasibleError) as error:
         raise PreconditionFailed(str(error)) from error
