@@ -55,6 +55,7 @@ At risk, Received, Received from, Received to, Due from, Due to, Completed from,
 """
 """Names of form fields as `words` writes them. Names of closed sets are extracted automatically."""
 _SENTENCES = (
+    "noise costs accuracy here: more regularisation needs less of it, and forgets sooner",
     "noise is not felt here: less regularisation fits the rows more closely",
     "for rows that were added since; not to draw the noise again, which certificates do not cover",
     "twice as many rows: each is a smaller part, and needs less noise to hide",
