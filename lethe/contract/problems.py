@@ -416,6 +416,9 @@ class SubjectSuppressed(Conflict, title="Somebody in the upload asked to be forg
     meanwhile = variant("Somebody in the upload asked to be forgotten meanwhile; send it again.")
 
 
+class DropUnanswered(Conflict, title="The file of DROP cannot be answered, or taken, as it is"): ...
+
+
 class PeopleJoined(Conflict, title="The identity map would make one person of several"): ...
 
 
