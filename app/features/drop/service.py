@@ -116,7 +116,7 @@ def _present(session: Session, lines: Mapping[str, str]) -> dict[str, DropLine]:
         }
     if wrong := [line_id for line_id, line in present.items() if line.hash_ref != lines[line_id]]:
         faults = [FieldError(line_id, "came earlier with another hash") for line_id in sorted(wrong)[:MAX_LISTED]]
-        raise InputInvalid("Nothing was loaded: an ID of DROP means one line for ever.", faults)
+        raise InputInvalid("Nothing was loaded: an ID of DROP means one line.", faults)
     return present
 
 
@@ -305,12 +305,14 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
     if stored is None or drop_list is None:
         raise DropUnanswered("No such file was loaded, or it is a file of removed lines, which takes no answer.")
     by_state = counts(session, [file])[file]
+    if stored.num_lines is None:
+        raise DropUnanswered("The file is loaded in part. Load the whole file.")
     if stored.num_lines != by_state.total():
         raise DropUnanswered(
             "{loaded} lines of the file are loaded, of {lines}. Load the whole file, or answer the later file that "
             "brought the same lines.",
             loaded=by_state.total(),
-            lines="an unknown number" if stored.num_lines is None else stored.num_lines,
+            lines=stored.num_lines,
         )
     waiting = {state: count for state, count in sorted(by_state.items()) if state not in (*ANSWERED, State.REMOVED)}
     if waiting:

@@ -17,7 +17,7 @@ _File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="ZIP ar
 
 
 @_app.command("load")
-def load(file: _File, url: Url = "", key: Key = "") -> None:
+def load(file: _File, url: Url = None, key: Key = None) -> None:
     """Load a download of DROP: the archive, or one file of it under the name that DROP gave it."""
     with connect(url, key) as client:
         show(client.drop.load_file(file))
@@ -27,8 +27,8 @@ def load(file: _File, url: Url = "", key: Key = "") -> None:
 def people(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV file with a row per person.")],
     kind: Annotated[str, typer.Option(help="Column that names the person: a kind of identifiers.")] = CUSTOMER_ID,
-    url: Url = "",
-    key: Key = "",
+    url: Url = None,
+    key: Key = None,
 ) -> None:
     """State under which hashes the lists of DROP may name people, from a CSV file with any of the columns email, phone,
     maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
@@ -40,8 +40,8 @@ def people(
 def answer(
     file: Annotated[str, typer.Argument(help="Name of the file, as DROP gave it.")],
     out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder to write the answer to.")] = Path(),
-    url: Url = "",
-    key: Key = "",
+    url: Url = None,
+    key: Key = None,
 ) -> None:
     """Write the answer to a file of DROP, under the same name. Fails while a line has no status."""
     to = out / Path(file).name
