@@ -8,6 +8,7 @@ FEATURES = (
     "calculator",
     "canary_tests",
     "identities",
+    "drop",
     "insight",
     "leaving",
     "lineage",

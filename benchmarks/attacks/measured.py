@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import refuting
+from lethe.features.analysis.renyi import require_order
 from lethe.proof import accountant, canary_test, conversion, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.canary_test import Guesses
-from lethe.proof.errors import require_nonnegative, require_order
+from lethe.proof.errors import require_nonnegative
 from lethe.proof.mechanism import Mechanism
 
 Said = NDArray[np.bool_]

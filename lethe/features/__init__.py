@@ -6,6 +6,7 @@ FEATURES = (
     "calculator",
     "canary_tests",
     "desk",
+    "drop",
     "handover",
     "identities",
     "insight",

@@ -14,6 +14,7 @@ from lethe.features.additions.client import DatasetAdditions
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.canary_tests.client import ModelCanaryTests
 from lethe.features.desk.client import RequestCases
+from lethe.features.drop.client import Drop
 from lethe.features.identities.client import Identities, RequestIdentities
 from lethe.features.insight.client import InsightAccounting, RequestInsights
 from lethe.features.leaving.client import LeavingReasons
@@ -59,6 +60,7 @@ class Resources(core.Resources[H]):
     agents: Agents[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
+    drop: Drop[H]
     identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]

@@ -57,6 +57,7 @@ class There:
 
 
 _LINKED = [{"id": "p1"}, {"kind": "device", "id": "d1"}]
+_DROP_FILE = "20260312_4821_Email.csv"
 Calls = dict[str, Callable[[There], httpx.Request]]
 
 
@@ -70,6 +71,20 @@ def _get(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
 
 def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
     return lambda there: there.client.build_request("DELETE", path(there))
+
+
+def _drop_file(there: There, *lines: dict[str, str]) -> str:
+    body = {"file": _DROP_FILE, "lines": lines, "num_lines": len(lines)}
+    assert there.client.post("/v1/drop:load", json=body).is_success
+    return f"/v1/drop/answer.csv?file={_DROP_FILE}"
+
+
+def _of_several_people(there: There) -> str:
+    hashed = "KA18MT/ph6IHYjzT9zwETySDQyvSh87YuoSBpOQtkhE="
+    people = [{"id": name, "hashes": {"Email": [hashed]}} for name in ("p1", "p2")]
+    assert there.client.post("/v1/drop/people", json={"people": people}).is_success
+    _drop_file(there, {"id": "line00000001", "hash": hashed})
+    return "/v1/drop:opt-out"
 
 
 def _task(there: There, **of_system: Any) -> str:
@@ -193,6 +208,9 @@ CALLS: Calls = {
     "POST /v1/identities": _post("/v1/identities", json={"links": [{"identifiers": _LINKED}]}),
     "POST /v1/identities:define-kind": _post("/v1/identities:define-kind", json={"name": "loyalty"}),
     "POST /v1/identities:forget": _post("/v1/identities:forget", json={"subject_id": "p1"}),
+    "POST /v1/drop:load": _post("/v1/drop:load", json={"file": _DROP_FILE, "lines": [], "num_lines": 0}),
+    "POST /v1/drop/people": _post("/v1/drop/people", json={"people": [{"id": "p1", "hashes": {"Email": []}}]}),
+    "POST /v1/drop:opt-out": _post(lambda there: _of_several_people(there), json={"ids": ["line00000001"]}),
     "POST /v1/agents": _post("/v1/agents", json=_AGENT),
     "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
 }
@@ -206,6 +224,7 @@ LOOKS: Calls = {
         lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
     ),
     "GET /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _get(lambda there: _attached(there)),
+    "GET /v1/drop/answer.csv": _get(lambda there: _drop_file(there)),
     "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
     "GET /v1/deletion-requests/{request_id}/lineage": _get(lambda there: there.request() + "/lineage"),
     "GET /v1/deletion-requests": _get(lambda there: "/v1/deletion-requests?subject_id=p1"),

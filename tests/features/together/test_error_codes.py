@@ -57,6 +57,7 @@ def world(
 REACHED: dict[str, Callable[[World], str]] = {
     "internal_error": damage.defect,
     # malformed input
+    "drop_unanswered": lambda w: w.code("GET", "/drop/answer.csv?file=20260312_4821_Email.csv"),
     "people_joined": lambda w: w.code(
         "POST", "/identities", json={"links": [{"identifiers": [{"id": "p1"}, {"id": "p2"}]}]}
     ),
