@@ -214,6 +214,9 @@ class SystemUnknown(NotFound, title="There is no such system"):
     template = "There is no system {system_id!r}; GET /v1/systems lists them."
 
 
+class DpModelUnknown(NotFound, title="There is no such model", template="There is no model {dp_model_id!r}."): ...
+
+
 class SystemTaskUnknown(NotFound, title="There is no such task", template="There is no task {task_id!r}."): ...
 
 

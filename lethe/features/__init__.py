@@ -11,6 +11,7 @@ FEATURES = (
     "insight",
     "isolation",
     "leaving",
+    "ledgers",
     "lineage",
     "lists",
     "networks",

@@ -17,6 +17,7 @@ from lethe.features.desk.client import RequestCases
 from lethe.features.identities.client import Identities, RequestIdentities
 from lethe.features.insight.client import InsightAccounting, RequestInsights
 from lethe.features.leaving.client import LeavingReasons
+from lethe.features.ledgers.client import DpModels
 from lethe.features.lineage.client import Lineage, ModelCopies
 from lethe.features.lists.client import RequestLists
 from lethe.features.networks.client import DatasetEncodings, Networks
@@ -59,6 +60,7 @@ class Resources(core.Resources[H]):
     agents: Agents[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
+    dp_models: DpModels[H]
     identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]
