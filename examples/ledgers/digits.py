@@ -74,13 +74,13 @@ with Client(os.environ["LETHE_URL"], os.environ["LETHE_API_KEY"]) as client:
         asked.append(client.deletion_requests.create(subject_id=f"{model.id}-writer-{len(asked)}"))
     *bounded, waiting = asked
     for request in bounded:
-        client.deletion_requests.wait(request.id, timeout_seconds=120)
+        client.deletion_requests.wait(request.id, timeout_seconds=300)
     print(f"{len(bounded)} requests bounded; the next one waits for a retraining")
 
     started = now()
     ledger, _, accuracy = train(forgotten)
     renewed = client.dp_models.renew(model.id, ledger=ledger, trained_from=started, **terms)
-    done = client.deletion_requests.wait(waiting.id, timeout_seconds=120)
+    done = client.deletion_requests.wait(waiting.id, timeout_seconds=300)
     print(f"trained again without them: {accuracy:.1%} right; the request is {done.status}")
 
     whole = client.deletion_requests.bundle(waiting.id)

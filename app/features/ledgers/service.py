@@ -3,7 +3,7 @@
 A model carries what it learned of the people of all requests accepted since its training started. The bound on all of
 them together is the exact group bound for their rows; while it is within the budget, requests are bounded at once. A
 request beyond it waits for the ledger of a training that started after the request was accepted. Every request counts
-the most rows that a person has, whoever it is about, so nothing here tells whether the model holds a person.
+the most rows that a person may have, so nothing here tells whether the model holds a person.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
