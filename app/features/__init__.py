@@ -24,5 +24,6 @@ FEATURES = (
     "rehearsals",
     "webhooks",
     "systems",
+    "ledgers",
 )
 """Names of the installed features, each after those whose tables it refers to."""

@@ -12,6 +12,7 @@ FEATURES = (
     "insight",
     "isolation",
     "leaving",
+    "ledgers",
     "lineage",
     "lists",
     "networks",

@@ -18,6 +18,7 @@ from lethe.features.drop.client import Drop
 from lethe.features.identities.client import Identities, RequestIdentities
 from lethe.features.insight.client import InsightAccounting, RequestInsights
 from lethe.features.leaving.client import LeavingReasons
+from lethe.features.ledgers.client import DpModels
 from lethe.features.lineage.client import Lineage, ModelCopies
 from lethe.features.lists.client import RequestLists
 from lethe.features.networks.client import DatasetEncodings, Networks
@@ -61,6 +62,7 @@ class Resources(core.Resources[H]):
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
     drop: Drop[H]
+    dp_models: DpModels[H]
     identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]

@@ -129,6 +129,7 @@ ON_BOTH_DATABASES = OnBothDatabases(
         "identities/test_endpoints.py",
         "desk/test_every_page.py",
         "insight/test_summary.py",
+        "ledgers/test_requests.py",
         "systems/test_tasks.py",
         "webhooks/test_claims.py",
     ),

@@ -18,7 +18,7 @@ from tests.app.api.routes import NEEDS
 from tests.conftest import FORM, npz
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
-from tests.features.together.test_authorisation import ED25519, JWK, SYSTEM, delivered, one_row
+from tests.features.together.test_authorisation import DP_MODEL, ED25519, JWK, SYSTEM, delivered, one_row
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -199,6 +199,14 @@ CALLS: Calls = {
         "PATCH", f"/v1/systems/{there.made('/systems', **SYSTEM)}", json={"name": "Shop"}
     ),
     "DELETE /v1/systems/{system_id}": _delete(lambda there: f"/v1/systems/{there.made('/systems', **SYSTEM)}"),
+    "POST /v1/dp-models": _post("/v1/dp-models", json=DP_MODEL),
+    "POST /v1/dp-models/{dp_model_id}/ledgers": _post(
+        lambda there: f"/v1/dp-models/{there.made('/dp-models', **DP_MODEL)}/ledgers",
+        json={name: value for name, value in DP_MODEL.items() if name != "name"} | {"budget_epsilon": 2.0},
+    ),
+    "DELETE /v1/dp-models/{dp_model_id}": _delete(
+        lambda there: f"/v1/dp-models/{there.made('/dp-models', **DP_MODEL)}"
+    ),
     "POST /v1/system-tasks/{task_id}/acknowledge": lambda there: _acknowledgement(there),
     "POST /v1/system-tasks/{task_id}/close": _post(
         lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}

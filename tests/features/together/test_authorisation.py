@@ -32,6 +32,14 @@ from worker import runner
 Refused = Callable[..., dict[str, Any]]
 ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
+DP_MODEL: dict[str, Any] = {
+    "name": "Ranker",
+    "ledger": {"format": "opacus", "history": [[4.0, 1.0, 1]]},
+    "delta": 1e-5,
+    "max_rows_per_person": 1,
+    "budget_epsilon": 3.0,
+    "trained_from": "2026-01-01T00:00:00Z",
+}
 SYSTEM = {"name": "Recommender", "contact": "its team", "webhook_url": "https://recommender.example/lethe"}
 BODIES: dict[str, dict[str, Any]] = {
     "PATCH /v1/models/{model_id}": {"quality": {"metric": "accuracy", "threshold": 0.5}},
@@ -150,6 +158,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
+        ids["dp_model_id"] = made("/dp-models", json=DP_MODEL)["id"]
         ids["system_id"] = made("/systems", json=SYSTEM)["id"]
         made("/deletion-requests", json={"subject_id": "p4"})
         [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]

@@ -120,6 +120,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "request_unknown": partial(calls.unknown, path="/deletion-requests/dr_0"),
     "delivery_unknown": partial(calls.unknown, path="/webhook-deliveries/whd_0"),
     "system_unknown": partial(calls.unknown, path="/systems/sys_0"),
+    "dp_model_unknown": partial(calls.unknown, path="/dp-models/dpm_0"),
     "system_task_unknown": partial(calls.unknown, path="/system-tasks/tsk_0"),
     "issuer_unknown": partial(calls.unknown, path="/identity-issuers/iss_0", method="DELETE"),
     "run_unknown": partial(calls.unknown, path="/runs/run_0"),
