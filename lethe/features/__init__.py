@@ -21,6 +21,7 @@ FEATURES = (
     "quality",
     "rehearsals",
     "systems",
+    "trainers",
     "tables",
     "theorems",
     "webhooks",

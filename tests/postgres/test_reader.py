@@ -107,6 +107,8 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
         assert unread == {
             *("agents", "audit_entries", "dashboard_sessions", "idempotent_answers"),
             *("identities", "identity_kinds", "systems", "system_tasks"),
+            *("training_tables", "training_table_blocks", "trainers", "trainings", "training_artefacts"),
+            "retired_training_keys",
             *(
                 "identity_issuers",
                 "leaving_counts",
