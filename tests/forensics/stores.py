@@ -111,6 +111,8 @@ _NAMES = {
     "webhook-deliveries": "delivery_id",
     "systems": "system_id",
     "system-tasks": "task_id",
+    "training-tables": "table_id",
+    "trainers": "trainer_id",
 }
 """What the items of a list are called in the paths of others."""
 

@@ -16,8 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from app.rows.blocks import Block
-from lethe.contract.problems import FieldError
-from lethe.features.trainers.contract import MAX_TABLE_BYTES, TableUnusable
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.features.trainers.contract import MAX_TABLE_BYTES
 
 GROUP = "lethe_group"
 TOKEN = "lethe_token"  # noqa: S105  the name of a column
@@ -36,7 +36,7 @@ def read(content: bytes, filename: str, subject_column: str) -> tuple[pa.Table, 
     """Return the columns of an upload without the subject column, and the subject of each row.
 
     Raises:
-        TableUnusable: without any value of the file in its text.
+        InputInvalid: without any value of the file in its text.
     """
     ending = next((ending for ending in _READERS if filename.lower().endswith(ending)), None)
     if ending is None:
@@ -76,8 +76,8 @@ def _is_flat(kind: pa.DataType) -> bool:
     return any(is_of(kind) for is_of in (*flat, *times))
 
 
-def _unusable(path: str, expected: str) -> TableUnusable:
-    return TableUnusable("The table was not stored.", [FieldError(path, expected)])
+def _unusable(path: str, expected: str) -> InputInvalid:
+    return InputInvalid("The table was not stored.", [FieldError(path, expected)])
 
 
 def tokens(num_rows: int) -> npt.NDArray[np.uint16]:  # (num_rows, PARTS)

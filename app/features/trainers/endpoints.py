@@ -22,7 +22,7 @@ from app.operations import periodic_jobs as retired
 from app.rows.uploads import RowUpload
 from app.vault import store
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import FieldError, Problem, SubjectSuppressed
+from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
 from lethe.encoding.targets import TargetColumn
 from lethe.features.trainers import contract
 from lethe.features.trainers.contract import (
@@ -31,7 +31,6 @@ from lethe.features.trainers.contract import (
     PlannedOut,
     PlanOut,
     TableOut,
-    TableUnusable,
     TrainerOut,
     TrainingOut,
 )
@@ -55,7 +54,7 @@ def create_training_table(
     content = file.file.read(contract.MAX_TABLE_BYTES + 1)
     if len(content) > contract.MAX_TABLE_BYTES:
         fault = FieldError("file", f"expected at most {contract.MAX_TABLE_BYTES} bytes")
-        raise TableUnusable("The table was not stored.", [fault])
+        raise InputInvalid("The table was not stored.", [fault])
     table, subjects = columns.read(content, file.filename or "", form.subject_column)
     tokens = columns.tokens(table.num_rows)
     rows, vault = call.installation.rows, call.installation.vault

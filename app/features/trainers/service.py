@@ -24,16 +24,8 @@ from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Train
 from app.keys import Keys
 from app.unlearning import retirement
 from app.vault.pieces import Vault
-from lethe.features.trainers.contract import (
-    ArtefactDamaged,
-    ArtefactHeld,
-    ArtefactUnknown,
-    TableInUse,
-    TableUnknown,
-    TrainerIn,
-    TrainerUnknown,
-    TrainingStatus,
-)
+from lethe.contract.problems import DatasetInUse, ModelHeld, NotFound, WeightsDestroyed
+from lethe.features.trainers.contract import TrainerIn, TrainingStatus
 
 
 def register_table(
@@ -66,8 +58,13 @@ def sealed_block(vault: Vault, number: int, rows: Any) -> TableBlock:
 
 
 def get_table(session: Session, table_id: str) -> TrainingTable:
-    """Return a table. Raises `TableUnknown`."""
-    return TableUnknown.if_none(session.get(TrainingTable, table_id), table_id=table_id)
+    """Return a table. Raises `NotFound`."""
+    row = session.get(TrainingTable, table_id)
+    if row is None:
+        raise NotFound(
+            "There is no training table {table_id!r}; GET /v1/training-tables lists them.", table_id=table_id
+        )
+    return row
 
 
 def tables(session: Session, *, limit: int, cursor: str | None) -> Page[TrainingTable]:
@@ -84,13 +81,17 @@ def count_rows(session: Session, table_id: str) -> int:
 def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
     """Retire a table and its dataset; a periodic job destroys what it sealed. Repeating the call is a no-op.
 
-    Raises `TableInUse`, `DatasetInUse`.
+    Raises `DatasetInUse`.
     """
     if row.retired_at is not None:
         return
     users = sa.select(Trainer.id).where(Trainer.table_id == row.id, Trainer.retired_at.is_(None))
     for trainer_id in session.scalars(users.limit(1)):
-        raise TableInUse(trainer_id=trainer_id, table_id=row.id)
+        raise DatasetInUse(
+            "Trainer {trainer_id} learns from table {table_id}; retire the trainer first.",
+            trainer_id=trainer_id,
+            table_id=row.id,
+        )
     retirement.retire_dataset(session, keys, datasets.get(session, row.dataset_id))
     drop_blocks(session, row)
     audit.record(session, "training_table.retired", row.id)
@@ -105,10 +106,10 @@ def drop_blocks(session: Session, row: TrainingTable) -> None:
 
 
 def register(session: Session, body: TrainerIn) -> Trainer:
-    """Register a trainer, which is due at once. Raises `TableUnknown`."""
+    """Register a trainer, which is due at once. Raises `NotFound`."""
     table = get_table(session, body.table_id)
     if table.retired_at is not None:
-        raise TableUnknown(table_id=table.id)
+        raise NotFound("Training table {table_id} is retired; upload another.", table_id=table.id)
     specification = body.model_dump(exclude={"name", "table_id"})
     program = {name: specification[name] for name in ("command", "score_command", "files", "lock")}
     row = Trainer(
@@ -128,8 +129,11 @@ def register(session: Session, body: TrainerIn) -> Trainer:
 
 
 def get(session: Session, trainer_id: str) -> Trainer:
-    """Return a trainer. Raises `TrainerUnknown`."""
-    return TrainerUnknown.if_none(session.get(Trainer, trainer_id), trainer_id=trainer_id)
+    """Return a trainer. Raises `NotFound`."""
+    row = session.get(Trainer, trainer_id)
+    if row is None:
+        raise NotFound("There is no trainer {trainer_id!r}; GET /v1/trainers lists them.", trainer_id=trainer_id)
+    return row
 
 
 def trainers(session: Session, *, limit: int, cursor: str | None) -> Page[Trainer]:
@@ -148,14 +152,19 @@ def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
 
 
 def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
-    """Return the content of a live artefact. Raises `ArtefactUnknown`, `ArtefactHeld`, `ArtefactDamaged`."""
+    """Return the content of a live artefact. Raises `NotFound`, `ModelHeld`, `WeightsDestroyed`."""
     found = session.get(Artefact, (row.live_id, name)) if row.live_id else None
-    found = ArtefactUnknown.if_none(found, trainer_id=row.id, name=name)
+    if found is None:
+        raise NotFound("Trainer {trainer_id} has no live artefact {name!r}.", trainer_id=row.id, name=name)
     if session.get_one(Training, found.training_id).held:
-        raise ArtefactHeld(trainer_id=row.id)
+        raise ModelHeld(
+            "The live artefacts of trainer {trainer_id} miss its minimum of the metric; release them (POST "
+            "/v1/trainers/{trainer_id}/release), or register a better trainer.",
+            trainer_id=row.id,
+        )
     content = opened(vault, found.content)
     if content is None or hashlib.sha256(content).hexdigest() != found.sha256:
-        raise ArtefactDamaged(name=name)
+        raise WeightsDestroyed("Artefact {name} does not open; restore the pages of the vault.", name=name)
     return content
 
 

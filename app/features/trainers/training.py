@@ -346,13 +346,13 @@ def _train(installation: Installation, claimed: ClaimedTraining) -> Result:
     num_planted = sum(one.rows.num_rows for one in planted.values())
     joined = pa.concat_tables([rows, *(one.rows for one in planted.values())]) if planted else rows
     seed, content = secrets.randbelow(_MAX_SEED), columns.to_bytes(joined)
-    run = _Commands(specification, seed=seed, num_planted=num_planted, look=look)
+    run = Commands(specification, seed=seed, num_planted=num_planted, look=look)
     outputs = run.train(content)
     is_repeated = _RANDOM.randrange(specification["repeat_one_in"]) == 0
     if is_repeated and run.train(content) != outputs:
         raise TrainerRefused("trainer_not_reproducible")
     artefacts = {name: outputs[f"artefacts/{name}"] for name in specification["artefacts"]}
-    metrics = _metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
+    metrics = read_metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
     findings: dict[str, Any] = {}
     for name, one in planted.items():
         verdict = one.judge(lambda table: run.score(artefacts, table))
@@ -420,7 +420,7 @@ def check_lock(lock: str) -> None:
             raise TrainerRefused("trainer_environment_differs")
 
 
-def _metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
+def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
     """Return the declared metrics of metrics.json, each a finite number. Other content is dropped unread."""
     try:
         metrics = json.loads(content) if content is not None else {}
@@ -432,7 +432,7 @@ def _metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]
     raise TrainerRefused("trainer_metrics_invalid")
 
 
-class _Commands:
+class Commands:
     """The two commands of a trainer, each run in a sandbox of its own."""
 
     def __init__(

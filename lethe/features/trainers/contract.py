@@ -8,14 +8,14 @@ from pydantic import Field, model_validator
 from lethe.contract.fields import Answer, Body, Form, Name, PageOut, Paging, Text, example
 from lethe.contract.operation import ResourceOperations, of_one, of_two
 from lethe.contract.problems import (
-    Conflict,
     DatasetInUse,
-    Gone,
     IdempotencyConflict,
     InputInvalid,
+    ModelHeld,
     NotFound,
     SubjectSuppressed,
     UploadTooLarge,
+    WeightsDestroyed,
 )
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -32,36 +32,6 @@ class TrainingStatus(ClosedSet):
     FAILED = "failed"
     ABANDONED = "abandoned"
     """Its worker died or was cut off; nothing was published."""
-
-
-class TableUnknown(NotFound, title="There is no such training table"):
-    template = "There is no training table {table_id!r}; GET /v1/training-tables lists them."
-
-
-class TrainerUnknown(NotFound, title="There is no such trainer"):
-    template = "There is no trainer {trainer_id!r}; GET /v1/trainers lists them."
-
-
-class ArtefactUnknown(NotFound, title="There is no such artefact"):
-    template = "Trainer {trainer_id} has no live artefact {name!r}; GET /v1/trainers/{trainer_id}/trainings names them."
-
-
-class ArtefactHeld(Conflict, title="The artefacts are held back"):
-    template = (
-        "The live artefacts of trainer {trainer_id} miss its minimum of the metric; release them (POST "
-        "/v1/trainers/{trainer_id}/release), or register a better trainer."
-    )
-
-
-class ArtefactDamaged(Gone, title="The artefact cannot be opened"):
-    template = "Artefact {name} does not open; restore the vault's pages from a backup."
-
-
-class TableInUse(Conflict, title="The training table is still needed"):
-    template = "Trainer {trainer_id} learns from table {table_id}; retire the trainer first."
-
-
-class TableUnusable(InputInvalid, title="The file is not a usable table"): ...
 
 
 class TableFileIn(Form):
@@ -255,7 +225,7 @@ UPLOAD_TABLE = _TABLES.operation(
     gives=TableOut,
     status=201,
     repeat="keyed",
-    problems=(UploadTooLarge, IdempotencyConflict, SubjectSuppressed, TableUnusable),
+    problems=(UploadTooLarge, IdempotencyConflict, SubjectSuppressed, InputInvalid),
     does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
     "same name records whose rows they are; deletion requests find and erase them like rows of any dataset.",
 )
@@ -274,7 +244,7 @@ GET_TABLE = of_one(
         "/{table_id}",
         scope=Scope.MODELS_READ,
         gives=TableOut,
-        problems=(TableUnknown,),
+        problems=(NotFound,),
         does="Return a training table.",
     )
 )
@@ -286,7 +256,7 @@ RETIRE_TABLE = of_one(
         scope=Scope.MODELS_WRITE,
         gives=type(None),
         status=204,
-        problems=(TableUnknown, TableInUse, DatasetInUse),
+        problems=(NotFound, DatasetInUse),
         does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
     )
 )
@@ -298,7 +268,7 @@ CREATE = _TRAINERS.operation(
     gives=TrainerOut,
     status=201,
     repeat="keyed",
-    problems=(TableUnknown, IdempotencyConflict),
+    problems=(NotFound, IdempotencyConflict),
     does="Register a trainer. A worker trains it at once, and again from scratch whenever a person is erased from its "
     "table: without network, in a folder of its own, on the rows that are present and a fresh seed.",
 )
@@ -317,7 +287,7 @@ GET = of_one(
         "/{trainer_id}",
         scope=Scope.MODELS_READ,
         gives=TrainerOut,
-        problems=(TrainerUnknown,),
+        problems=(NotFound,),
         does="Return a trainer with the state of its trainings.",
     )
 )
@@ -329,7 +299,7 @@ RETIRE = of_one(
         scope=Scope.ADMIN,
         gives=type(None),
         status=204,
-        problems=(TrainerUnknown,),
+        problems=(NotFound,),
         does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
     )
 )
@@ -341,7 +311,7 @@ TRAININGS = of_one(
         scope=Scope.MODELS_READ,
         query=Paging,
         gives=PageOut[TrainingOut],
-        problems=(TrainerUnknown,),
+        problems=(NotFound,),
         does="List the trainings of a trainer, newest first.",
     )
 )
@@ -352,7 +322,7 @@ PLAN = of_one(
         "/{trainer_id}/plan",
         scope=Scope.ACCOUNTING_READ,
         gives=PlanOut,
-        problems=(TrainerUnknown,),
+        problems=(NotFound,),
         does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
     )
 )
@@ -364,7 +334,7 @@ RELEASE = of_one(
         scope=Scope.MODELS_WRITE,
         gives=TrainerOut,
         repeat="idempotent",
-        problems=(TrainerUnknown,),
+        problems=(NotFound,),
         does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
     )
 )
@@ -375,7 +345,7 @@ ARTEFACT = of_two(
         "/{trainer_id}/artefacts/{name}",
         scope=Scope.MODELS_READ,
         gives=bytes,
-        problems=(TrainerUnknown, ArtefactUnknown, ArtefactHeld, ArtefactDamaged),
+        problems=(NotFound, ModelHeld, WeightsDestroyed),
         does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
     )
 )

@@ -26,6 +26,7 @@ from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM, one_row
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
+from tests.features.trainers import made as trainers
 from tests.tables import each
 from worker import runner
 
@@ -150,6 +151,9 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
+        table = made("/training-tables", data=trainers.TABLE, files=trainers.FILES)
+        ids["table_id"] = table["id"]
+        ids["trainer_id"] = made("/trainers", json=trainers.trainer(table["id"]))["id"]
         ids["system_id"] = made("/systems", json=SYSTEM)["id"]
         made("/deletion-requests", json={"subject_id": "p4"})
         [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]
