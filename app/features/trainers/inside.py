@@ -20,9 +20,12 @@ _READ_ONLY = b"Read-only file system"
 
 def main(order: Any) -> int:
     """Run `command`, and write the regular files `files` as a tar archive to the descriptor `output`."""
-    process = subprocess.Popen(  # noqa: S603  no shell
-        order["command"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    try:
+        process = subprocess.Popen(  # noqa: S603  no shell
+            order["command"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+    except OSError:
+        return FAILED
     tail, read_only = b"", False
     assert process.stderr is not None
     while chunk := os.read(process.stderr.fileno(), 65536):

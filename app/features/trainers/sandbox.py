@@ -38,6 +38,8 @@ _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _AF_UNIX = 1
 _X32 = 0x40000000
 _STATUSES = {
+    # Of bubblewrap itself: the kernel or the container refuses it its namespaces.
+    1: "trainer_sandbox_missing",
     inside.OPENED_SOCKET: "trainer_opened_socket",
     inside.WROTE_OUTSIDE: "trainer_wrote_outside",
     inside.FAILED: "trainer_failed",

@@ -93,13 +93,15 @@ def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
             table_id=row.id,
         )
     retirement.retire_dataset(session, keys, datasets.get(session, row.dataset_id))
-    drop_blocks(session, row)
-    audit.record(session, "training_table.retired", row.id)
+    drop_table(session, row)
 
 
-def drop_blocks(session: Session, row: TrainingTable) -> None:
-    """Delete the blocks of a table whose dataset is retired, and leave their keys to be destroyed."""
+def drop_table(session: Session, row: TrainingTable) -> None:
+    """Retire a table whose dataset is retired, and its trainers, which could forget nobody any more."""
     row.retired_at = now(session)
+    record(session, "training_table.retired", row)
+    for trainer in session.scalars(sa.select(Trainer).where(Trainer.table_id == row.id)):
+        retire(session, trainer)
     for block in session.scalars(sa.select(TableBlock).where(TableBlock.table_id == row.id)):
         session.add(RetiredKey(key=block.key, tenant_id=row.tenant_id, table_id=row.id))
         session.delete(block)
@@ -192,7 +194,14 @@ def retire(session: Session, row: Trainer) -> None:
     stop(session, row.id, TrainingStatus.ABANDONED)
     drop_artefacts(session, row)
     row.live_id = row.retry_at = row.error_code = None
-    audit.record(session, "trainer.retired", row.id)
+    record(session, "trainer.retired", row)
+
+
+def record(session: Session, action: str, row: TrainingTable | Trainer, **detail: Any) -> None:
+    """Record an action of the session's actor, or of the service, in the audit log."""
+    actor_name = audit.actor_of(session)
+    deed = audit.Deed(tenant_id=row.tenant_id, actor=actor_name, action=action, object_id=row.id, detail=detail)
+    audit.record_all(session, [deed])
 
 
 def stop(session: Session, trainer_id: str, status: TrainingStatus) -> None:

@@ -25,7 +25,6 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app import telemetry
-from app.audit import service as audit
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, new_id
 from app.deletion import completion
@@ -106,15 +105,16 @@ def settle_tables(installation: Installation) -> None:
     for table_id, dataset_id, root, revision, is_retired in behind:
         if is_retired:
             with installation.database.writing() as session:
-                service.drop_blocks(session, session.get_one(TrainingTable, table_id))
+                service.drop_table(session, session.get_one(TrainingTable, table_id))
             continue
         try:
             kept = columns.present(installation.rows.read(dataset_id, root))
-        except DatasetDamaged as error:
-            # A run that began meanwhile has replaced the rows, or they are damaged, which stops runs by itself.
+            is_rewritten = _rewrite(installation, table_id, kept)
+        except (DatasetDamaged, TrainerRefused) as error:
+            # A run that began meanwhile has replaced the rows, or something is damaged, which the next call finds too.
             telemetry.logger().warning("trainers.table_put_off", table_id=table_id, error=error.code)
             continue
-        if _rewrite(installation, table_id, kept):
+        if is_rewritten:
             destroy_retired_keys(installation)
             _record_settled(installation, table_id, revision)
 
@@ -315,14 +315,7 @@ def publish(installation: Installation, claimed: ClaimedTraining, result: Result
         trainer.live_id, trainer.live_revision = training.id, training.revision
         trainer.failures, trainer.error_code, trainer.retry_at = 0, None, None
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in result.artefacts.items()}
-        deed = audit.Deed(
-            tenant_id=trainer.tenant_id,
-            actor=audit.SERVICE,
-            action="trainer.published",
-            object_id=trainer.id,
-            detail={"training_id": training.id, "artefacts": digests},
-        )
-        audit.record_all(session, [deed])
+        service.record(session, "trainer.published", trainer, training_id=training.id, artefacts=digests)
         session.flush()
         _complete(session, session.get_one(TrainingTable, trainer.table_id))
 
