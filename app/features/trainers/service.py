@@ -18,6 +18,7 @@ from app.catalogue import datasets
 from app.db import actor, now
 from app.db.bulk import Page, page
 from app.db.tables import Dataset, DeletionRequest, Erasure, new_id
+from app.deletion import completion
 from app.deletion.status import OPEN
 from app.features.trainers import columns
 from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
@@ -25,6 +26,7 @@ from app.keys import Keys
 from app.unlearning import retirement
 from app.vault.pieces import Vault
 from lethe.contract.problems import DatasetInUse, ModelHeld, NotFound, WeightsDestroyed
+from lethe.contract.sets import RequestStatus
 from lethe.features.trainers.contract import TrainerIn, TrainingStatus
 
 
@@ -195,6 +197,15 @@ def retire(session: Session, row: Trainer) -> None:
     drop_artefacts(session, row)
     row.live_id = row.retry_at = row.error_code = None
     record(session, "trainer.retired", row)
+    session.flush()
+    complete(session, session.get_one(TrainingTable, row.table_id))
+
+
+def complete(session: Session, table: TrainingTable) -> None:
+    """Complete the requests that waited for nothing else. `settle` completes those that are not running."""
+    query = sa.select(DeletionRequest).join(Erasure, Erasure.request_id == DeletionRequest.id)
+    query = query.where(DeletionRequest.status == RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
+    completion.complete_done(session, list(session.scalars(query)))
 
 
 def record(session: Session, action: str, row: TrainingTable | Trainer, **detail: Any) -> None:

@@ -26,14 +26,12 @@ from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.db import now
-from app.db.tables import Dataset, DeletionRequest, Erasure, new_id
-from app.deletion import completion
+from app.db.tables import Dataset, Erasure, new_id
 from app.features.trainers import columns, planner, plants, sandbox, service
 from app.features.trainers.sandbox import Limits, TrainerRefused
 from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
 from app.installations import Installation
 from lethe.contract.problems import DatasetDamaged, Problem
-from lethe.contract.sets import RequestStatus
 from lethe.features.trainers.contract import TrainingStatus
 
 _RANDOM = secrets.SystemRandom()
@@ -164,14 +162,7 @@ def _record_settled(installation: Installation, table_id: str, revision: int) ->
             return
         table.revision = max(table.revision, revision)
         session.flush()
-        _complete(session, table)
-
-
-def _complete(session: Session, table: TrainingTable) -> None:
-    """Complete the requests that waited for nothing else. `settle` completes those that are not running."""
-    query = sa.select(DeletionRequest).join(Erasure, Erasure.request_id == DeletionRequest.id)
-    query = query.where(DeletionRequest.status == RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
-    completion.complete_done(session, list(session.scalars(query)))
+        service.complete(session, table)
 
 
 def destroy_retired_keys(installation: Installation) -> None:
@@ -317,7 +308,7 @@ def publish(installation: Installation, claimed: ClaimedTraining, result: Result
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in result.artefacts.items()}
         service.record(session, "trainer.published", trainer, training_id=training.id, artefacts=digests)
         session.flush()
-        _complete(session, session.get_one(TrainingTable, trainer.table_id))
+        service.complete(session, session.get_one(TrainingTable, trainer.table_id))
 
 
 def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer]:
