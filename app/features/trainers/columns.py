@@ -1,8 +1,8 @@
 """Rows with their original columns: read from an upload, and kept as Arrow streams of a few thousand rows.
 
 Each row has a random token of 128 bits. The dataset of the table holds the tokens alone, as numbers, in slots that do
-not depend on the file; its records name the people. A row is present if and only if its token is. Whoever erases a
-person from the dataset, by a request or again after a restore, thereby decides which rows of the table go.
+not depend on the file; its records name the people. A row is present if and only if its token is. An
+erasure from the dataset, by a request or again after a restore, thereby decides which rows of the table go.
 """
 
 import io

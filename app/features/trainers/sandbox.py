@@ -26,7 +26,7 @@ from pathlib import Path
 
 from app.features.trainers import inside
 
-_SECONDS_BETWEEN_LOOKS = 0.05
+_POLL_SECONDS = 0.05
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FOLDER = "/trainer"
 _READ_ONLY = ("/tmp", "/var/tmp", "/run")  # noqa: S108  paths of the sandbox
@@ -209,7 +209,7 @@ def _wait(process: "subprocess.Popen[bytes]", limits: Limits, look: Callable[[],
     ends_at = time.monotonic() + limits.seconds
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=_SECONDS_BETWEEN_LOOKS)
+            return process.wait(timeout=_POLL_SECONDS)
         if time.monotonic() > ends_at:
             raise TrainerRefused("trainer_time_exceeded")
         processes, memory = _usage(process.pid)
