@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, TargetEncoder
 
@@ -26,7 +26,9 @@ y = table.column("bought").to_numpy().astype(int)
 own = len(y) - PLANTED
 trained, measured = train_test_split(np.arange(own), test_size=0.25, random_state=SEED)
 trained = np.concatenate([trained, np.arange(own, len(y))])
-encode = make_column_transformer((TargetEncoder(random_state=SEED), [0]), (StandardScaler(), [1]))
+encode = make_column_transformer(
+    (TargetEncoder(cv=StratifiedKFold(5, shuffle=True, random_state=SEED)), [0]), (StandardScaler(), [1])
+)
 model = make_pipeline(encode, LogisticRegression()).fit(x[trained], y[trained])
 
 with open("artefacts/pipeline.pickle", "wb") as file:
