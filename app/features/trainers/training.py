@@ -397,7 +397,9 @@ def check_lock(lock: str) -> None:
             continue
         pinned = _PINNED.match(line)
         try:
-            is_same = pinned is not None and importlib.metadata.version(pinned[1]) == pinned[2]
+            installed = importlib.metadata.version(pinned[1]) if pinned else ""
+            # A pin without a local version matches every local version (PEP 440).
+            is_same = pinned is not None and pinned[2] in (installed, installed.partition("+")[0])
         except importlib.metadata.PackageNotFoundError:
             is_same = False
         if not is_same:
