@@ -3,7 +3,7 @@
 from typing import Any
 
 TABLE = {"name": "people", "subject_column": "person"}
-FILES = {"file": ("people.csv", b"person,name\np0,n0\np1,n1\n")}
+FILES = {"file": ("people.csv", b"person,name\nt0,n0\nt1,n1\n")}
 
 
 def trainer(table_id: str, **given: Any) -> dict[str, Any]:
