@@ -25,5 +25,6 @@ FEATURES = (
     "webhooks",
     "systems",
     "ledgers",
+    "trainers",
 )
 """Names of the installed features, each after those whose tables it refers to."""

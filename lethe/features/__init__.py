@@ -23,6 +23,7 @@ FEATURES = (
     "quality",
     "rehearsals",
     "systems",
+    "trainers",
     "tables",
     "theorems",
     "webhooks",

@@ -28,6 +28,7 @@ from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
 from lethe.features.rehearsals.client import ModelRehearsals
 from lethe.features.systems.client import RequestSystems, Systems, SystemTasks
+from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
 
 
@@ -72,6 +73,8 @@ class Resources(core.Resources[H]):
     overview: Overview[H]
     systems: Systems[H]
     system_tasks: SystemTasks[H]
+    trainers: Trainers[H]
+    training_tables: TrainingTables[H]
     users: Users[H]
     webhooks: Webhooks[H]
 

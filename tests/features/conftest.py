@@ -142,6 +142,7 @@ ON_BOTH_DATABASES = OnBothDatabases(
         "webhooks/test_secret.py",
         "webhooks/test_service.py",
         "lineage/test_endpoints.py",
+        "trainers/test_tables.py",
     ),
 )
 

@@ -112,6 +112,8 @@ _NAMES = {
     "systems": "system_id",
     "dp-models": "dp_model_id",
     "system-tasks": "task_id",
+    "training-tables": "table_id",
+    "trainers": "trainer_id",
 }
 """What the items of a list are called in the paths of others."""
 

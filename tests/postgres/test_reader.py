@@ -108,6 +108,8 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
             *("agents", "audit_entries", "dashboard_sessions", "idempotent_answers"),
             *("drop_files", "drop_hashes", "drop_lines", "identities", "identity_kinds", "systems", "system_tasks"),
             *("dp_models", "dp_ledgers", "dp_requests"),
+            *("training_tables", "training_table_blocks", "trainers", "trainings", "training_artefacts"),
+            "retired_training_keys",
             *(
                 "identity_issuers",
                 "leaving_counts",

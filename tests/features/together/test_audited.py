@@ -12,6 +12,7 @@ from joserfc.jwk import KeySet
 from app.audit import repository
 from app.audit.checkpoints import AUDIT
 from app.db import Actor
+from app.features.trainers import training
 from app.installations import Installation
 from app.unlearning import queue
 from tests.app.api.routes import NEEDS
@@ -19,6 +20,7 @@ from tests.conftest import FORM, npz
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
 from tests.features.together.test_authorisation import DP_MODEL, ED25519, JWK, SYSTEM, delivered, one_row
+from tests.features.trainers import made
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -211,6 +213,17 @@ CALLS: Calls = {
     "POST /v1/system-tasks/{task_id}/close": _post(
         lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}
     ),
+    "POST /v1/training-tables": _post("/v1/training-tables", data=made.TABLE, files=made.FILES),
+    "DELETE /v1/training-tables/{table_id}": _delete(lambda there: f"/v1/training-tables/{_table(there)}"),
+    "POST /v1/trainers": lambda there: there.client.build_request(
+        "POST", "/v1/trainers", json=made.trainer(_table(there))
+    ),
+    "DELETE /v1/trainers/{trainer_id}": _delete(
+        lambda there: f"/v1/trainers/{there.made('/trainers', **made.trainer(_table(there)))}"
+    ),
+    "POST /v1/trainers/{trainer_id}/release": _post(
+        lambda there: f"/v1/trainers/{_trained(there, **made.GATE)}/release"
+    ),
     "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
     "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),
     "POST /v1/identities": _post("/v1/identities", json={"links": [{"identifiers": _LINKED}]}),
@@ -231,6 +244,9 @@ LOOKS: Calls = {
     "GET /v1/models/{model_id}/versions/{number}/weights": _get(
         lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
     ),
+    "GET /v1/trainers/{trainer_id}/artefacts/{name}": _get(
+        lambda there: f"/v1/trainers/{_trained(there)}/artefacts/model.txt"
+    ),
     "GET /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _get(lambda there: _attached(there)),
     "GET /v1/drop/answer.csv": _get(lambda there: _drop_file(there)),
     "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
@@ -239,6 +255,17 @@ LOOKS: Calls = {
     "GET /v1/suppressions": _get(lambda there: "/v1/suppressions?subject_id=p1"),
 }
 """A call of each route that tells who is there, or gives out what cannot be taken back."""
+
+
+def _table(there: There) -> str:
+    answer = there.client.post("/v1/training-tables", data=made.TABLE, files=made.FILES)
+    return str(answer.json()["id"])
+
+
+def _trained(there: There, **given: Any) -> str:
+    trainer_id = there.made("/trainers", **made.trainer(_table(there), **given))
+    assert training.run_next(there.installation)
+    return trainer_id
 
 
 def _network(there: There) -> str:

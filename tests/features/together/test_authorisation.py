@@ -18,6 +18,7 @@ from app.access.service import DEFAULT_TENANT
 from app.config import Settings
 from app.db import Actor, now
 from app.db.tables import new_id
+from app.features.trainers import training
 from app.features.webhooks.tables import Payload, WebhookDelivery
 from app.installations import Installation
 from app.main import create_app
@@ -26,6 +27,7 @@ from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM, one_row
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
+from tests.features.trainers import made as trainers
 from tests.tables import each
 from worker import runner
 
@@ -159,6 +161,10 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
         ids["dp_model_id"] = made("/dp-models", json=DP_MODEL)["id"]
+        table = made("/training-tables", data=trainers.TABLE, files=trainers.FILES)
+        ids["table_id"] = table["id"]
+        ids["trainer_id"] = made("/trainers", json=trainers.trainer(table["id"], ids["name"]))["id"]
+        assert training.run_next(installation)
         ids["system_id"] = made("/systems", json=SYSTEM)["id"]
         made("/deletion-requests", json={"subject_id": "p4"})
         [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]
