@@ -42,7 +42,8 @@ def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column:
     """Return `number` canaries to plant, and `NUM_NEVER` that never enter, with the columns and types of the table.
 
     The canaries depend on the table by the set of values of each column alone. Nulls and NaN are never drawn, unless a
-    column has nothing else. `id_column` names people; canaries get unused ids of the same form, see `ids_like`.
+    column has nothing else. `id_column` names people: canaries get unused whole numbers from the range of the present
+    ones, or beyond it where that is crowded, and unused texts of the same form (`ids_like`).
 
     Raises:
         DomainError: if `number` is not between `MIN_PLANTED` and `MAX_PLANTED`, or the table is empty.
@@ -58,8 +59,7 @@ def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column:
     for field in table.schema:
         column = table.column(field.name)
         if field.name == id_column:
-            names = ids_like([str(name) for name in column.to_pylist()], total, rng)
-            drawn = pa.array(names).cast(field.type)
+            drawn = _ids(column, total, rng)
         else:
             drawn = _drawn(column, total, rng)
         columns.append(drawn)
@@ -77,6 +77,24 @@ def _drawn(column: "pa.ChunkedArray", total: int, rng: np.random.Generator) -> A
         return pa.nulls(total, column.type)
     drawn = values.take(pa.array(rng.integers(len(values), size=total)))
     return drawn.cast(column.type)
+
+
+def _ids(column: "pa.ChunkedArray", total: int, rng: np.random.Generator) -> Any:
+    import pyarrow as pa
+
+    existing = column.drop_null().to_pylist()
+    if not pa.types.is_integer(column.type):
+        return pa.array(ids_like([str(name) for name in existing], total, rng)).cast(column.type)
+    used, found = set(existing), list[int]()
+    low, high = min(existing), max(existing)
+    while len(found) < total:
+        if 2 * len(used) > high - low:
+            high += 2 * total
+        number = int(rng.integers(low, high, endpoint=True))
+        if number not in used:
+            used.add(number)
+            found.append(number)
+    return pa.array(found, column.type)
 
 
 def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list[str]:
