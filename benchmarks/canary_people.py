@@ -16,6 +16,8 @@ Tables: rows of Adult drawn at random, with its whole test set, and an invented 
 """
 
 import argparse
+import concurrent.futures
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,7 +82,9 @@ class Encoder:
     def __init__(self, table: pa.Table, label: str) -> None:
         self._label = label
         self._places = {
-            name: {value: float(place) for place, value in enumerate(sorted(table[name].unique().drop_null().to_pylist()))}
+            name: {
+                value: float(place) for place, value in enumerate(sorted(table[name].unique().drop_null().to_pylist()))
+            }
             for name in table.column_names
             if not pa.types.is_integer(table[name].type)
         }
@@ -165,7 +169,9 @@ def run(problem: Problem, name: str, seed: int, kinds: tuple[str, ...]) -> dict[
     return found
 
 
-def summary(table: str, name: str, verdicts: list[dict[str, dict[str, Any]]], plain: list[float]) -> list[dict[str, Any]]:
+def summary(
+    table: str, name: str, verdicts: list[dict[str, dict[str, Any]]], plain: list[float]
+) -> list[dict[str, Any]]:
     """A row for each kind of pipeline."""
     rows = []
     for kind in verdicts[0]:
@@ -197,7 +203,17 @@ def without(problem: Problem, name: str, seed: int) -> float:
     return float(np.mean(new_model(name, seed).fit(*encode(problem.train)).predict(features) == labels))
 
 
-def measure(*, quick: bool) -> dict[str, Any]:
+def _run(task: tuple[Callable[[int], Problem], str, int, tuple[str, ...]]) -> dict[str, dict[str, Any]]:
+    problem, name, seed, kinds = task
+    return run(problem(seed), name, seed, kinds)
+
+
+def _without(task: tuple[Callable[[int], Problem], str, int]) -> float:
+    problem, name, seed = task
+    return without(problem(seed), name, seed)
+
+
+def measure(*, quick: bool, processes: int) -> dict[str, Any]:
     rows = []
     plans: list[tuple[str, Callable[[int], Problem], tuple[str, ...], int]] = [
         ("invented", invented, KINDS, CAUGHT_RUNS),
@@ -208,8 +224,9 @@ def measure(*, quick: bool) -> dict[str, Any]:
         seeds = range(2) if quick else range(runs)
         for name in MODELS:
             began = time.perf_counter()
-            verdicts = [run(problem(seed), name, seed, kinds) for seed in seeds]
-            plain = [without(problem(seed), name, seed) for seed in seeds]
+            with concurrent.futures.ProcessPoolExecutor(processes) as pool:
+                verdicts = list(pool.map(_run, [(problem, name, seed, kinds) for seed in seeds]))
+                plain = list(pool.map(_without, [(problem, name, seed) for seed in seeds]))
             rows += summary(table, name, verdicts, plain)
             print(table, name, f"{time.perf_counter() - began:.0f} s", flush=True)
     return {"machine": page.machine(), "planted": PLANTED, "adult_rows": ADULT_ROWS, "rows": rows}
@@ -217,7 +234,18 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 def printed(results: dict[str, Any]) -> str:
     """The table of the page."""
-    heads = ("table", "model", "pipeline", "runs", "alarm", "no power", "clean", "p-value: median", "smallest", "largest")
+    heads = (
+        "table",
+        "model",
+        "pipeline",
+        "runs",
+        "alarm",
+        "no power",
+        "clean",
+        "p-value: median",
+        "smallest",
+        "largest",
+    )
     heads += ("smallest power", "accuracy", "without canaries")
     lines = []
     for row in results["rows"]:
@@ -233,8 +261,10 @@ def printed(results: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two runs of each on the small table")
-    quick = parser.parse_args().quick
-    results = measure(quick=quick)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="runs at a time")
+    asked = parser.parse_args()
+    quick: bool = asked.quick
+    results = measure(quick=quick, processes=asked.processes)
     page.write("canary_people", results, page.SCRATCH if quick else page.RESULTS)
     print(printed(results))
 

@@ -24,5 +24,6 @@ FEATURES = (
     "webhooks",
     "systems",
     "trainers",
+    "canary_people",
 )
 """Names of the installed features, each after those whose tables it refers to."""

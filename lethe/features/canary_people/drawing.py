@@ -1,9 +1,8 @@
 """Invented people: rows whose columns are drawn independently of each other from the values of a table.
 
 Each column is drawn uniformly among its distinct values, the label too. Every value of a canary is ordinary, but their
-combination is rare and its label is arbitrary, so that a model knows the label only from the canary itself. By frequency
-instead, canaries would lie where the people are, and an ensemble of trees hardly remembers them there
-(docs/evidence/canary-people.md).
+combination is rare and its label is arbitrary, so that a model knows the label only from the canary. A value that
+few people have is drawn as often as a frequent one: canaries lie where people are few, and models remember them there.
 """
 
 import secrets
@@ -58,11 +57,7 @@ def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column:
     columns = []
     for field in table.schema:
         column = table.column(field.name)
-        if field.name == id_column:
-            drawn = _ids(column, total, rng)
-        else:
-            drawn = _drawn(column, total, rng)
-        columns.append(drawn)
+        columns.append(_ids(column, total, rng) if field.name == id_column else _drawn(column, total, rng))
     people = pa.table(columns, schema=table.schema)
     return Canaries(planted=people.slice(0, number), never=people.slice(number))
 
