@@ -104,7 +104,7 @@ def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
     decay, target = 1e-3 / (m + n), max(statistic, 0.5)
     if mean(decay) > target:
         decay = optimize.brentq(lambda decay: mean(decay) - target, decay, 50.0)
-    points = np.exp(-decay + 2j * np.pi * np.arange(top // 2 + 1) / (top + 1))
+    points = np.exp(-decay + 2j * np.pi * np.arange((top + 1) // 2 + 1) / (top + 1))
     values = np.ones(len(points), dtype=np.complex128)
     low, high = np.ones_like(points), points**n
     for size in sizes:
