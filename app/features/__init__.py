@@ -26,5 +26,6 @@ FEATURES = (
     "systems",
     "ledgers",
     "trainers",
+    "canary_people",
 )
 """Names of the installed features, each after those whose tables it refers to."""

@@ -4,6 +4,7 @@ FEATURES = (
     "additions",
     "analysis",
     "calculator",
+    "canary_people",
     "canary_tests",
     "desk",
     "drop",

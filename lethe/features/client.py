@@ -1,7 +1,5 @@
-"""The clients that customers import: the calls of the core and of every feature, each with its type.
-
-A feature that is taken away leaves its lines here too.
-"""
+"""The clients that customers import: the calls of the core and of every feature, each with its type. A feature that
+is taken away leaves its lines here too."""
 
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http

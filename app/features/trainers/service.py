@@ -162,8 +162,9 @@ def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
         raise NotFound("Trainer {trainer_id} has no live artefact {name!r}.", trainer_id=row.id, name=name)
     if session.get_one(Training, found.training_id).held:
         raise ModelHeld(
-            "The live artefacts of trainer {trainer_id} miss its minimum of the metric; release them (POST "
-            "/v1/trainers/{trainer_id}/release), or register a better trainer.",
+            "The live artefacts of trainer {trainer_id} are held back: they miss its minimum of the metric, or a later "
+            "training raised an alarm; release them (POST /v1/trainers/{trainer_id}/release), or register a better "
+            "trainer.",
             trainer_id=row.id,
         )
     content = opened(vault, found.content)

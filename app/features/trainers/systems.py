@@ -77,6 +77,7 @@ def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Eras
             "started_at": _iso(training.started_at),
             "published_at": ended_at,
             "repeated": training.repeated,
+            "findings": training.findings,
             "artefacts": {artefact.name: artefact.sha256 for artefact in service.artefacts(session, training.id)},
         }
     elif trainer.retired_at is not None:

@@ -1,7 +1,7 @@
 """Operations on training tables, on trainers, and on the artefacts of their trainings."""
 
 import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -135,6 +135,11 @@ class TrainerIn(Body):
         description="One training in this many, drawn at random, is run a second time on the same rows and seed, and "
         "refused if the artefacts differ. 1 repeats each.",
     )
+    canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
+        default=100,
+        description="Number of invented people that each training learns and the next one is to forget: at most a "
+        "tenth of the rows. 0, fewer than 20, or no score_command: none, and no test that a retraining forgets.",
+    )
     max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
         default=0,
         description="Time for which a retraining may wait for further requests, in seconds. Due dates go first.",
@@ -171,6 +176,9 @@ class TrainingOut(Answer):
     repeated: bool = Field(description="Whether a second run on the same rows and seed gave the same artefacts.")
     held: bool = Field(description="Whether the artefacts miss the minimum of the metric and are held back.")
     metrics: dict[str, float] = Field(description="Metrics that the trainer wrote.")
+    findings: dict[str, dict[str, Any]] = Field(
+        description="Verdicts of tests on the artefacts by name, such as canary_people; empty without tests."
+    )
     artefacts: list[ArtefactOut] = Field(description="Artefacts; empty unless published.")
 
 

@@ -22,6 +22,7 @@ _FIELDS = {
     "published_at",
     "repeated",
     "artefacts",
+    "findings",
 }
 
 
