@@ -27,6 +27,7 @@ TAGS = {
     "Runs": "Past and current runs of the workers, and the queue of due datasets.",
     "Identities": "Which identifiers belong to one person, so that a request by any of them reaches all rows.",
     "Systems": "Systems outside of Lethe that learned from people, their tasks, and the bundle of a request.",
+    "Trainers": "Trainers outside of Lethe, the signed manifests of their retrainings, and what may be served.",
     "Lineage": "Models, versions and copies that a person's rows fed.",
     "Suppressions": "People who asked to be forgotten, and whose rows are refused.",
     "Leaving reasons": "Reasons for leaving, estimated from answers that people randomised themselves.",

@@ -23,5 +23,6 @@ FEATURES = (
     "rehearsals",
     "webhooks",
     "systems",
+    "attested",
 )
 """Names of the installed features, each after those whose tables it refers to."""

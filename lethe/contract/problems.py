@@ -460,6 +460,9 @@ class SystemTaskEnded(Conflict, title="The task has ended"):
     template = "Task {task_id} is {status}; only an open task can be acknowledged or closed."
 
 
+class ManifestRefused(Conflict, title="The manifest is refused"): ...
+
+
 class BundleNotReady(Conflict, title="The request has no bundle"):
     template = "Request {request_id} is {status}; a request has a bundle once it is accepted."
 

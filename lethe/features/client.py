@@ -1,7 +1,4 @@
-"""The clients that customers import: the calls of the core and of every feature, each with its type.
-
-A feature that is taken away leaves its lines here too.
-"""
+"""The clients that customers import: calls of the core and of every feature, whose removal drops its lines here."""
 
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http
@@ -11,6 +8,7 @@ from lethe.client.resources import Datasets as CoreDatasets
 from lethe.client.resources import DeletionRequests as CoreDeletionRequests
 from lethe.client.resources import Models as CoreModels
 from lethe.features.additions.client import DatasetAdditions
+from lethe.features.attested.client import Trainers
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.canary_tests.client import ModelCanaryTests
 from lethe.features.desk.client import RequestCases
@@ -68,6 +66,7 @@ class Resources(core.Resources[H]):
     overview: Overview[H]
     systems: Systems[H]
     system_tasks: SystemTasks[H]
+    trainers: Trainers[H]
     users: Users[H]
     webhooks: Webhooks[H]
 

@@ -110,6 +110,7 @@ _NAMES = {
     "tenants": "tenant_id",
     "webhook-deliveries": "delivery_id",
     "systems": "system_id",
+    "trainers": "trainer_id",
     "system-tasks": "task_id",
 }
 """What the items of a list are called in the paths of others."""

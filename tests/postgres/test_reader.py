@@ -107,6 +107,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
         assert unread == {
             *("agents", "audit_entries", "dashboard_sessions", "idempotent_answers"),
             *("identities", "identity_kinds", "systems", "system_tasks"),
+            *("trained_artefacts", "trainer_waits", "trainers", "training_manifests"),
             *(
                 "identity_issuers",
                 "leaving_counts",

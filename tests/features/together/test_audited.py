@@ -14,8 +14,10 @@ from app.audit.checkpoints import AUDIT
 from app.db import Actor
 from app.installations import Installation
 from app.unlearning import queue
+from lethe.features.attested import manifests
 from tests.app.api.routes import NEEDS
 from tests.conftest import FORM, npz
+from tests.features.attested.conftest import new_key
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
 from tests.features.together.test_authorisation import ED25519, JWK, SYSTEM, delivered, one_row
@@ -87,6 +89,31 @@ def _acknowledgement(there: There) -> httpx.Request:
     return there.client.build_request("POST", path, json={"by": "on-call"})
 
 
+def _manifest(there: There) -> httpx.Request:
+    """Of a retraining that read nobody."""
+    key = new_key()
+    trainer = there.made("/trainers", **SYSTEM | {"public_key": key["x"]})
+    path = f"/v1/trainers/{trainer}"
+    manifest = manifests.sign(
+        key,
+        trainer_id=trainer,
+        retraining_id=there.client.get(path).json()["retraining_id"],
+        rows_read_at=there.client.post(f"{path}/identifiers", json={"ids": ["p1"]}).json()["read_at"],
+        identifiers=[],
+        artefacts=["0" * 64],
+        code_revision="1",
+        environment="1",
+    )
+    return there.client.build_request("POST", f"{path}/manifests", json=manifest)
+
+
+def _closed_wait(there: There) -> httpx.Request:
+    path = f"/v1/trainers/{there.made('/trainers', **_TRAINER)}/close"
+    request_id = there.made("/deletion-requests", subject_id="p1")
+    return there.client.build_request("POST", path, json={"request_id": request_id})
+
+
+_TRAINER = SYSTEM | {"public_key": JWK["x"]}
 _USER = {"name": "Maria", "email": "maria@example.com", "role": "viewer"}
 _KEY = {"name": "app", "scopes": ["models:read"]}
 _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
@@ -188,6 +215,13 @@ CALLS: Calls = {
     "POST /v1/system-tasks/{task_id}/close": _post(
         lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}
     ),
+    "POST /v1/trainers": _post("/v1/trainers", json=_TRAINER),
+    "PATCH /v1/trainers/{trainer_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/trainers/{there.made('/trainers', **_TRAINER)}", json={"name": "Shop"}
+    ),
+    "DELETE /v1/trainers/{trainer_id}": _delete(lambda there: f"/v1/trainers/{there.made('/trainers', **_TRAINER)}"),
+    "POST /v1/trainers/{trainer_id}/manifests": lambda there: _manifest(there),
+    "POST /v1/trainers/{trainer_id}/close": lambda there: _closed_wait(there),
     "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
     "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),
     "POST /v1/identities": _post("/v1/identities", json={"links": [{"identifiers": _LINKED}]}),
@@ -198,6 +232,9 @@ CALLS: Calls = {
 }
 """A call of each route that changes something, which succeeds."""
 LOOKS: Calls = {
+    "POST /v1/trainers/{trainer_id}/identifiers": _post(
+        lambda there: f"/v1/trainers/{there.made('/trainers', **_TRAINER)}/identifiers", json={"ids": ["p1"]}
+    ),
     "GET /v1/datasets/{dataset_id}/subjects/{subject_id}": _get(
         lambda there: f"/v1/datasets/{_dataset(there)}/subjects/p1"
     ),

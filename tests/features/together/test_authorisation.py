@@ -43,6 +43,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
+    "POST /v1/trainers/{trainer_id}/identifiers": {"ids": ["p1"]},
+    "POST /v1/trainers/{trainer_id}/manifests": {"jws": "a.b.c", "identifiers": []},
+    "POST /v1/trainers/{trainer_id}/close": {"request_id": "dr_0"},
 }
 """Well-formed bodies of routes with ids in their paths."""
 NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
@@ -150,6 +153,7 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
+        ids["trainer_id"] = made("/trainers", json=SYSTEM | {"public_key": JWK["x"]})["id"]
         ids["system_id"] = made("/systems", json=SYSTEM)["id"]
         made("/deletion-requests", json={"subject_id": "p4"})
         [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]

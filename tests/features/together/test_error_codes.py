@@ -158,6 +158,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "network_in_use": calls.network_in_use,
     "tangent_served_elsewhere": calls.tangent_predicted,
     "system_task_ended": lambda w: calls.closed_task(w, "acknowledge"),
+    "manifest_refused": calls.manifest,
     "bundle_not_ready": lambda w: w.code("GET", f"/deletion-requests/{calls.in_review(w)}/bundle"),
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
