@@ -22,8 +22,8 @@ def retrain(
 ) -> tuple[bytes, ManifestOut]:
     """Train on the rows of everybody who may be read, and return the artefact with its accepted manifest.
 
-    `person` returns the identifier of a row, `train` the bytes of an artefact, and `details` are `code_revision` and
-    `environment`. Publish the artefact after this returned.
+    `rows` has at least one row. `person` returns the identifier of a row, `train` the bytes of an artefact, and
+    `details` are `code_revision` and `environment`. Publish the artefact after this returned.
 
     Raises:
         ManifestRefused: if the manifest serves nobody, for example because another retraining came first.

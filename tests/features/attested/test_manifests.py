@@ -15,6 +15,7 @@ from app import signing
 from app.access import service as access
 from app.db import Actor, now
 from app.db.tables import DeletionRequest, Table, Version
+from app.features.attested import service
 from app.features.attested.tables import TrainingManifest
 from app.installations import Installation
 from app.operations.periodic_jobs import settle
@@ -108,6 +109,27 @@ def json_of(manifest: dict[str, Any]) -> dict[str, Any]:
     part = manifest["jws"].split(".")[1]
     header: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return header
+
+
+def test_a_manifest_is_accepted_in_one_commit(
+    installation: Installation, trainer: Trainer, forget: New, get: Get, by: Actor
+) -> None:
+    """A process that ends before the commit has accepted nothing, and the same manifest serves afterwards."""
+    request = forget("ada")
+    manifest = trainer.manifest(trainer.digests("eve"))
+
+    def accept_and_end() -> None:
+        with installation.database.writing(by=by) as session:
+            row = service.get(session, trainer.id, lock=True)
+            assert service.accept(session, installation.keys, row, **manifest).num_served == 1
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        accept_and_end()
+    assert is_waiting(get, request)
+    assert trainer.state()["artefacts"] == []
+    assert trainer.send(manifest).json()["num_served"] == 1
+    assert not is_waiting(get, request)
 
 
 def test_an_artefact_that_read_other_people_is_refused(

@@ -96,5 +96,5 @@ def test_the_example_and_the_command_line(settings: Settings, admin_key: str, le
         sent = lethe("trainer", "accept", trainer, people, "--artefact", artefact, "--sign-with", key, *signed, *at)
         assert sent.code == 0, sent.err
         sha256 = hashlib.sha256(b"weights").hexdigest()
-        assert lethe("trainer", "serving", "--artefact-sha256", sha256, "--json", *at).json["may_serve"]
+        assert lethe("trainer", "serving", "--artefact-sha256", sha256, *at).json["may_serve"]
         assert trainer in lethe("trainer", "list", *at).out
