@@ -1,4 +1,4 @@
-"""Errors inside the server; `lethe.contract.problems` has those that are returned to callers."""
+"""Errors inside the server; the contract has those that are returned to callers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
 """Keys of the installation: files of mode 0600 beside the database, never in it.
 
-`subject.key` turns subject ids into references (HMAC-SHA256), `digest.key` keys the digests of datasets, `webhook.key`
-derives the secrets of webhooks, `signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content.
-`public/signing.jwk` is its public part, all that a process needs which only verifies. The first process
-that sets up an installation on an empty database creates them. They are never recreated, because new keys would find no
+`subject.key` turns subject ids into references (HMAC-SHA256), `webhook.key` derives the secrets of webhooks,
+`signing.jwk` signs certificates (Ed25519), `kek` wraps the keys of sealed content. `public/signing.jwk` is the public
+part of `signing.jwk`, all that a process needs which only verifies. The first process that sets up an installation on
+an empty database creates them. They are never recreated, because new keys would find no
 person and open nothing. The database has a check value of each (`app.key_checks`).
 """
 
@@ -27,7 +27,7 @@ from joserfc.jwk import OKPKey
 
 from lethe.contract.fields import trimmed
 
-SECRETS = ("subject.key", "digest.key", "webhook.key")
+SECRETS = ("subject.key", "webhook.key")
 SIGNING = "signing.jwk"
 PUBLIC = f"public/{SIGNING}"
 _KEY_BYTES = 32
@@ -79,10 +79,6 @@ class Keys:
             canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
             return _mac(canonical, b"check", name.encode(), installation_id.encode()).hex()
         return _mac(self._secret(name), b"check", name.encode(), installation_id.encode()).hex()
-
-    @cached_property
-    def digest_key(self) -> bytes:
-        return self._secret("digest.key")
 
     @cached_property
     def signing_key(self) -> OKPKey:

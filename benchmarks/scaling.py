@@ -40,7 +40,7 @@ from app.rows.uploads import RowUpload, Suppressed
 from app.unlearning import planner
 from app.vault import store
 from benchmarks import page
-from lethe.proof import accountant, calibration, conversion
+from lethe.proof import accountant, calibration, conversion, methods
 from lethe.proof.accountant import Chain, Run
 from worker import isolated, runner
 
@@ -121,7 +121,7 @@ def requests() -> list[Row]:
             chain = planner.after(chain, plan, records=1)
             counts.append(plan.steps)
         exposure = accountant.exposed(made, Counter([made.learn_steps, *counts]), records=1)
-        adaptive = conversion.gdp_epsilon(mu=accountant.adaptive_mu([exposure]), delta=delta(size))
+        adaptive = conversion.gdp_epsilon(mu=methods.adaptive_mu([exposure]), delta=delta(size))
         passes = [steps / made.num_batches for steps in counts]
         rows.append({"rows": size, "requests": len(counts), "passes": passes, "adaptive_epsilon": adaptive})
     return rows

@@ -2,7 +2,7 @@
 
 Each family calls for a different reaction: `Refused` (`NotAllowed`, `NotFound`, `Conflict`, `Gone`, `Malformed`) is
 refused again if repeated, while `Unavailable` and `Unreachable` may be retried later. Each error code of the gateway
-has a class below them (`lethe.contract.problems`).
+has a class below them (`lethe.contract.problems`, and the `contract` of each feature).
 """
 
 from lethe.contract.problems import CertificateBeyondLimits as CertificateBeyondLimits

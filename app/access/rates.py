@@ -1,31 +1,26 @@
 """Rate limits: calls per API key and clock minute, and wrong keys per network address.
 
-Each gateway counts in memory, which takes microseconds. With Redis, a thread exchanges the counts of the gateways twice
-a second. No call waits for Redis; while Redis is away, each gateway limits by its own counts.
+Each gateway counts in memory, which takes microseconds. Behind a broker, a feature exchanges the counts of the gateways
+(the socket `SHARED_RATES`). No call waits for that; without it, each gateway limits by its own counts.
 """
 
 import contextlib
 import ipaddress
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeAlias
 
-from app import telemetry
 from app.access.service import Caller
-from app.periodic import Periodic
+from lethe import sockets
 from lethe.contract.problems import RateLimited, Sentence
 
-if TYPE_CHECKING:
-    import redis
-
-_SHARED_EVERY_SECONDS = 0.5
-_REDIS_SECONDS = 1.0
 _MAX_WRONG_PASSWORDS = 10
 """Wrong passwords for an account per minute from one address. An attacker cannot lock out a user at another address."""
 _MAX_WRONG_PASSWORDS_OF_ACCOUNT = 100
 """Wrong passwords for an account per minute from all addresses together."""
 _OWN_SHARE = 10
-"""A gateway admits one in this many calls of a quota whatever Redis says, so that no count written there locks out."""
+"""A gateway admits one in this many calls of a quota whatever the others count, so that no shared count locks out."""
 _MAX_ADDRESSES = 10_000
 """Number of addresses and accounts counted separately per minute. The rest share one count, which bounds memory."""
 
@@ -40,10 +35,10 @@ class RateWindow:
 
 
 @dataclass(slots=True)
-class _Minute:
-    """Counts of one minute, by API key and by `_place`. The event loop updates `own` and `failed`; the thread updates
-    `reported` (calls reported to Redis) and `elsewhere` (calls at other gateways). Each update is atomic, so no call
-    waits for a lock that a waiting thread holds."""
+class Minute:
+    """Counts of one minute, by API key and by `_place`. The event loop updates `own` and `failed`; the exchange updates
+    `reported` (calls that the other gateways know of) and `elsewhere` (calls at other gateways). Each update is atomic,
+    so no call waits for a lock that a waiting thread holds."""
 
     number: int
     own: dict[str, int] = field(default_factory=dict)
@@ -52,24 +47,27 @@ class _Minute:
     failed: dict[str, int] = field(default_factory=dict)
 
 
+class Exchange(Protocol):
+    """Exchange of the counts of a gateway with those of the others, until it is closed."""
+
+    def close(self) -> None: ...
+
+
+ShareRates: TypeAlias = Callable[[str, Callable[[], Minute]], Exchange | None]
+"""Begin to exchange the counts of the present minute by the broker at a URL; None if that broker keeps no counts."""
+
+
 class Rates:
-    """Counts of one process; its methods are called in the event loop. A limit of 0 means no limit. `redis_url` is
+    """Counts of one process; its methods are called in the event loop. A limit of 0 means no limit. `broker_url` is
     where gateways exchange their counts."""
 
-    def __init__(self, *, calls_per_minute: int, failed_calls_per_minute: int, redis_url: str | None = None) -> None:
+    def __init__(self, *, calls_per_minute: int, failed_calls_per_minute: int, broker_url: str | None = None) -> None:
         self._quota = calls_per_minute
         self._most_failed = failed_calls_per_minute
-        self._minute = _Minute(_present())
-        self._is_redis_away = False
-        self._sharing: Periodic | None = None
-        if redis_url is not None and redis_url.startswith(("redis://", "rediss://")):
-            # Imported late, so that installations without Redis do not wait for it.
-            import redis
-
-            self._redis = redis.Redis.from_url(
-                redis_url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS
-            )
-            self._sharing = Periodic("call-rates", self._share, seconds=_SHARED_EVERY_SECONDS).start()
+        self._minute = Minute(_present())
+        shares: tuple[ShareRates, ...] = sockets.plugs("app.features", "hooks", "SHARED_RATES") if broker_url else ()
+        begun = [share(broker_url or "", lambda: self._minute) for share in shares]
+        self._exchanges = [exchange for exchange in begun if exchange is not None]
 
     def count(self, caller: Caller) -> RateWindow | None:
         """Count a call and return its window; None if the key has no limit. Raises `RateLimited`."""
@@ -78,7 +76,7 @@ class Rates:
             return None
         minute = self._this_minute()
         calls = minute.own[caller.id] = minute.own.get(caller.id, 0) + 1
-        # Whatever Redis says of other gateways, a tenth of the quota is left to this one.
+        # Whatever is said of other gateways, a tenth of the quota is left to this one.
         elsewhere = min(minute.elsewhere.get(caller.id, 0), quota - -(-quota // _OWN_SHARE))
         remaining = quota - calls - elsewhere
         if remaining < 0:
@@ -115,44 +113,13 @@ class Rates:
             failed[place] = failed.get(place, 0) + 1
 
     def close(self) -> None:
-        if self._sharing is not None:
-            self._sharing.stop()
-            self._redis.close()
+        for exchange in self._exchanges:
+            exchange.close()
 
-    def _this_minute(self) -> _Minute:
+    def _this_minute(self) -> Minute:
         if self._minute.number != _present():
-            self._minute = _Minute(_present())
+            self._minute = Minute(_present())
         return self._minute
-
-    def _share(self) -> None:
-        try:
-            has_exchanged = _exchange(self._redis, self._minute)
-        # Calls are limited by local counts whatever Redis or its client raises.
-        except Exception as error:  # noqa: BLE001
-            if not self._is_redis_away:
-                telemetry.logger().warning("access.rates_not_shared", error=type(error).__name__)
-            self._is_redis_away = True
-        else:
-            self._is_redis_away = self._is_redis_away and not has_exchanged
-
-
-def _exchange(client: "redis.Redis", minute: _Minute) -> bool:
-    """Report new calls to Redis and read those of the other gateways. Return False if there were none to report."""
-    new_calls = {key_id: calls - minute.reported.get(key_id, 0) for key_id, calls in minute.own.copy().items()}
-    new_calls = {key_id: calls for key_id, calls in new_calls.items() if calls}
-    if not new_calls:
-        return False
-    with client.pipeline(transaction=False) as pipeline:
-        for key_id, calls in new_calls.items():
-            name = f"lethe:calls:{minute.number}:{key_id}"
-            pipeline.incrby(name, calls)
-            pipeline.expire(name, 120)
-        totals = pipeline.execute()[::2]
-    for (key_id, calls), total in zip(new_calls.items(), totals, strict=True):
-        minute.reported[key_id] = minute.reported.get(key_id, 0) + calls
-        # A Redis that restarted empty reports fewer calls than this gateway counted.
-        minute.elsewhere[key_id] = max(0, total - minute.reported[key_id])
-    return True
 
 
 def _network(address: str) -> str:

@@ -75,7 +75,7 @@ def known(installation: Installation, *, read_only: bool = False) -> Iterator["K
     rates = Rates(
         calls_per_minute=installation.settings.calls_per_minute,
         failed_calls_per_minute=installation.settings.failed_calls_per_minute,
-        redis_url=broker.get_secret_value() if broker else None,
+        broker_url=broker.get_secret_value() if broker else None,
     )
     uses = None if read_only else LastUses(installation.database)
     try:

@@ -80,8 +80,8 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
         driver: Any = connection.connection.driver_connection
         psycopg: Any = connection.dialect.dbapi
         level = psycopg.IsolationLevel.REPEATABLE_READ if reads else None
-        if driver.isolation_level != level:
-            # The level takes effect with the BEGIN that the first statement sends.
+        # The level takes effect with the BEGIN that the first statement sends, or fails to send on a closed connection.
+        if driver.isolation_level != level and not driver.closed:
             driver.isolation_level = level
         # Neither migrations nor their wait for another migration have a time limit.
         if options.get("lethe_migrating", False):

@@ -358,12 +358,6 @@ def count_to_erase(session: Session, *, dataset_id: str) -> int:
     return session.scalars(query.where(waits, asks)).one()
 
 
-def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
-    """Delete the unclaimed erasures of a dataset."""
-    unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
-    session.execute(sa.delete(Erasure).where(unclaimed))
-
-
 def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[StoredRecord]:
     """Return the records that these erasures have claimed."""
     return rows_repository.stored_records(session, Record.erasure_id.in_([erasure.id for erasure in erasures]))

@@ -8,6 +8,7 @@ FEATURES = (
     "calculator",
     "canary_tests",
     "identities",
+    "drop",
     "insight",
     "leaving",
     "lineage",
@@ -23,6 +24,9 @@ FEATURES = (
     "rehearsals",
     "webhooks",
     "systems",
+    "ledgers",
+    "trainers",
+    "canary_people",
     "attested",
 )
 """Names of the installed features, each after those whose tables it refers to."""

@@ -67,22 +67,6 @@ def record(installation: Installation, release: Release | None = None) -> None:
         time.sleep(time.monotonic() - began)
 
 
-def record_restored(installation: Installation, *, signed: int | None = None) -> None:
-    """Append a `restored` line, to continue from the events of the restored database and from its checkpoints up to
-    number `signed`, by default all of them."""
-
-    def restored(_last: JournalLine | None) -> list[JournalLine]:
-        with installation.database.reading() as session:
-            number = repository.last_event(session)
-            event = session.get(RequestEvent, number)
-            of = event.request_id if event else None
-            last = audit_repository.last_checkpoint(session)
-            last_signed = signed if signed is not None else last.number if last else 0
-            return [JournalLine(kind="restored", number=number, of=of, signed=last_signed, at=now(session))]
-
-    journal(installation).append(restored)
-
-
 def kept_heads(settings: Settings) -> list[HeadSignature]:
     """Return the newest head of each chain signed since the last restoration, from the journal, which is out of reach
     of an attacker with access to the database only; empty without a file. Raises `TombstonesDamaged`."""

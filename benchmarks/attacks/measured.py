@@ -1,5 +1,6 @@
 """What guesses prove: an advantage with an interval around it, and the guarantees that it refutes."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import refuting
-from lethe.proof import accountant, canary_test, conversion
+from lethe.features.analysis.renyi import require_order
+from lethe.proof import accountant, canary_test, conversion, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.canary_test import Guesses
-from lethe.proof.errors import require_nonnegative, require_order
+from lethe.proof.errors import require_nonnegative
 from lethe.proof.mechanism import Mechanism
 
 Said = NDArray[np.bool_]
@@ -75,8 +77,8 @@ class Certified:
     @property
     def adaptive_mu(self) -> float:
         """Against whoever reads all versions and chooses requests by them."""
-        steps = accountant.tally(run.steps for run in self.runs[: self.deleted_before])
-        return accountant.adaptive_mu([Exposure(mechanism=self.mechanism, records=1, releases=steps)])
+        steps = tuple(sorted(Counter(run.steps for run in self.runs[: self.deleted_before]).items()))
+        return methods.adaptive_mu([Exposure(mechanism=self.mechanism, records=1, releases=steps)])
 
     @property
     def deletion_mu(self) -> float:

@@ -23,7 +23,7 @@ from app.unlearning import planner
 from app.unlearning.planner import Plan, PlanReason
 from benchmarks.rivals.rival import Certified, Claim, Record, Rows, Setting, State, Weights
 from lethe.features.theorems import evaluate
-from lethe.proof import accountant, calibration, conversion
+from lethe.proof import accountant, calibration, conversion, methods
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.mechanism import Mechanism
 from worker.langevin import chain, engines
@@ -130,7 +130,7 @@ class NoisyChain:
         if not self.ours:
             return Certified(forgotten=target, adaptive=None)
         seen = standing.releases[:-1] or standing.releases  # versions published while the last of them was there
-        mu = accountant.adaptive_mu([accountant.exposed(self.mechanism, Counter(seen), records=1)])
+        mu = methods.adaptive_mu([accountant.exposed(self.mechanism, Counter(seen), records=1)])
         return Certified(
             forgotten=calibration.least_epsilon(standing.chain, records=0, steps=0, delta=delta),
             adaptive=conversion.gdp_epsilon(mu=mu, delta=delta),

@@ -30,7 +30,7 @@ from lethe.contract.models import ModelOut
 from lethe.contract.runs import RunOut
 from lethe.encoding.schema import parse_schema
 from lethe.errors import Gone, Problem
-from lethe.proof import accountant, guarantees
+from lethe.proof import accountant, guarantees, methods
 from lethe.proof.guarantees import Evidence, Notion
 from lethe.reading import to_json
 
@@ -169,7 +169,7 @@ def what_changed(statement: Any, runs: dict[str, RunOut], accuracy_before: float
     without = {
         Notion.UNLEARNING: accountant.unlearning_mu(before, records=evidence.records),
         Notion.DELETION: accountant.deletion_mu(before, records=evidence.records, steps_present=before.steps),
-        Notion.ADAPTIVE: accountant.adaptive_mu(list(evidence.exposures.values())),
+        Notion.ADAPTIVE: methods.adaptive_mu(list(evidence.exposures.values())),
         Notion.RELEASE: released.mu,
     }
     table = Table("", "before", "after")

@@ -44,24 +44,27 @@ def digest(artefact: bytes) -> str:
 key: Any = OKPKey.generate_key("Ed25519").as_dict(private=True)
 details = {"code_revision": "churn.py", "environment": f"numpy {np.__version__}"}
 with Client(os.environ["LETHE_URL"], os.environ["LETHE_API_KEY"]) as client:
-    trainer = client.trainers.create(
+    trainer = client.attested_trainers.create(
         name=f"Churn {run}", contact="data science", webhook_url="https://airflow.example/lethe", public_key=key["x"]
     )
     first, manifest = retrain(client, trainer.id, key, rows=rows, person=person, train=train, **details)
     print(f"first training: {manifest.num_identifiers} people, may be served: ", end="")
-    print(client.trainers.serving(artefact_sha256=digest(first)).may_serve)
+    print(client.attested_trainers.serving(artefact_sha256=digest(first)).may_serve)
 
     request = client.deletion_requests.create(subject_id=f"{run}-042")
-    due = client.trainers.get(trainer.id).next_retraining
+    due = client.attested_trainers.get(trainer.id).next_retraining
     assert due is not None
     print(f"retraining due: {due.num_waiting} waiting, {(due.latest_at - request.submitted_at).days} days left")
     second, manifest = retrain(client, trainer.id, key, rows=rows, person=person, train=train, **details)
     print(f"second training: {manifest.num_identifiers} people, {manifest.num_served} request served")
-    print("the first artefact:", client.trainers.serving(artefact_sha256=digest(first)).reason)
-    print("the second artefact, may be served:", client.trainers.serving(artefact_sha256=digest(second)).may_serve)
+    print("the first artefact:", client.attested_trainers.serving(artefact_sha256=digest(first)).reason)
+    print(
+        "the second artefact, may be served:",
+        client.attested_trainers.serving(artefact_sha256=digest(second)).may_serve,
+    )
 
     proof = client.deletion_requests.bundle(request.id)
     verified = bundle.verify(proof.model_dump_json(), client.certificates.public_keys())
     [line] = [one for one in verified.statement["lines"] if one["system"]["id"] == trainer.id]
     print(f"verified offline: {line['grade']} by {line['evidence']['public_key']}")
-    client.trainers.retire(trainer.id)
+    client.attested_trainers.retire(trainer.id)

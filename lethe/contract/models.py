@@ -21,7 +21,7 @@ from lethe.contract.fields import (
 )
 from lethe.contract.operation import ResourceOperations, of_one, of_two
 from lethe.contract.runs import AuditOut
-from lethe.contract.sets import Metric, ModelStatus, OnBreach, RemedyKind, Scope, VersionStatus, WaitReason
+from lethe.contract.sets import Metric, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
 class LinearisationOut(Answer):
@@ -124,28 +124,6 @@ class QualityOut(Answer):
     value: float | None = Field(description="Value of the live version; null if not measured, which misses the gate.")
     is_met: bool | None = Field(description="True if the live version passes; null before the first version.")
     held: bool = Field(description="True if the live version misses the gate and is kept from serving.")
-
-
-class RemedyOut(Answer):
-    kind: RemedyKind = Field(
-        description="relearn: the same model from scratch; more_slots, l2: a new model, on a dataset with that many "
-        "slots or with that regularisation."
-    )
-    num_slots: int = Field(description="Number of slots of the dataset.")
-    l2: float = Field(description="L2 regularisation.")
-    score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
-    learn_passes: float = Field(description="Number of passes over the rows to learn.")
-    request_passes: float = Field(description="Number of passes to forget the first person.")
-    reason: str = Field(description="Reason why it may help, in words.")
-
-
-class RemediesOut(Answer):
-    model_id: str = Field(description="ID of the model.")
-    score_noise: float = Field(
-        description="Upper bound on the standard deviation of the noise in a row's score, for the model as it is."
-    )
-    noise_is_felt: bool = Field(description="True if this noise costs accuracy; if not, regularisation or rows do.")
-    remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
 Objective = Literal[

@@ -97,13 +97,6 @@ class NotAllowed(Refused, title="The caller may not do this", status=403):
     """The API key is not valid, or lacks the permission."""
 
 
-class AcknowledgementRefused(NotAllowed, title="Another key than that of the system acknowledges"):
-    template = (
-        "Task {task_id} stays open: sign with the Ed25519 key of {system_id}, or call with the API key bound to it."
-    )
-    other_task = variant("Task {task_id} stays open: the signed acknowledgement is about another task.")
-
-
 class NotFound(Refused, title="Not found", status=404):
     """The object does not exist."""
 
@@ -137,19 +130,7 @@ class RateLimited(Unavailable, title="Too many calls this minute", status=429):
         super().__init__(*detail_and_errors, retry_after=retry_after, **facts)
 
 
-class FormRefused(NotAllowed, title="The form did not come from a page of this session"): ...
-
-
-class MessageRefused(NotAllowed, title="The signed message is not from this agent to this business"): ...
-
-
 class IdentityStatementInvalid(NotAllowed, title="The identity statement is not valid"): ...
-
-
-class LoginRefused(NotAllowed, title="This login is refused", status=401): ...
-
-
-class IdentityRefused(NotAllowed, title="The identity provider's response does not grant access"): ...
 
 
 class KeyUnknown(NotFound, title="There is no such API key"):
@@ -157,25 +138,11 @@ class KeyUnknown(NotFound, title="There is no such API key"):
     not_in_force = variant("There is no API key {key_id!r} in force.")
 
 
-class AgentUnknown(NotFound, title="There is no such agent"):
-    template = "There is no agent {row_id!r}; GET /v1/agents lists them."
-
-
 class TenantUnknown(NotFound, title="There is no such tenant", template="There is no tenant {tenant_id!r}."): ...
-
-
-class BoundUnknown(NotFound, title="There is no such bound in the calculator"): ...
 
 
 class DatasetUnknown(NotFound, title="There is no such dataset"):
     template = "There is no dataset {dataset_id!r}; GET /v1/datasets lists them."
-
-
-class AdditionUnknown(NotFound, title="There is no such addition"):
-    template = "There is no addition {addition_id!r} to this dataset."
-
-
-class AttachmentUnknown(NotFound, title="The request has no such attachment"): ...
 
 
 class SubjectUnknown(NotFound, title="Nothing is held about this subject"):
@@ -199,22 +166,8 @@ class RequestUnknown(NotFound, title="There is no such deletion request"):
     template = "There is no deletion request {request_id!r}."
 
 
-class DeliveryUnknown(NotFound, title="There is no such delivery"):
-    template = "There is no delivery {delivery_id!r}."
-
-
 class NetworkUnknown(NotFound, title="There is no such network"):
     template = "There is no network {network_id!r}; GET /v1/networks lists them."
-
-
-class IssuerUnknown(NotFound, title="There is no such issuer", template="There is no issuer {issuer_id!r}."): ...
-
-
-class SystemUnknown(NotFound, title="There is no such system"):
-    template = "There is no system {system_id!r}; GET /v1/systems lists them."
-
-
-class SystemTaskUnknown(NotFound, title="There is no such task", template="There is no task {task_id!r}."): ...
 
 
 class RunUnknown(NotFound, title="There is no such run", template="There is no run {run_id!r}."): ...
@@ -232,17 +185,6 @@ class WeightsDestroyed(Gone, title="The weights of this version were destroyed")
     superseded_meanwhile = variant("Version {number} was superseded while it was read; its weights are not handed out.")
 
 
-class RehearsalUnknown(NotFound, title="There is no such rehearsal"):
-    template = "Model {model_id} has no rehearsal {rehearsal_id!r}."
-
-
-class UserUnknown(NotFound, title="There is no such person", template="There is no person {user_id!r}."): ...
-
-
-class InvitationOver(Gone, title="The invitation has been used, or has expired"):
-    template = "An invitation is good for a week, and once. Ask an administrator for another one."
-
-
 class InputInvalid(Malformed, title="The input is malformed"):
     no_schema = variant("This dataset has no schema: {expected}.")
     other_shape = variant("The rows are not of the dataset's shape.")
@@ -250,9 +192,6 @@ class InputInvalid(Malformed, title="The input is malformed"):
     file_name = variant("The file name must end in .csv, .parquet or .npz.")
     parquet_pages = variant("A file of this size may have {max_pages} pages; write fewer and larger ones.")
     parquet_encoding = variant("A column has an encoding that is not read; write it with plain or dictionary encoding.")
-
-
-class BatchRefused(InputInvalid, title="None of the requests was accepted"): ...
 
 
 class SchemaInvalid(InputInvalid, title="The dataset schema is malformed"):
@@ -271,12 +210,6 @@ class NetworkInvalid(InputInvalid, title="The file is not a supported network"):
 
 class NetworkFailed(InputInvalid, title="The network could not be run"):
     template = "{why}; send a smaller network, or raise LETHE_NETWORK_MEMORY_BYTES or LETHE_NETWORK_SECONDS."
-
-
-class MessageEarly(InputInvalid, title="The signed message is not valid yet"): ...
-
-
-class MessageExpired(InputInvalid, title="The signed message has expired or is valid for too long"): ...
 
 
 class DatasetUnusable(InputInvalid, title="No model can be learned from these rows"): ...
@@ -300,9 +233,6 @@ class UploadTooLarge(Malformed, title="The upload is larger than this server acc
 class ContentEncodingUnsupported(Malformed, title="The body is compressed or otherwise encoded", status=415): ...
 
 
-class AttachmentInvalid(Malformed, title="The file cannot be attached"): ...
-
-
 class RequestTimedOut(Refused, title="The request took too long to arrive", status=408):
     template = "A body of at most {max_bytes} bytes must come in {seconds:g} s."
 
@@ -316,9 +246,6 @@ class PreconditionFailed(InputInvalid, title="A precondition of the guarantee do
     not_evaluated = variant("A quality gate needs evaluation data: create the model with an evaluation_dataset_id.")
     not_measured = variant("{metric} is not available for {objective}.")
     other_method = variant("Model {model_id} learns by {method}; this is only for models that learn by langevin.")
-
-
-class WorkExceeded(InputInvalid, title="The evaluation exceeds this service's work limit"): ...
 
 
 class IdentityStatementRequired(InputInvalid, title="A signed statement of the subject's identity is required"):
@@ -383,25 +310,7 @@ class ExtensionNotProvided(Conflict, title="The regulation does not provide for 
 class ClockRunsOn(Conflict, title="The clock cannot be paused under this regulation"): ...
 
 
-class DetailsErased(Conflict, title="Details of the request are no longer kept"): ...
-
-
 class SealedTextDamaged(Conflict, title="A stored text, or its key, is damaged"): ...
-
-
-class NotesFull(Conflict, title="The request has reached its limit of notes"):
-    template = "The request has {max_notes} notes; write more in your own files, about its id."
-
-
-class AttachmentsFull(Conflict, title="The request has reached its limit of attachments"):
-    template = "The request has {max_attachments} attachments (LETHE_MAX_ATTACHMENTS); delete one of them first."
-
-
-class ReplyUnprintable(Conflict, title="The PDF font lacks characters of the reply"): ...
-
-
-class NotAssignable(Conflict, title="Requests cannot be assigned to this person"):
-    template = "Nobody with this id decides about requests here; GET /v1/deletion-requests:assignees lists who does."
 
 
 class SubjectSuppressed(Conflict, title="Somebody in the upload asked to be forgotten"):
@@ -414,9 +323,6 @@ class SubjectSuppressed(Conflict, title="Somebody in the upload asked to be forg
         "them out, or send suppressed=skip."
     )
     meanwhile = variant("Somebody in the upload asked to be forgotten meanwhile; send it again.")
-
-
-class PeopleJoined(Conflict, title="The identity map would make one person of several"): ...
 
 
 class DatasetBusy(Conflict, title="A run is using the dataset"): ...
@@ -433,17 +339,6 @@ class EvaluationOverlaps(Conflict, title="A person is in both the training and t
     )
 
 
-class DatasetFull(Conflict, title="The dataset has too few free slots"):
-    template = (
-        "{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or make "
-        "another dataset."
-    )
-
-
-class SecretNotPresent(Conflict, title="The named webhook secret is not the current one"):
-    template = "The present secret is {generation}; GET /v1/webhook-secret shows it."
-
-
 class NetworkExists(Conflict, title="This network exists already"):
     template = "This file is network {network_id}; use that, or delete it to register it anew."
 
@@ -451,20 +346,6 @@ class NetworkExists(Conflict, title="This network exists already"):
 class NetworkInUse(Conflict, title="A dataset or a model uses this network"):
     by_dataset = variant("The rows of dataset {dataset_id} are features of network {network_id}; retire it first.")
     by_model = variant("Model {model_id} stands on network {network_id}; retire it first.")
-
-
-class IssuerExists(Conflict, title="This issuer is registered already"): ...
-
-
-class SystemTaskEnded(Conflict, title="The task has ended"):
-    template = "Task {task_id} is {status}; only an open task can be acknowledged or closed."
-
-
-class ManifestRefused(Conflict, title="The manifest is refused"): ...
-
-
-class BundleNotReady(Conflict, title="The request has no bundle"):
-    template = "Request {request_id} is {status}; a request has a bundle once it is accepted."
 
 
 class ModelNotLive(Conflict, title="The model has no live version yet"):
@@ -520,26 +401,6 @@ class RunNotCancellable(Conflict, title="The run cannot be cancelled"):
         "Model {model_id} must learn again: rows were added, or its weights are lost. Retire it to end that (DELETE "
         "/v1/models/{model_id})."
     )
-
-
-class AgentExists(Conflict, title="An agent with this id exists"):
-    template = "There is an agent {agent_id!r}; remove it first to change its key."
-
-
-class RehearsalPending(Conflict, title="A rehearsal of the dataset's models has not ended yet"):
-    template = "Rehearsal {rehearsal_id} of model {model_id} is {status}; wait until it has ended."
-
-
-class RehearsalDone(Conflict, title="The live version or its rows have been rehearsed"): ...
-
-
-class RehearsalTooLarge(Conflict, title="The rehearsal would forget more people than the dataset can spare"): ...
-
-
-class UserExists(Conflict, title="A person with this e-mail address exists"): ...
-
-
-class LastAdministrator(Conflict, title="Without this person nobody would be left to administer the tenant"): ...
 
 
 class DatasetDamaged(Conflict, title="The rows of a dataset are not those on record"):
@@ -601,17 +462,16 @@ class DatabasePutBack(Unavailable, title="The database is older than the tombsto
 class Busy(Unavailable, title="Too many calls at once"): ...
 
 
-class IdentityProviderUnavailable(Unavailable, title="The identity provider does not answer"): ...
-
-
 def of_answer(
     status: int, code: str, title: str, detail: str, errors: Sequence[FieldError], *, retry_after: float | None
 ) -> Problem:
-    """Return the condition that an answer names; an unknown code falls into the family of its status."""
+    """Return the condition that an answer names, of the core or of a feature that is loaded; an unknown code falls into
+    the family of its status."""
     families: dict[int | None, type[Problem]] = {400: Malformed, 401: NotAllowed, 413: Malformed}
     families |= {kind.status: kind for kind in (NotAllowed, NotFound, Conflict, Gone, Malformed)}
     family = Unavailable if status == 429 or status >= 500 else families.get(status, Refused)
-    problem = _OF_CODE.get(code, family)(detail, errors, retry_after=retry_after)
+    kind = next((kind for kind in _below(Problem) if kind.code == code), family)
+    problem = kind(detail, errors, retry_after=retry_after)
     problem.code, problem.title, problem.status = code, title, status
     return problem
 
@@ -620,6 +480,3 @@ def _below(family: type[Problem]) -> Iterator[type[Problem]]:
     for child in family.__subclasses__():
         yield child
         yield from _below(child)
-
-
-_OF_CODE = {kind.code: kind for kind in _below(Problem)}

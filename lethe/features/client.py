@@ -1,4 +1,5 @@
-"""The clients that customers import: calls of the core and of every feature, whose removal drops its lines here."""
+"""The clients that customers import: the calls of the core and of every feature, each with its type. A feature that
+is taken away leaves its lines here too."""
 
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http
@@ -8,13 +9,15 @@ from lethe.client.resources import Datasets as CoreDatasets
 from lethe.client.resources import DeletionRequests as CoreDeletionRequests
 from lethe.client.resources import Models as CoreModels
 from lethe.features.additions.client import DatasetAdditions
-from lethe.features.attested.client import Trainers
+from lethe.features.attested.client import AttestedTrainers
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.canary_tests.client import ModelCanaryTests
 from lethe.features.desk.client import RequestCases
+from lethe.features.drop.client import Drop
 from lethe.features.identities.client import Identities, RequestIdentities
 from lethe.features.insight.client import InsightAccounting, RequestInsights
 from lethe.features.leaving.client import LeavingReasons
+from lethe.features.ledgers.client import DpModels
 from lethe.features.lineage.client import Lineage, ModelCopies
 from lethe.features.lists.client import RequestLists
 from lethe.features.networks.client import DatasetEncodings, Networks
@@ -24,6 +27,7 @@ from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
 from lethe.features.rehearsals.client import ModelRehearsals
 from lethe.features.systems.client import RequestSystems, Systems, SystemTasks
+from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
 
 
@@ -55,8 +59,11 @@ class Resources(core.Resources[H]):
 
     accounting: Accounting[H]
     agents: Agents[H]
+    attested_trainers: AttestedTrainers[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
+    drop: Drop[H]
+    dp_models: DpModels[H]
     identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]
@@ -67,6 +74,7 @@ class Resources(core.Resources[H]):
     systems: Systems[H]
     system_tasks: SystemTasks[H]
     trainers: Trainers[H]
+    training_tables: TrainingTables[H]
     users: Users[H]
     webhooks: Webhooks[H]
 

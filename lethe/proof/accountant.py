@@ -285,22 +285,8 @@ class Exposure:
         return release_mu(self.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
 
 
-def adaptive_mu(exposures: Sequence[Exposure]) -> float:
-    """Return the mu against observers who read every version and choose deletions by it (`zero_out` adjacency).
-
-    Conditionally on the versions published while the records were present, everything after the deletion has the same
-    law with and without the records, because the run that forgets starts from a published version. Only these versions
-    count, and they compose: mu^2 = sum of (records mu_release)^2 over the versions of every model that the records fed.
-
-    Assumptions: the number of versions and the steps of each do not depend on published versions, or depend on them
-    only such that this sum stays below a bound set in advance. In the second case that bound is the guarantee (Smith
-    and Thakurta 2022).
-    """
-    return math.sqrt(math.fsum(square for exposure in exposures for square in squares(exposure)))
-
-
 def squares(exposure: Exposure) -> Iterator[float]:
-    """Yield the squares of mu of an exposure's versions, by number of steps, whose sum is that of `adaptive_mu`."""
+    """Yield the squares of mu of an exposure's versions, by number of steps, which `methods.adaptive_mu` adds up."""
     for steps, count in exposure.moving():
         mu = release_mu(exposure.mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
         yield count * (exposure.records * mu) ** 2
@@ -314,11 +300,6 @@ def exposed(mechanism: Mechanism, runs: Counter[int], *, records: int, lost: int
     """
     stretches = 1 + runs[mechanism.learn_steps] + lost
     return Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(runs.items())), stretches=stretches)
-
-
-def tally(steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the steps of runs as the sorted (steps, count) pairs of `Exposure.releases`."""
-    return tuple(sorted(Counter(steps).items()))
 
 
 def compact(mechanism: Mechanism, runs: Sequence[Run]) -> tuple[int, list[Run]]:

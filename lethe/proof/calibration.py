@@ -5,13 +5,11 @@ to the last digit.
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lethe.proof import accountant, conversion, methods
-from lethe.proof.accountant import Chain, Exposure, Run
-from lethe.proof.errors import LARGEST_COUNT, DomainError, InfeasibleError, require_count
+from lethe.proof import accountant, conversion
+from lethe.proof.accountant import Chain, Run
+from lethe.proof.errors import DomainError, InfeasibleError, require_count
 from lethe.proof.losses import Objective, farthest_minimiser, require_loss, smoothness
 from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
 from lethe.proof.network import PublicNetwork
@@ -172,18 +170,13 @@ def _default_spread(spread_at_target: float) -> float:
     return min(max(spread_at_target, UNFELT_NOISE), max(FELT_NOISE, spread_at_target / MAX_HEADROOM))
 
 
-# --- Costs of a target -----------------------------------------------------------------------------------------------
-#
-# The functions below share these conventions. Symbols: epsilon >= 0, in nats; 0 < delta < 1; `records` >= 1 records
-# that become null (>= 0 where a function says so), followed by a run of `steps` K >= 1. The target bounds `unlearning`,
-# against learning from scratch, and covers all earlier deletions of the chain. The `deletion` guarantee of each of
-# these records is then at most as large.
-# Assumptions: those of the accountant. Requests and runs do not depend on published models, except for `releases_left`.
-# Reference: that of the accountant, `docs/mathematics/shift.md`.
-
-
 def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_most: int) -> int:
     """Return the minimum K >= 1 such that K steps after `records` >= 0 more deletions meet the target.
+
+    The target bounds `unlearning`, against learning from scratch, and covers all earlier deletions of the chain. The
+    `deletion` guarantee of each of these records is then at most as large.
+
+    Symbols: epsilon >= 0, in nats; 0 < delta < 1.
 
     Formal Guarantee: K steps reach (epsilon, delta) and K - 1 do not, unless K = 1. Every step applies the same map to
     both chains, so mu decreases in K, and doubling followed by bisection finds the minimum.
@@ -212,75 +205,3 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
         middle = (low + high) // 2
         low, high = (low, middle) if meets_target(middle) else (middle, high)
     return high
-
-
-def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> float:
-    """Return the epsilon, in nats, of `unlearning` at `delta` after `records` >= 0 more deletions and K >= 0 steps.
-
-    Formal Guarantee: never below the exact value; decreasing in `steps`, increasing in `records`.
-
-    Edge cases: K = 0 gives the epsilon without an unlearning run. The result is 0 if `delta` alone covers mu.
-
-    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
-    >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 86, 87)]
-    [2.111909, 1.009323, 1.000529]
-    """
-    require_count(0, records=records, steps=steps)
-    method = methods.of(chain.mechanism)
-    if steps:
-        chain, records = method.advance(chain, Run(steps=steps, records=records)), 0
-    return conversion.gdp_epsilon(mu=method.unlearning_mu(chain, records=records), delta=delta)
-
-
-def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> int:
-    """Return the maximum number of records that can become null such that K `steps` then meet the target.
-
-    Formal Guarantee: this many records reach (epsilon, delta) in K steps and one more does not, unless the result is
-    `num_slots`. mu increases in the number of records.
-
-    Edge cases: 0 if one record is too many. Raises `InfeasibleError` if earlier deletions alone miss the target.
-
-    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
-    >>> [most_records(chain, steps=steps, epsilon=1.0, delta=1e-5) for steps in (1, 87, 348)]
-    [0, 0, 7]
-    """
-    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
-
-    def mu_after(records: int) -> float:
-        return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
-
-    max_records = bisect_right(range(chain.mechanism.num_slots + 1), target, key=mu_after) - 1
-    if max_records < 0:
-        raise InfeasibleError(f"Expected {steps} steps to bring earlier deletions to the target")
-    return max_records
-
-
-def releases_left(
-    exposures: Sequence[Exposure], mechanism: Mechanism, *, records: int, steps: int, epsilon: float, delta: float
-) -> int:
-    """Return the number of versions, each from a run of K `steps`, that can be published within an `adaptive` budget.
-
-    Symbols: `exposures`: versions of every model published while the person's `records` >= 1 were present.
-
-    Formal Guarantee: for a person who stays for that many more versions of this model and no versions of others, the
-    `adaptive` guarantee meets (epsilon, delta) upon deletion; with one more version it does not.
-
-    Edge cases: 0 if one version is too many; 2^53 at most. Raises `InfeasibleError` if the published versions already
-    exceed the budget.
-
-    >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
-    >>> learned = [Exposure(mechanism=m, records=1, releases=((m.learn_steps, 1),))]
-    >>> [releases_left(learned, m, records=1, steps=87, epsilon=epsilon, delta=1e-5) for epsilon in (3.0, 10.0)]
-    [2, 38]
-    """
-    target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
-    if methods.adaptive_mu(exposures) > target:
-        raise InfeasibleError(f"Expected the published versions to keep epsilon={epsilon}, delta={delta}")
-
-    def mu_after(releases: int) -> float:
-        future = Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
-        return methods.adaptive_mu([*exposures, future])
-
-    return bisect_right(range(1, LARGEST_COUNT + 1), target, key=mu_after)

@@ -1,8 +1,8 @@
 """Exceptions of the privacy accounting and the argument checks that raise them.
 
 A bound computed from a number outside the range of its theorem is not a bound, so inputs are never clamped. The checks
-raise, and the message shows the violated condition, such as `Expected step_size=-0.1 > 0`. NaN fails every check, and
-infinity passes only `require_divergence`. Most checks also reject True and False, which Python treats as integers.
+raise, and the message shows the violated condition, such as `Expected step_size=-0.1 > 0`. NaN and infinity fail every
+check, and so do True and False, which Python treats as integers.
 """
 
 import sys
@@ -33,14 +33,6 @@ class PreconditionError(PrivacyError):
 
 class InfeasibleError(PrivacyError):
     """No choice of the free parameter reaches the target."""
-
-
-class WorkBudgetExceeded(PrivacyError):
-    """An evaluation would exceed its budget of work."""
-
-
-class NotionError(PrivacyError):
-    """Guarantees of different notions were combined."""
 
 
 def require_finite(**values: float) -> None:
@@ -85,18 +77,3 @@ def require_count(at_least: int, **values: int) -> None:
     for name, value in values.items():
         if type(value) is not int or not at_least <= value <= LARGEST_COUNT:
             raise DomainError(f"Expected integer {name}={value} in [{at_least}, 2^53]")
-
-
-def require_order(**values: float) -> None:
-    """Check that each value is in (1, inf), the range of Renyi orders."""
-    require_finite(**values)
-    for name, value in values.items():
-        if not value > 1:
-            raise DomainError(f"Expected {name}={value} > 1")
-
-
-def require_divergence(**values: float) -> None:
-    """Check that each value is in [0, inf]. An infinite divergence stands for an unknown bound."""
-    for name, value in values.items():
-        if not value >= 0:
-            raise DomainError(f"Expected {name}={value} >= 0")

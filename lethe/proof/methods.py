@@ -99,6 +99,15 @@ def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) 
 
 
 def adaptive_mu(exposures: Iterable[Exposure]) -> float:
-    """Return the mu against observers who read every version, as `accountant.adaptive_mu` does, for any methods: losses
-    of different models are independent given the past, and mu^2 of all versions add up."""
+    """Return the mu against observers who read every version and choose deletions by it (`zero_out` adjacency).
+
+    Conditionally on the versions published while the records were present, everything after the deletion has the same
+    law with and without the records, because the run that forgets starts from a published version. Only these versions
+    count, and they compose, whatever their methods: mu^2 = sum of (records mu_release)^2 over the versions of every
+    model that the records fed.
+
+    Assumptions: the number of versions and the steps of each do not depend on published versions, or depend on them
+    only such that this sum stays below a bound set in advance. In the second case that bound is the guarantee (Smith
+    and Thakurta 2022).
+    """
     return math.sqrt(math.fsum(square for exposure in exposures for square in of(exposure.mechanism).squares(exposure)))

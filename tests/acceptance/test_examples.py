@@ -59,6 +59,24 @@ def test_counts_forget(service: Service) -> None:
     assert 1 < well < ill < 30
 
 
+def test_a_network_of_opacus_is_bounded_by_its_ledger(service: Service) -> None:
+    """Opacus trains the digits; epsilon of one row agrees with Opacus's own to a twentieth, requests are bounded until
+    one waits, and a retraining lets it go on, with a bundle that verifies."""
+    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
+    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    command = [sys.executable, str(EXAMPLES / "ledgers" / "digits.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [(ours, theirs)] = re.findall(r"^one row: epsilon ([\d.]+), Opacus says ([\d.]+)$", done.stdout, re.MULTILINE)
+    assert abs(float(ours) - float(theirs)) < 0.05 * float(theirs)
+    [(person, rows)] = re.findall(r"^one person: epsilon ([\d.]+); budget: (\d+) rows", done.stdout, re.MULTILINE)
+    assert float(ours) < float(person) < 16
+    assert f"\n{int(rows) // 2} requests bounded; the next one waits" in done.stdout
+    assert "the request is completed" in done.stdout
+    assert re.search(r"^bundle: declared, epsilon [\d.]+ of one person, verified$", done.stdout, re.MULTILINE)
+    assert all(float(share) > 70 for share in re.findall(r"([\d.]+)% right", done.stdout))
+
+
 def test_a_model_on_a_frozen_encoder_forgets(service: Service) -> None:
     """The example of images prints what its page does, but for the noise in what is learned, and for the last bits of
     the encoder's cosines: 93 % of 449 images are told, with a standard deviation of a point."""

@@ -67,7 +67,7 @@ def test_another_user_of_the_group_goes_on(volume: Path) -> None:
     before = modes(volume)
     for uid in (10001, 10002):
         with user(uid, GROUP), installations.opened(settings) as installation, installation.database.writing():
-            assert installation.keys.digest_key
+            assert installation.keys.signing_key
         assert {path: mode for path, mode in modes(volume).items() if path in before} == before
 
 

@@ -30,7 +30,7 @@ OF_ANOTHER_VERSION = (
     "database_unreadable: The database is of another version of Lethe (schema 9999), which this version does not "
     "support: run the version that made it, or begin with an empty database and data folder."
 )
-KEYS = ("subject.key", "digest.key", "webhook.key", "signing.jwk", "kek")
+KEYS = ("subject.key", "webhook.key", "signing.jwk", "kek")
 
 
 class Changed:

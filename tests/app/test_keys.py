@@ -21,7 +21,7 @@ def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
     folder."""
 
     def used(opened: Keys) -> tuple[object, ...]:
-        return opened.digest_key, opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
+        return opened.subject_ref("ten_1", "p1"), opened.signing_key.as_dict(private=True)
 
     assert used(keys) == used(Keys(tmp_path / "keys"))
     assert not set(map(str, used(keys))) & set(map(str, used(Keys(tmp_path / "other").create())))
@@ -29,14 +29,14 @@ def test_keys_are_made_once_and_stay(keys: Keys, tmp_path: Path) -> None:
 
 def test_key_files_are_private(keys: Keys, tmp_path: Path) -> None:
     """Key files have mode 0600 in a folder of mode 0700, without any other file beside them."""
-    _ = keys.digest_key, keys.subject_ref("ten_1", "p1"), keys.signing_key, keys.webhook_secret("ten_1", 1)
+    _ = keys.subject_ref("ten_1", "p1"), keys.signing_key, keys.webhook_secret("ten_1", 1)
     folder = tmp_path / "keys"
-    assert {path.name for path in folder.iterdir()} == {*("digest.key", "subject.key", "webhook.key", "signing.jwk")}
+    assert {path.name for path in folder.iterdir()} == {"subject.key", "webhook.key", "signing.jwk"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("name", ["digest.key", "subject.key", "webhook.key", "signing.jwk"])
+@pytest.mark.parametrize("name", ["subject.key", "webhook.key", "signing.jwk"])
 @pytest.mark.parametrize("content", [None, "", "00", "zz" * 32, "[]", '{"kty": "OKP"}'])
 def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, content: str | None) -> None:
     """A missing or malformed key is reported by name, and no new key is created in its place."""
@@ -44,7 +44,7 @@ def test_a_missing_key_is_not_created(keys: Keys, tmp_path: Path, name: str, con
     path.unlink() if content is None else path.write_text(content)
     opened = Keys(tmp_path / "keys")
     with pytest.raises(KeyUnreadable, match=name):
-        _ = opened.digest_key, opened.subject_ref("ten_1", "p1"), opened.signing_key, opened.webhook_secret("ten_1", 1)
+        _ = opened.subject_ref("ten_1", "p1"), opened.signing_key, opened.webhook_secret("ten_1", 1)
     assert path.exists() is (content is not None)
 
 

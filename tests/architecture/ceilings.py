@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
-MAX_CORE_LINES = 35_750
-MAX_PRODUCT_LINES = 71_050
+MAX_CORE_LINES = 35_400
+MAX_PRODUCT_LINES = 71_080
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""

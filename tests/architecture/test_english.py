@@ -35,6 +35,7 @@ ALLOWED = {
         "app/features/webhooks/jobs.py": "the column",
         "app/features/webhooks/repository.py": "the column",
         "lethe/contract/fields.py": "letters of the alphabet",
+        "lethe/features/drop/standard.py": "letters of names",
         "app/features/webhooks/dispatcher.py": "the column",
         "app/features/webhooks/service.py": "the column",
     },

@@ -130,6 +130,7 @@ ON_BOTH_DATABASES = OnBothDatabases(
         "identities/test_endpoints.py",
         "desk/test_every_page.py",
         "insight/test_summary.py",
+        "ledgers/test_requests.py",
         "systems/test_tasks.py",
         "webhooks/test_claims.py",
     ),
@@ -142,6 +143,7 @@ ON_BOTH_DATABASES = OnBothDatabases(
         "webhooks/test_secret.py",
         "webhooks/test_service.py",
         "lineage/test_endpoints.py",
+        "trainers/test_tables.py",
     ),
 )
 

@@ -110,8 +110,11 @@ _NAMES = {
     "tenants": "tenant_id",
     "webhook-deliveries": "delivery_id",
     "systems": "system_id",
-    "trainers": "trainer_id",
+    "dp-models": "dp_model_id",
+    "attested-trainers": "attested_trainer_id",
     "system-tasks": "task_id",
+    "training-tables": "table_id",
+    "trainers": "trainer_id",
 }
 """What the items of a list are called in the paths of others."""
 

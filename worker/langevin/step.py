@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, linalg
 
 from worker.langevin.noise import Noise
-from worker.langevin.projection import project_onto_ball
+
+_INSIDE = 1 - 1e-9
+"""Share of the squared radius below which a point is surely inside; nearer the sphere its norm is computed."""
 
 
 class Rows(Protocol):
@@ -82,3 +84,16 @@ def projected_noisy_step(
         point.zero_()
         raise
     return State(parameters=parameters, steps_done=state.steps_done + 1, lanes=point[size:])
+
+
+def project_onto_ball(point: Tensor, radius: float) -> Tensor:
+    """Move `point` to the nearest point of the ball of `radius` around 0, and return it. A point inside the ball is not
+    changed, bit for bit. Raises FloatingPointError if the norm is not finite."""
+    flat = point.view(-1)
+    # False for overflow and for NaN.
+    if float(flat @ flat) < _INSIDE * radius * radius:
+        return point
+    norm = float(linalg.vector_norm(point))
+    if not math.isfinite(norm):
+        raise FloatingPointError("The parameters are no longer finite numbers")
+    return point.mul_(radius / norm) if norm > radius else point

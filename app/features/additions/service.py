@@ -16,6 +16,7 @@ from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe.contract import problems
 from lethe.contract.sets import AdditionStatus
+from lethe.features.additions.contract import AdditionUnknown, DatasetFull
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +104,10 @@ def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:
     """Return an addition to a dataset. Raises `AdditionUnknown`."""
     addition = session.get(Addition, addition_id)
     if addition is None or addition.dataset_id != dataset_id:
-        raise problems.AdditionUnknown(addition_id=addition_id)
+        raise AdditionUnknown(addition_id=addition_id)
     return addition
 
 
 def _check_room(num_records: int, num_free: int) -> None:
     if num_records > num_free:
-        raise problems.DatasetFull(num_free=num_free)
+        raise DatasetFull(num_free=num_free)

@@ -7,7 +7,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, RequestEvent, Tenant, Version
+from app.db.tables import (
+    Addition,
+    Dataset,
+    DeletionRequest,
+    Erasure,
+    Model,
+    Record,
+    RequestEvent,
+    Table,
+    Tenant,
+    Version,
+)
 from app.deletion.status import OPEN
 from app.journal.repository import TELLING
 from app.rows.repository import dataset_of_rows
@@ -118,3 +129,21 @@ def take_back_all(session: Session) -> int:
     for run in runs:
         unlearning.abandon(session, run, error_code="restored")
     return len(runs)
+
+
+def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
+    """Delete the unclaimed erasures of a dataset."""
+    unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
+    session.execute(sa.delete(Erasure).where(unclaimed))
+
+
+def count_on(session: Session) -> None:
+    """Set the database's row numbers to continue after explicitly numbered rows. SQLite does this by itself."""
+    if session.get_bind().dialect.name != "postgresql":
+        return
+    for table in Table.metadata.sorted_tables:
+        column = table.autoincrement_column
+        if column is not None:
+            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+            last = sa.func.max(column)
+            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))

@@ -28,7 +28,8 @@ from app.audit import service as audit
 from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
 from app.catalogue import additions
 from app.config import Settings
-from app.db import Database, bulk, migrate, now
+from app.db import Database, migrate, now
+from app.db.tables import RequestEvent
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.deletion.remembered import Remembered
@@ -38,8 +39,9 @@ from app.features.archives.archive import Piece, Reader
 from app.features.archives.catching_up import Again
 from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, JournalPosition, Progress
 from app.installations import Installation
+from app.journal import repository as journal_repository
 from app.journal import tombstones, verification
-from app.journal.journal import HeadSignature, Journal
+from app.journal.journal import HeadSignature, Journal, JournalLine
 from app.key_checks import DatabaseIdentity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.rows import repository as rows_repository
@@ -206,7 +208,7 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
             progress("tables", number, len(archive.TABLES))
             for piece in table_pieces:
                 archive.load(session, archive.TABLES[name], piece.content)
-        bulk.count_on(session)
+        repository.count_on(session)
 
 
 def _check_keys(installation: Installation) -> DatabaseIdentity:
@@ -307,7 +309,7 @@ def _finish(installation: Installation, restored: Restored, journal: Journal | N
             _record(session, installation, restored, tenant_id, lost)
     if journal is not None:
         _copy_tombstones(journal.path, installation.settings.resolved_tombstones())
-        tombstones.record_restored(installation, signed=signed)
+        _record_restored(installation, signed=signed)
         tombstones.record(installation)
     installations.unfinished(installation.settings).unlink()
     sync_folder(installation.settings.data_dir)
@@ -445,3 +447,19 @@ def _copy_tombstones(journal: Path, own: Path) -> None:
         shutil.copyfileobj(source, file)
     partial.rename(own)
     sync_folder(own.parent)
+
+
+def _record_restored(installation: Installation, *, signed: int | None = None) -> None:
+    """Append a `restored` line, to continue from the events of the restored database and from its checkpoints up to
+    number `signed`, by default all of them."""
+
+    def restored(_last: JournalLine | None) -> list[JournalLine]:
+        with installation.database.reading() as session:
+            number = journal_repository.last_event(session)
+            event = session.get(RequestEvent, number)
+            of = event.request_id if event else None
+            last = audit_repository.last_checkpoint(session)
+            last_signed = signed if signed is not None else last.number if last else 0
+            return [JournalLine(kind="restored", number=number, of=of, signed=last_signed, at=now(session))]
+
+    tombstones.journal(installation).append(restored)

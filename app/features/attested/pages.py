@@ -13,12 +13,19 @@ from app.features.desk.request_context import TheContext
 router = pages.new_router()
 
 
-@router.get("/trainers")
-def list_trainers(context: TheContext, place: ThePlace) -> Response:
+@router.get("/attested-trainers")
+def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
     """List all trainers with the retraining that is due next."""
-    listing = context.listing(endpoints.list_trainers, place, "trainer", "trainers")
+    listing = context.listing(endpoints.list_attested_trainers, place, "trainer", "trainers")
     return context.page("attested/list.html", found=listing["page"], place=place, extent=listing["extent"])
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=71, title=marked("Trainers"), path=f"{ROOT}/trainers", endpoint=endpoints.list_trainers),)
+MENU = (
+    MenuEntry(
+        place=71,
+        title=marked("Attested trainers"),
+        path=f"{ROOT}/attested-trainers",
+        endpoint=endpoints.list_attested_trainers,
+    ),
+)

@@ -22,24 +22,18 @@ from app.db.bulk import in_parts
 from app.db.tables import Dataset, DeletionRequest, Model, Suppression, Version, new_id
 from app.deletion import completion, search_repository
 from app.deletion.history import Change
-from app.features.attested.planning import Retraining, Wait, plan
-from app.features.attested.tables import TrainedArtefact, Trainer, TrainerWait, TrainingManifest
+from app.features.attested.planning import PlannedRetraining, WaitInterval, plan
+from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
 from app.features.systems.service import is_usable
 from app.features.systems.tables import SystemAddress
 from app.features.webhooks import service as webhooks
 from app.features.webhooks.service import API_VERSION, WebhookMessage
 from app.keys import Keys
-from lethe.contract.problems import (
-    FieldError,
-    InputInvalid,
-    ManifestRefused,
-    RequestUnknown,
-    SystemTaskEnded,
-    SystemUnknown,
-)
+from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown
 from lethe.contract.sets import EventKind, RequestStatus, VersionStatus
 from lethe.features.attested import manifests
-from lethe.features.attested.contract import ServingReason
+from lethe.features.attested.contract import AttestedTrainerUnknown, ManifestRefused, ServingReason
+from lethe.features.systems.contract import SystemTaskEnded
 from lethe.proof.errors import PreconditionError
 
 DUE = "retraining_due"
@@ -51,10 +45,10 @@ _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _MAX_LEASE = datetime.timedelta(hours=1)
 
 
-def register(session: Session, *, webhook_url: str, contact: str, **details: Any) -> Trainer:
+def register(session: Session, *, webhook_url: str, contact: str, **details: Any) -> AttestedTrainer:
     """Register a trainer of the session's tenant. Raises `InputInvalid` for an unusable key or an unknown dataset."""
-    row = Trainer(
-        id=new_id("trn"),
+    row = AttestedTrainer(
+        id=new_id("atr"),
         tenant_id=actor(session).tenant_id,
         address=SystemAddress(url=webhook_url, contact=contact),
         retraining_id=new_id("rtn"),
@@ -63,11 +57,11 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
     )
     _check(session, row)
     session.add(row)
-    audit.record(session, "trainer.created", row.id)
+    audit.record(session, "attested_trainer.created", row.id)
     return row
 
 
-def change(session: Session, row: Trainer, **changes: Any) -> None:
+def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
     """Change the given details of a trainer. Raises `InputInvalid` as `register`."""
     url, contact = changes.pop("webhook_url", None), changes.pop("contact", None)
     if url or contact:
@@ -78,48 +72,55 @@ def change(session: Session, row: Trainer, **changes: Any) -> None:
         setattr(row, name, value)
     with session.no_autoflush:
         _check(session, row)
-    audit.record(session, "trainer.changed", row.id)
+    audit.record(session, "attested_trainer.changed", row.id)
 
 
-def retire(session: Session, row: Trainer) -> None:
+def retire(session: Session, row: AttestedTrainer) -> None:
     """Let no more requests wait for a trainer. Repeating the call is a no-op."""
     if row.retired_at is None:
         row.retired_at = now(session)
-        audit.record(session, "trainer.retired", row.id)
+        audit.record(session, "attested_trainer.retired", row.id)
 
 
-def get(session: Session, trainer_id: str, *, lock: bool = False) -> Trainer:
-    """Return a trainer; with `lock`, until the end of the transaction to this session alone. Raises `SystemUnknown`."""
-    row = session.get(Trainer, trainer_id, with_for_update=True if lock else None)
-    return SystemUnknown.if_none(row, system_id=trainer_id)
+def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTrainer:
+    """Return a trainer; with `lock`, until the end of the transaction to this session alone. Raises
+    `AttestedTrainerUnknown`."""
+    row = session.get(AttestedTrainer, trainer_id, with_for_update=True if lock else None)
+    return AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
 
 
-def registered(session: Session) -> list[Trainer]:
+def registered(session: Session) -> list[AttestedTrainer]:
     """Return the trainers of the session's tenant, also retired ones, newest first."""
-    return list(session.scalars(sa.select(Trainer).order_by(Trainer.created_at.desc(), Trainer.id.desc())))
+    return list(
+        session.scalars(
+            sa.select(AttestedTrainer).order_by(AttestedTrainer.created_at.desc(), AttestedTrainer.id.desc())
+        )
+    )
 
 
-def latest_manifest(session: Session, trainer: Trainer) -> TrainingManifest | None:
+def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:
     """Return the last accepted manifest of a trainer; None without one."""
-    query = sa.select(TrainingManifest).where(TrainingManifest.trainer_id == trainer.id)
-    return session.scalars(query.order_by(TrainingManifest.rows_read_at.desc()).limit(1)).first()
+    query = sa.select(AttestedManifest).where(AttestedManifest.trainer_id == trainer.id)
+    return session.scalars(query.order_by(AttestedManifest.rows_read_at.desc()).limit(1)).first()
 
 
-def waits_of(session: Session, *, request_id: str) -> list[tuple[TrainerWait, Trainer, TrainingManifest | None]]:
+def waits_of(
+    session: Session, *, request_id: str
+) -> list[tuple[AttestedWait, AttestedTrainer, AttestedManifest | None]]:
     """Return the waits of a request with their trainers and the manifests that served them, ordered by trainer."""
     query = (
-        sa.select(TrainerWait, Trainer, TrainingManifest)
-        .join(Trainer, Trainer.id == TrainerWait.trainer_id)
-        .outerjoin(TrainingManifest, TrainingManifest.id == TrainerWait.manifest_id)
-        .where(TrainerWait.request_id == request_id)
-        .order_by(TrainerWait.trainer_id)
+        sa.select(AttestedWait, AttestedTrainer, AttestedManifest)
+        .join(AttestedTrainer, AttestedTrainer.id == AttestedWait.trainer_id)
+        .outerjoin(AttestedManifest, AttestedManifest.id == AttestedWait.manifest_id)
+        .where(AttestedWait.request_id == request_id)
+        .order_by(AttestedWait.trainer_id)
     )
     return [(wait, trainer, manifest) for wait, trainer, manifest in session.execute(query)]
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
     """Return the condition that `request` waits for a trainer."""
-    return sa.exists().where(TrainerWait.request_id == request.id, TrainerWait.status == _IS_OPEN)
+    return sa.exists().where(AttestedWait.request_id == request.id, AttestedWait.status == _IS_OPEN)
 
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
@@ -133,7 +134,7 @@ def follow(session: Session, changes: Sequence[Change]) -> None:
     if accepted := {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}:
         _open(session, accepted)
     if withdrawn := {change.request.id: change.at for change in changes if change.kind in _WITHDRAWN}:
-        query = sa.select(TrainerWait).where(TrainerWait.request_id.in_(withdrawn), TrainerWait.status == _IS_OPEN)
+        query = sa.select(AttestedWait).where(AttestedWait.request_id.in_(withdrawn), AttestedWait.status == _IS_OPEN)
         for wait in session.scalars(query):
             wait.status, wait.ended_at = CANCELLED, withdrawn[wait.request_id]
 
@@ -143,9 +144,9 @@ def _open(session: Session, accepted: Mapping[str, Change]) -> None:
     if not trainers:
         return
     # A restored request may have its waits already.
-    present = set(session.scalars(sa.select(TrainerWait.request_id).where(TrainerWait.request_id.in_(accepted))))
+    present = set(session.scalars(sa.select(AttestedWait.request_id).where(AttestedWait.request_id.in_(accepted))))
     rows = [
-        TrainerWait(
+        AttestedWait(
             tenant_id=change.request.tenant_id,
             request_id=change.request.id,
             trainer_id=trainer.id,
@@ -156,15 +157,17 @@ def _open(session: Session, accepted: Mapping[str, Change]) -> None:
         if change.request.id not in present
         for trainer in _concerned(trainers, change.request)
     ]
-    bulk.store(session, TrainerWait, rows)
+    bulk.store(session, AttestedWait, rows)
 
 
-def _in_use(session: Session, tenant_ids: Collection[str]) -> list[Trainer]:
-    query = sa.select(Trainer).where(Trainer.tenant_id.in_(tenant_ids), Trainer.retired_at.is_(None))
-    return list(session.scalars(query.order_by(Trainer.id)))
+def _in_use(session: Session, tenant_ids: Collection[str]) -> list[AttestedTrainer]:
+    query = sa.select(AttestedTrainer).where(
+        AttestedTrainer.tenant_id.in_(tenant_ids), AttestedTrainer.retired_at.is_(None)
+    )
+    return list(session.scalars(query.order_by(AttestedTrainer.id)))
 
 
-def _concerned(trainers: Sequence[Trainer], request: DeletionRequest) -> list[Trainer]:
+def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) -> list[AttestedTrainer]:
     """Return the trainers that may read the person of a request. It follows from the datasets, never the person."""
     return [
         trainer
@@ -178,17 +181,17 @@ def _concerned(trainers: Sequence[Trainer], request: DeletionRequest) -> list[Tr
     ]
 
 
-def close(session: Session, trainer: Trainer, *, request_id: str) -> None:
+def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> None:
     """Let a request no longer wait for a trainer, as not reached. Repeating the call is a no-op. Raises
     `RequestUnknown`, and `SystemTaskEnded` if the wait has ended otherwise."""
     key = {"request_id": request_id, "trainer_id": trainer.id}
-    wait = RequestUnknown.if_none(session.get(TrainerWait, key, with_for_update=True), request_id=request_id)
+    wait = RequestUnknown.if_none(session.get(AttestedWait, key, with_for_update=True), request_id=request_id)
     if wait.status == CLOSED:
         return
     if wait.status != OPEN:
         raise SystemTaskEnded(task_id=request_id, status=wait.status)
     wait.status, wait.ended_at = CLOSED, now(session)
-    audit.record(session, "trainer.wait_closed", trainer.id, request_id=request_id)
+    audit.record(session, "attested_trainer.wait_closed", trainer.id, request_id=request_id)
     _complete(session, [request_id])
 
 
@@ -200,16 +203,16 @@ def _complete(session: Session, request_ids: Collection[str]) -> None:
         completion.complete_done(session, session.scalars(sa.select(DeletionRequest).where(*running)).all())
 
 
-def digest(keys: Keys, trainer: Trainer, subject_ref: str) -> str:
+def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
     """Return the digest (hex) of a person for a trainer. Without the installation's key it cannot be computed, and
     digests for two trainers cannot be linked."""
-    return keys.fingerprint(b"trainer", trainer.id.encode(), subject_ref.encode())[:40]
+    return keys.fingerprint(b"attested_trainer", trainer.id.encode(), subject_ref.encode())[:40]
 
 
-def forbidden(session: Session, trainer: Trainer, *, at: datetime.datetime) -> set[str]:
+def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.datetime) -> set[str]:
     """Return the pseudonyms of everybody whose rows the trainer must not read at `at`: suppressed people, unless their
     request is in its grace period then, and the people of requests that wait."""
-    held = sa.select(TrainerWait.request_id).where(TrainerWait.trainer_id == trainer.id, TrainerWait.asked_at > at)
+    held = sa.select(AttestedWait.request_id).where(AttestedWait.trainer_id == trainer.id, AttestedWait.asked_at > at)
     suppressed = sa.select(Suppression.subject_ref).where(
         Suppression.tenant_id == trainer.tenant_id,
         Suppression.created_at <= at,
@@ -217,7 +220,7 @@ def forbidden(session: Session, trainer: Trainer, *, at: datetime.datetime) -> s
     )
     if trainer.dataset_ids is not None:
         suppressed = suppressed.where(Suppression.dataset_id.in_([search_repository.ANYWHERE, *trainer.dataset_ids]))
-    waiting = sa.select(DeletionRequest).join(TrainerWait, TrainerWait.request_id == DeletionRequest.id)
+    waiting = sa.select(DeletionRequest).join(AttestedWait, AttestedWait.request_id == DeletionRequest.id)
     waiting = waiting.where(*_due(trainer, at=at))
     return {
         *session.scalars(suppressed),
@@ -225,16 +228,18 @@ def forbidden(session: Session, trainer: Trainer, *, at: datetime.datetime) -> s
     }
 
 
-def _due(trainer: Trainer, *, at: datetime.datetime) -> tuple[sa.ColumnElement[bool], ...]:
+def _due(trainer: AttestedTrainer, *, at: datetime.datetime) -> tuple[sa.ColumnElement[bool], ...]:
     """Return the conditions of open waits that a retraining serves whose rows were read at `at`."""
-    return TrainerWait.trainer_id == trainer.id, TrainerWait.status == _IS_OPEN, TrainerWait.asked_at <= at
+    return AttestedWait.trainer_id == trainer.id, AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= at
 
 
-def accept(session: Session, keys: Keys, trainer: Trainer, *, jws: str, identifiers: Sequence[str]) -> TrainingManifest:
+def accept(
+    session: Session, keys: Keys, trainer: AttestedTrainer, *, jws: str, identifiers: Sequence[str]
+) -> AttestedManifest:
     """Accept a manifest of a locked trainer and serve everybody who waited when its rows were read. Repeating the call
     returns the same manifest. Raises `ManifestRefused`, naming the failed check."""
-    mine = TrainingManifest.trainer_id == trainer.id
-    accepted = session.scalars(sa.select(TrainingManifest).where(mine, TrainingManifest.jws == jws)).first()
+    mine = AttestedManifest.trainer_id == trainer.id
+    accepted = session.scalars(sa.select(AttestedManifest).where(mine, AttestedManifest.jws == jws)).first()
     if accepted is not None:
         return accepted
     stated = _stated(trainer, jws)
@@ -245,7 +250,7 @@ def accept(session: Session, keys: Keys, trainer: Trainer, *, jws: str, identifi
         _refuse("people_left_out", "the rows of somebody who is to be forgotten were read; train without them")
     _check_artefacts(session, stated)
     at = now(session)
-    manifest = TrainingManifest(
+    manifest = AttestedManifest(
         id=new_id("mft"),
         tenant_id=trainer.tenant_id,
         trainer_id=trainer.id,
@@ -259,15 +264,15 @@ def accept(session: Session, keys: Keys, trainer: Trainer, *, jws: str, identifi
     session.add(manifest)
     session.flush()
     session.add_all(
-        TrainedArtefact(tenant_id=trainer.tenant_id, manifest_id=manifest.id, sha256=sha256)
+        AttestedArtefact(tenant_id=trainer.tenant_id, manifest_id=manifest.id, sha256=sha256)
         for sha256 in manifest.artefacts
     )
     trainer.retraining_id = new_id("rtn")
-    served = session.scalars(sa.select(TrainerWait).where(*_due(trainer, at=read_at)).with_for_update()).all()
+    served = session.scalars(sa.select(AttestedWait).where(*_due(trainer, at=read_at)).with_for_update()).all()
     for wait in served:
         wait.status, wait.ended_at, wait.manifest_id = SERVED, at, manifest.id
     manifest.num_served = len(served)
-    audit.record(session, "trainer.manifest_accepted", trainer.id, manifest_id=manifest.id, served=len(served))
+    audit.record(session, "attested_trainer.manifest_accepted", trainer.id, manifest_id=manifest.id, served=len(served))
     _complete(session, [wait.request_id for wait in served])
     return manifest
 
@@ -280,7 +285,7 @@ def _refuse(check: str, reason: str) -> NoReturn:
     )
 
 
-def _stated(trainer: Trainer, jws: str) -> dict[str, Any]:
+def _stated(trainer: AttestedTrainer, jws: str) -> dict[str, Any]:
     """Return the signed header of a manifest for the trainer's present retraining."""
     try:
         stated = manifests.read(jws, trainer.public_key)
@@ -302,14 +307,14 @@ def _check_identifiers(stated: Mapping[str, Any], identifiers: Sequence[str]) ->
         _refuse("identifiers_signed", "expected the sorted list whose number and digest the header states")
 
 
-def _check_time(session: Session, trainer: Trainer, read_at: datetime.datetime) -> None:
+def _check_time(session: Session, trainer: AttestedTrainer, read_at: datetime.datetime) -> None:
     if read_at > now(session):
         _refuse("rows_read_before", "rows_read_at is in the future; take read_at of the call for digests")
     earlier = latest_manifest(session, trainer)
     if earlier is not None and read_at <= earlier.rows_read_at:
         _refuse("rows_read_after_request", "the rows are not newer than those of the last manifest; read them again")
     waiting = _due(trainer, at=now(session))
-    first = session.scalar(sa.select(sa.func.min(TrainerWait.asked_at)).where(*waiting))
+    first = session.scalar(sa.select(sa.func.min(AttestedWait.asked_at)).where(*waiting))
     if first is not None and read_at < first:
         _refuse("rows_read_after_request", "the rows are older than every request that waits; read them again")
 
@@ -322,13 +327,13 @@ def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
         .where(Version.weights_sha256.in_(stated["artefacts"]), Version.status == VersionStatus.DESTROYED)
     )
     earlier = (
-        sa.select(TrainedArtefact.sha256)
-        .join(TrainingManifest, TrainingManifest.id == TrainedArtefact.manifest_id)
+        sa.select(AttestedArtefact.sha256)
+        .join(AttestedManifest, AttestedManifest.id == AttestedArtefact.manifest_id)
         .where(
-            TrainedArtefact.sha256.in_(stated["artefacts"]),
+            AttestedArtefact.sha256.in_(stated["artefacts"]),
             sa.or_(
-                TrainingManifest.trainer_id != stated["trainer_id"],
-                TrainingManifest.identifiers_sha256 != stated["identifiers_sha256"],
+                AttestedManifest.trainer_id != stated["trainer_id"],
+                AttestedManifest.identifiers_sha256 != stated["identifiers_sha256"],
             ),
         )
     )
@@ -336,28 +341,32 @@ def _check_artefacts(session: Session, stated: Mapping[str, Any]) -> None:
         _refuse("artefacts_new", "an artefact was destroyed, or comes from a retraining that read other people")
 
 
-def planned(session: Session, trainer: Trainer) -> list[Retraining]:
+def planned(session: Session, trainer: AttestedTrainer) -> list[PlannedRetraining]:
     """Return the fewest retrainings of a trainer that meet all deadlines, the next one first."""
     query = (
-        sa.select(TrainerWait.asked_at, DeletionRequest.deadline)
-        .join(DeletionRequest, DeletionRequest.id == TrainerWait.request_id)
-        .where(TrainerWait.trainer_id == trainer.id, TrainerWait.status == _IS_OPEN)
+        sa.select(AttestedWait.asked_at, DeletionRequest.deadline)
+        .join(DeletionRequest, DeletionRequest.id == AttestedWait.request_id)
+        .where(AttestedWait.trainer_id == trainer.id, AttestedWait.status == _IS_OPEN)
     )
     lead = datetime.timedelta(days=trainer.lead_days)
-    waits = [Wait(asked_at=asked_at, latest_at=deadline - lead) for asked_at, deadline in session.execute(query)]
+    waits = [
+        WaitInterval(asked_at=asked_at, latest_at=deadline - lead) for asked_at, deadline in session.execute(query)
+    ]
     return plan(waits, at=now(session))
 
 
 def to_announce(session: Session) -> list[str]:
     """Return the ids of trainers who have not been told that a retraining is due, or how early, or that it is late."""
-    asked = sa.select(TrainerWait.trainer_id).where(
-        TrainerWait.status == _IS_OPEN, TrainerWait.asked_at <= now(session)
+    asked = sa.select(AttestedWait.trainer_id).where(
+        AttestedWait.status == _IS_OPEN, AttestedWait.asked_at <= now(session)
     )
-    trainers = session.scalars(sa.select(Trainer).where(Trainer.id.in_(asked)).order_by(Trainer.id))
+    trainers = session.scalars(
+        sa.select(AttestedTrainer).where(AttestedTrainer.id.in_(asked)).order_by(AttestedTrainer.id)
+    )
     return [trainer.id for trainer in trainers if _news(session, trainer) is not None]
 
 
-def _news(session: Session, trainer: Trainer) -> dict[str, Any] | None:
+def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
     """Return what the trainer has to be told; None if it was told as much."""
     due, *later = planned(session, trainer)
     news = {
@@ -379,7 +388,7 @@ def _news(session: Session, trainer: Trainer) -> dict[str, Any] | None:
 def announce(session: Session, trainer_id: str) -> None:
     """Tell a trainer of its next retraining, unless it was told. The webhook names no request and no person."""
     trainer = get(session, trainer_id, lock=True)
-    waiting = sa.select(DeletionRequest).join(TrainerWait, TrainerWait.request_id == DeletionRequest.id)
+    waiting = sa.select(DeletionRequest).join(AttestedWait, AttestedWait.request_id == DeletionRequest.id)
     waiting = waiting.where(*_due(trainer, at=now(session))).order_by(DeletionRequest.deadline, DeletionRequest.id)
     carrier = session.scalars(waiting.limit(1)).first()
     news = _news(session, trainer) if carrier is not None else None
@@ -410,11 +419,11 @@ class ArtefactServing:
 def serving(session: Session, *, artefact_sha256: str) -> ArtefactServing:
     """Return whether an artefact may be served. If several trainers made it, all of them must allow it."""
     query = (
-        sa.select(TrainingManifest.trainer_id, sa.func.max(TrainingManifest.rows_read_at))
-        .join(TrainedArtefact, TrainedArtefact.manifest_id == TrainingManifest.id)
-        .where(TrainedArtefact.sha256 == artefact_sha256)
-        .group_by(TrainingManifest.trainer_id)
-        .order_by(TrainingManifest.trainer_id)
+        sa.select(AttestedManifest.trainer_id, sa.func.max(AttestedManifest.rows_read_at))
+        .join(AttestedArtefact, AttestedArtefact.manifest_id == AttestedManifest.id)
+        .where(AttestedArtefact.sha256 == artefact_sha256)
+        .group_by(AttestedManifest.trainer_id)
+        .order_by(AttestedManifest.trainer_id)
     )
     reason: ServingReason | None = ServingReason.UNKNOWN
     trainer_id, until = None, now(session) + _MAX_LEASE
@@ -435,20 +444,20 @@ def _permission(
     session: Session, trainer_id: str, read_at: datetime.datetime
 ) -> tuple[ServingReason | None, datetime.datetime | None]:
     """Return the reason against serving what was made of rows read at `read_at`, and the next deadline, if any."""
-    of_trainer = TrainerWait.trainer_id == trainer_id
-    carried = TrainerWait.asked_at > read_at
-    served = sa.select(TrainerWait.request_id).where(of_trainer, carried, TrainerWait.status == SERVED).limit(1)
+    of_trainer = AttestedWait.trainer_id == trainer_id
+    carried = AttestedWait.asked_at > read_at
+    served = sa.select(AttestedWait.request_id).where(of_trainer, carried, AttestedWait.status == SERVED).limit(1)
     if session.scalars(served).first() is not None:
         return ServingReason.SUPERSEDED, None
-    owed = sa.or_(TrainerWait.status == _IS_OPEN, sa.and_(carried, TrainerWait.status == CLOSED))
+    owed = sa.or_(AttestedWait.status == _IS_OPEN, sa.and_(carried, AttestedWait.status == CLOSED))
     query = sa.select(sa.func.min(DeletionRequest.deadline)).join(
-        TrainerWait, TrainerWait.request_id == DeletionRequest.id
+        AttestedWait, AttestedWait.request_id == DeletionRequest.id
     )
     deadline = session.scalar(query.where(of_trainer, owed))
     return (ServingReason.OVERDUE, None) if deadline is not None and deadline <= now(session) else (None, deadline)
 
 
-def _check(session: Session, row: Trainer) -> None:
+def _check(session: Session, row: AttestedTrainer) -> None:
     """Raise `InputInvalid` if the details of a trainer are not usable."""
     faults = []
     if not is_usable(row.public_key):

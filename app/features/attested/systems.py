@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.features.attested import service
-from app.features.attested.tables import TrainingManifest
+from app.features.attested.tables import AttestedManifest
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind
 from lethe.features.attested.evidence import MANIFEST
 from lethe.features.systems.contract import Grade
 
-_KIND = "trainer"
+_KIND = "attested_trainer"
 
 
 def _systems(session: Session) -> list[RegisteredSystem]:
@@ -50,7 +50,7 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence(manifest: TrainingManifest | None) -> dict[str, Any]:
+def _evidence(manifest: AttestedManifest | None) -> dict[str, Any]:
     if manifest is None:
         return {"type": "none"}
     return {"type": MANIFEST, "public_key": manifest.public_key, "jws": manifest.jws}

@@ -11,13 +11,13 @@ from app.db.tables import Owned, Table, partial_index
 from app.features.systems.tables import SystemAddress
 
 
-class Trainer(Owned, Table):
+class AttestedTrainer(Owned, Table):
     """Trainer outside of Lethe. `public_key`: Ed25519 key that signs its manifests. `dataset_ids`: datasets whose
     people it may read; null for all. `lead_days`: days kept free before a deadline. `retraining_id`: retraining that
     the next manifest answers. `announced`: last `retraining_due` that was sent. `retired_at`: time from which no
     request waits for it."""
 
-    __tablename__ = "trainers"
+    __tablename__ = "attested_trainers"
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     address: Mapped[SystemAddress] = mapped_column(Sealed(SystemAddress), nullable=True)
@@ -31,13 +31,13 @@ class Trainer(Owned, Table):
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 
-class TrainingManifest(Owned, Table):
+class AttestedManifest(Owned, Table):
     """Accepted manifest of a retraining, without its list of people. `public_key`: key that signed `jws`. `num_served`:
     number of requests that it served."""
 
-    __tablename__ = "training_manifests"
+    __tablename__ = "attested_manifests"
     id: Mapped[str] = mapped_column(primary_key=True)
-    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("trainers.id"))
+    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_trainers.id"))
     retraining_id: Mapped[str] = mapped_column(unique=True)
     public_key: Mapped[str]
     jws: Mapped[str] = mapped_column(sa.Text)
@@ -50,28 +50,28 @@ class TrainingManifest(Owned, Table):
     __table_args__ = (sa.Index(None, "trainer_id", "rows_read_at"),)
 
 
-class TrainedArtefact(Owned, Table):
+class AttestedArtefact(Owned, Table):
     """Artefact that a manifest names."""
 
-    __tablename__ = "trained_artefacts"
-    manifest_id: Mapped[str] = mapped_column(sa.ForeignKey("training_manifests.id"), primary_key=True)
+    __tablename__ = "attested_artefacts"
+    manifest_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_manifests.id"), primary_key=True)
     sha256: Mapped[str] = mapped_column(primary_key=True)
     __table_args__ = (sa.Index(None, "tenant_id", "sha256"),)
 
 
-class TrainerWait(Owned, Table):
+class AttestedWait(Owned, Table):
     """Wait of a deletion request for the next retraining of a trainer. `status`: open, served, closed (not reached) or
     cancelled. `asked_at`: end of the request's grace period, before which no retraining serves it. `manifest_id`:
     manifest that served it."""
 
-    __tablename__ = "trainer_waits"
+    __tablename__ = "attested_waits"
     request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)
-    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("trainers.id"), primary_key=True)
+    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_trainers.id"), primary_key=True)
     status: Mapped[str]
     asked_at: Mapped[datetime.datetime]
     ended_at: Mapped[datetime.datetime | None]
-    manifest_id: Mapped[str | None] = mapped_column(sa.ForeignKey("training_manifests.id"))
+    manifest_id: Mapped[str | None] = mapped_column(sa.ForeignKey("attested_manifests.id"))
     __table_args__ = (
         sa.Index(None, "trainer_id", "status", "asked_at"),
-        partial_index("request_id", where="status = 'open'", name="ix_trainer_waits_open"),
+        partial_index("request_id", where="status = 'open'", name="ix_attested_waits_open"),
     )

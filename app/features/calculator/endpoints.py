@@ -10,14 +10,13 @@ from fastapi.routing import APIRoute
 from app.api.calls import Call, page_of
 from app.api.gateway import Mount, serves
 from lethe.contract.fields import PageOut
-from lethe.contract.problems import BoundUnknown, FieldError, InputInvalid, PreconditionFailed, WorkExceeded
+from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed
 from lethe.features.analysis import work
 from lethe.features.analysis.work import WorkBudget
 from lethe.features.calculator import contract
-from lethe.features.calculator.contract import BoundIn, BoundOut, BoundsQuery
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
-from lethe.proof import errors
-from lethe.proof.errors import InfeasibleError, NotionError, PreconditionError, PrivacyError
+from lethe.features.theorems.bound import NotionError
+from lethe.proof.errors import InfeasibleError, PreconditionError, PrivacyError
 
 _WORK = 3_000_000
 """Maximum units of `lethe.features.analysis.work` per call: a few seconds on a slow machine."""
@@ -58,22 +57,22 @@ router = APIRouter(route_class=_Route)
 
 
 @serves(router, contract.BOUNDS)
-def list_bounds(call: Call, query: BoundsQuery) -> PageOut[BoundOut]:
+def list_bounds(call: Call, query: contract.BoundsQuery) -> PageOut[contract.BoundOut]:
     page = page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
-    items = [BoundOut.of(bound) for bound in page.items]
+    items = [contract.BoundOut.of(bound) for bound in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.EVALUATE)
 def evaluate_bound(
-    call: Call, name: Annotated[str, Path(description="Name of the theorem.")], body: BoundIn
+    call: Call, name: Annotated[str, Path(description="Name of the theorem.")], body: contract.BoundIn
 ) -> dict[str, Any]:
     bound = _bound(name)
     try:
         with work.within(_budget()):
             return evaluate(bound.name, body.params)
-    except errors.WorkBudgetExceeded as error:
-        raise WorkExceeded(str(error), [FieldError("params", str(error))]) from error
+    except work.WorkBudgetExceeded as error:
+        raise contract.WorkExceeded(str(error), [FieldError("params", str(error))]) from error
     except (PreconditionError, NotionError, InfeasibleError) as error:
         raise PreconditionFailed(str(error)) from error
     except PrivacyError as error:
@@ -82,7 +81,7 @@ def evaluate_bound(
 
 def _bound(name: str) -> Bound:
     if name not in CALCULATOR:
-        raise BoundUnknown("There is no bound {name!r}; GET /v1/accounting/bounds lists them.", name=name)
+        raise contract.BoundUnknown("There is no bound {name!r}; GET /v1/accounting/bounds lists them.", name=name)
     return CALCULATOR[name]
 
 

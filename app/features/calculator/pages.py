@@ -13,8 +13,8 @@ from app.features.desk.languages import marked
 from app.features.desk.menu import MenuEntry
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
-from lethe.contract.problems import BoundUnknown, Problem
-from lethe.features.calculator.contract import BoundIn, BoundOut, BoundParameterOut
+from lethe.contract.problems import Problem
+from lethe.features.calculator.contract import BoundIn, BoundOut, BoundParameterOut, BoundUnknown
 
 router = pages.new_router()
 

@@ -27,8 +27,8 @@ from app.keys import Keys
 from lethe.contract.audit_log import AuditEntryOut
 from lethe.contract.certificates import CertificatesOut
 from lethe.contract.deletion_requests import DeletionRequestOut, RequestEventOut
-from lethe.contract.problems import ReplyUnprintable
 from lethe.features.desk import evidence_pack as packs
+from lethe.features.desk.contract import ReplyUnprintable
 
 MAX_LINKED_ENTRIES = 20_000
 """Maximum audit entries of a pack; with more between the first and the last about a request, only these are in it."""

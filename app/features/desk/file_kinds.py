@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from lethe.contract.problems import AttachmentInvalid, FieldError, UploadTooLarge
-from lethe.features.desk.contract import MAX_NAME_LENGTH, AttachmentKind
+from lethe.contract.problems import FieldError, UploadTooLarge
+from lethe.features.desk.contract import MAX_NAME_LENGTH, AttachmentInvalid, AttachmentKind
 
 MEDIA_TYPES: Mapping[AttachmentKind, str] = {
     AttachmentKind.PDF: "application/pdf",

@@ -1,11 +1,13 @@
 """Hooks of the feature desk."""
 
+from app.access.service import NamesOf
 from app.deletion.search_repository import Attached
 from app.features.desk import repository
 from app.features.desk.tables import RequestAttachment, RequestNote
 from app.features.people.users import EndSessions
 from app.journal.repository import OnRestored
 
+NAMES: tuple[NamesOf, ...] = (repository.names,)
 RESTORED: tuple[OnRestored, ...] = (repository.end_sessions,)
 LOGINS_ENDED: tuple[EndSessions, ...] = (repository.end_sessions_of,)
 ATTACHED: tuple[Attached, ...] = (

@@ -32,6 +32,9 @@ class MenuEntry:
     endpoint: Callable[..., Any]
     group: str = "work"
 
+    def __post_init__(self) -> None:
+        assert self.group in GROUPS, f"The menu has no group {self.group}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MenuGroup:

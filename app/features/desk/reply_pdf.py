@@ -19,7 +19,7 @@ import pymupdf_fonts
 from fontTools.ttLib import TTFont
 
 from app.features.desk.replies import Reply
-from lethe.contract.problems import ReplyUnprintable
+from lethe.features.desk.contract import ReplyUnprintable
 
 _FONTS = {"": "notos", "B": "notosbo"}
 _FAMILY = "notosans"

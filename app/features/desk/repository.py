@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.bulk import Page, page
-from app.db.tables import AuditEntry, Certificate, DeletionRequest
+from app.db.tables import AuditEntry, Certificate, Dataset, DeletionRequest, Model
 from app.deletion.repository import is_about
 from app.features.desk.tables import DashboardSession, RequestAttachment, RequestNote
 
@@ -46,6 +46,16 @@ def drop_ended_sessions(session: Session, *, at: datetime.datetime, idle_since: 
 
 def _is_over(at: datetime.datetime, idle_since: datetime.datetime) -> sa.ColumnElement[bool]:
     return sa.or_(DashboardSession.expires_at <= at, DashboardSession.seen_at <= idle_since)
+
+
+def names(session: Session, ids: Collection[str]) -> dict[str, str]:
+    """Map the ids of datasets and models among `ids` to their names."""
+    found: dict[str, str] = {}
+    for prefix, table in (("ds_", Dataset), ("mdl_", Model)):
+        if sought := [id_ for id_ in ids if id_.startswith(prefix)]:
+            rows = session.execute(sa.select(table.id, table.name).where(table.id.in_(sought)))
+            found |= {row.id: row.name for row in rows if row.name}
+    return found
 
 
 def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cursor: str | None) -> Page[T]:

@@ -7,7 +7,7 @@ import functools
 import hmac
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,8 +15,10 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import FormData
 
+from app.access import service as access
 from app.access.idempotency import Once
 from app.access.service import Caller
+from app.api import datasets, deletion_requests, models, tenants
 from app.api.calls import WINDOW, At, Call, Known
 from app.api.gateway import operation_of
 from app.api.intake import Intake
@@ -25,23 +27,33 @@ from app.features.desk import rendering as pages
 from app.features.desk import sessions
 from app.features.desk.languages import gettext
 from app.features.desk.lists import PagePosition
-from lethe.contract.problems import FormRefused
+from lethe.contract.problems import NotFound
+from lethe.features.desk.contract import FormRefused
 
 T = TypeVar("T")
 COOKIE = "lethe_session"
 # The name of a form field, not a secret.
 _FORM_TOKEN = "csrf"  # noqa: S105
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+_READ_BY: dict[str, Callable[..., Any]] = {
+    "dr": deletion_requests.get_deletion_request,
+    "ds": datasets.get_dataset,
+    "key": tenants.list_api_keys,
+    "mdl": models.get_model,
+}
+"""The endpoint that tells the name of an object, by the prefix of its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Context of one request for one page. `form_token` is the token that the page's forms must carry."""
+    """Context of one request for one page. `form_token` is the token that the page's forms must carry, `names` the
+    names by id that the page has looked up."""
 
     request: Request
     call: Call
     intake: Intake
     form_token: str
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def caller(self) -> Caller:
@@ -84,6 +96,23 @@ class RequestContext:
         """Return what the template of a list needs: the page at `place`, and how many of the entries it shows."""
         page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
         return {"page": page, "place": place, "extent": place.extent(page, singular, plural)}
+
+    def name_of(self, id_: str) -> str:
+        """Return the name of a dataset, model or API key, or the case number of a request; the id itself if there is
+        none, or if the caller may not read it."""
+        if id_ not in self.names:
+            kind = id_.partition("_")[0]
+            self.names[id_] = (kind in _READ_BY and self.may(_READ_BY[kind]) and self._name_of(id_)) or id_
+        return self.names[id_]
+
+    def _name_of(self, id_: str) -> str | None:
+        if not id_.startswith("dr_"):
+            with self.call.reading() as session:
+                return access.names_of(session, [id_]).get(id_)
+        try:
+            return self.ask(deletion_requests.get_deletion_request, request_id=id_).external_id
+        except NotFound:
+            return None
 
     def page(self, template: str, /, *, status: int | None = None, **variables: Any) -> HTMLResponse:
         return pages.rendered(self.request, template, status=status, **variables)

@@ -23,9 +23,8 @@ from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttach
 from app.features.people import repository as people_repository
 from app.features.people import users
 from lethe.contract.deletion_requests import NOBODY
-from lethe.contract.problems import AttachmentsFull, AttachmentUnknown, DetailsErased, NotAssignable, NotesFull
 from lethe.contract.tenants import Policy
-from lethe.features.desk.contract import MAX_NOTES
+from lethe.features.desk import contract
 
 
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:
@@ -39,7 +38,7 @@ def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None
     if user_id is not None:
         user = people_repository.user(session, user_id)
         if user is None or not users.may_decide(user):
-            raise NotAssignable()
+            raise contract.NotAssignable()
     request.assignee = user_id
     audit.record(session, "deletion_request.assigned", request.id, assignee=user_id)
 
@@ -50,8 +49,8 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
     Raises `DetailsErased` once the details are erased, and `NotesFull`.
     """
     _require_kept(session, request, policy=policy)
-    if repository.count_of(session, RequestNote, request_id=request.id) >= MAX_NOTES:
-        raise NotesFull(max_notes=MAX_NOTES)
+    if repository.count_of(session, RequestNote, request_id=request.id) >= contract.MAX_NOTES:
+        raise contract.NotesFull(max_notes=contract.MAX_NOTES)
     note = RequestNote(
         id=new_id("note"),
         tenant_id=request.tenant_id,
@@ -75,7 +74,7 @@ def attach(
     """
     _require_kept(session, request, policy=policy)
     if repository.count_of(session, RequestAttachment, request_id=request.id) >= max_attachments:
-        raise AttachmentsFull(max_attachments=max_attachments)
+        raise contract.AttachmentsFull(max_attachments=max_attachments)
     key = sealed.new_key(session)
     attachment = RequestAttachment(
         id=new_id("att"),
@@ -135,8 +134,10 @@ def delete_attachment(session: Session, *, request_id: str, attachment_id: str) 
     audit.record(session, "deletion_request.attachment_deleted", request_id, attachment=attachment_id)
 
 
-def _unknown_attachment() -> AttachmentUnknown:
-    return AttachmentUnknown("The request has no attachment with this id; it may have been erased with its details.")
+def _unknown_attachment() -> contract.AttachmentUnknown:
+    return contract.AttachmentUnknown(
+        "The request has no attachment with this id; it may have been erased with its details."
+    )
 
 
 def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy) -> None:
@@ -145,7 +146,7 @@ def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy)
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.
     if is_over or request.kept == RetentionLevel.TRACE:
-        raise DetailsErased(
+        raise contract.DetailsErased(
             "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
             "in your own files, about the id of the request."
         )

@@ -10,6 +10,7 @@ from app.api.gateway import Mount, serves
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.features.identities import kinds, service
+from lethe import sockets
 from lethe.contract.fields import SubjectIn
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import Scope
@@ -27,6 +28,9 @@ def load_identities(call: Call, body: contract.IdentitiesIn) -> contract.LoadedO
     links, may_know = _links(call, body), not call.caller.discreet
     with call.writing() as session:
         loaded = service.load(session, links, confirm_joins=body.confirm_joins, may_know=may_know)
+        given = [identifier for link in body.links for identifier in link.identifiers]
+        for note in sockets.plugs("app.features", "hooks", "IDENTIFIERS_LOADED"):
+            note(session, call, zip([ref for link in links for ref, _ in link], given, strict=True))
     return contract.LoadedOut(
         num_links=len(links),
         num_new=loaded.num_new if may_know else None,

@@ -19,4 +19,12 @@ def show_identities(context: TheContext) -> Response:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=95, title=marked("Identities"), path=f"{ROOT}/identities", endpoint=endpoints.get_identities),)
+MENU = (
+    MenuEntry(
+        place=95,
+        title=marked("Identities"),
+        path=f"{ROOT}/identities",
+        endpoint=endpoints.get_identities,
+        group="settings",
+    ),
+)

@@ -22,9 +22,9 @@ from app.deletion.history import Change
 from app.deletion.service import RequestDraft
 from app.deletion.status import OPEN
 from app.features.identities.tables import Identity
-from lethe.contract.problems import FieldError, InputInvalid, PeopleJoined
+from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import EventKind, RequestStatus
-from lethe.features.identities.contract import CUSTOMER_ID, MAX_IDENTIFIERS_OF_A_PERSON
+from lethe.features.identities.contract import CUSTOMER_ID, MAX_IDENTIFIERS_OF_A_PERSON, PeopleJoined
 
 _LISTED = 20
 _VERB = "identified"

@@ -13,6 +13,7 @@ from app.accounting import budgets, certificates, repository, service
 from app.db.tables import Certificate, Model, stored_mechanism
 from app.unlearning.planner import Plan, PlanReason, after, forget, learn
 from lethe.contract.sets import RunKind
+from lethe.features.insight import margins
 from lethe.proof import accountant, calibration, guarantees, methods
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import InfeasibleError
@@ -36,7 +37,7 @@ def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
     """Return the `unlearning` epsilon if `records` more records became null and no step were run."""
-    return calibration.least_epsilon(chain, records=records, steps=0, delta=delta)
+    return margins.least_epsilon(chain, records=records, steps=0, delta=delta)
 
 
 def releases_left(
@@ -49,7 +50,7 @@ def releases_left(
     exposed = list(budgets.exposures(session, dataset_id=model.dataset_id, records=records).values())
     mechanism = stored_mechanism(model.mechanism)
     try:
-        return calibration.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
+        return margins.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
     except InfeasibleError:
         return None
 
@@ -60,7 +61,7 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
     if fewer == 0 or not methods.of(chain.mechanism).continues:
         return 0
     try:
-        return calibration.most_records(chain, steps=fewer, epsilon=epsilon, delta=delta)
+        return margins.most_records(chain, steps=fewer, epsilon=epsilon, delta=delta)
     except InfeasibleError:
         return 0
 
@@ -140,7 +141,7 @@ def options(chain: Chain, *, records: int, epsilon: float, delta: float, expecte
             kind=kind,
             steps=plan.steps,
             steps_per_request=all_steps / requests,
-            epsilon=calibration.least_epsilon(reached, records=0, steps=0, delta=delta),
+            epsilon=margins.least_epsilon(reached, records=0, steps=0, delta=delta),
             reason=reason,
             facts={"requests": requests, "steps": all_steps},
         )

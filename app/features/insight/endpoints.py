@@ -31,8 +31,8 @@ from lethe.contract.certificates import TargetOut
 from lethe.contract.models import WaitingOut
 from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown, Sentence
 from lethe.contract.sets import Metric, RunKind, VersionStatus
-from lethe.features.insight import contract
-from lethe.proof import accountant, calibration, guarantees, methods
+from lethe.features.insight import contract, margins
+from lethe.proof import accountant, guarantees, methods
 from lethe.proof.accountant import Chain, Exposure
 from lethe.proof.guarantees import Notion
 
@@ -175,7 +175,7 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
             steps=schedule.steps,
             longest=schedule.longest,
             seconds=_seconds(measured, schedule.steps, runs=schedule.runs),
-            epsilon=calibration.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
+            epsilon=margins.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
         options=options_to_response(compared, measured),
         pace=contract.PaceOut.of(measured) if measured else None,

@@ -79,7 +79,7 @@ def curve_plot(curve: contract.TrajectoryOut, axis: Axis) -> CurvePlot:
         "gaps": True,
     }
     epsilons = shared | {
-        "columns": ["at", *map(gettext, _EPSILONS)],
+        "columns": [gettext("step"), *map(gettext, _EPSILONS)],
         "rows": [[place, *_epsilons(point)] for place, _, point in places],
         "y": "ε",
         "height": 380,
@@ -89,7 +89,7 @@ def curve_plot(curve: contract.TrajectoryOut, axis: Axis) -> CurvePlot:
         },
     }
     influences = shared | {
-        "columns": ["at", *map(gettext, _INFLUENCES)],
+        "columns": [gettext("step"), *map(gettext, _INFLUENCES)],
         "rows": [[place, *_influences(point)] for place, _, point in places],
         "y": gettext("distance of the weights"),
         "height": 260,

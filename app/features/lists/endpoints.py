@@ -42,11 +42,10 @@ from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
 from lethe.contract.fields import Decision, nearest
-from lethe.contract.problems import BatchRefused, FieldError, InputInvalid, Problem
+from lethe.contract.problems import FieldError, InputInvalid, Problem
 from lethe.contract.sets import RequestStatus
 from lethe.encoding.columns import AS_CSV, check_csv
 from lethe.features.lists import contract
-from lethe.features.lists.contract import CSV_FIELDS, BatchItemOut, BatchOut
 
 router = APIRouter()
 
@@ -60,7 +59,9 @@ _TRUTH = {"true": True, "false": False}
 _FILTERS = [field.name for field in fields(Sought) if field.default is None]
 """Names of the filters of `Sought`, for the audit log."""
 
-_SOME_REFUSED: dict[int | str, dict[str, Any]] = {207: {"model": BatchOut, "description": "Some items were refused."}}
+_SOME_REFUSED: dict[int | str, dict[str, Any]] = {
+    207: {"model": contract.BatchOut, "description": "Some items were refused."}
+}
 
 
 @serves(router, contract.CREATE_BATCH, more=_SOME_REFUSED)
@@ -106,7 +107,7 @@ class _Item:
 def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) -> JSONResponse:
     if source in sockets.plugs("app.features", "hooks", "RESERVED_SOURCES"):
         raise InputInvalid("This source is reserved for a protocol.", [FieldError("source", "expected another name")])
-    answers: list[BatchItemOut] = []
+    answers: list[contract.BatchItemOut] = []
     for start in range(0, len(items), _GROUP):
         group = [(item, _asked(call, item, source)) for item in items[start : start + _GROUP]]
         answers += _store(call, once, start, group, is_followed=start + _GROUP < len(items))
@@ -115,8 +116,10 @@ def _submit(call: Call, once: Once, items: Sequence[_Item], source: str | None) 
     if accepted:
         call.installation.notifier.wake()
     if accepted == 0:
-        raise BatchRefused("None of the requests was accepted.", [fault for item in answers for fault in _faults(item)])
-    out = BatchOut(accepted=accepted, refused=len(answers) - accepted, items=answers)
+        raise contract.BatchRefused(
+            "None of the requests was accepted.", [fault for item in answers for fault in _faults(item)]
+        )
+    out = contract.BatchOut(accepted=accepted, refused=len(answers) - accepted, items=answers)
     return JSONResponse(out.model_dump(mode="json", exclude_none=True), 202 if out.refused == 0 else 207)
 
 
@@ -137,7 +140,7 @@ def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Proble
 
 def _store(
     call: Call, once: Once, start: int, group: Sequence[tuple[_Item, RequestDraft | Problem]], *, is_followed: bool
-) -> list[BatchItemOut]:
+) -> list[contract.BatchItemOut]:
     """Store a group with its answers and return them; for a group stored earlier, return the earlier answers.
 
     The first group is stored under the Idempotency-Key itself, so that a different call with this key is refused.
@@ -151,7 +154,7 @@ def _store(
     with call.installation.database.writing(tenant_id=call.caller.tenant_id) as session:
         before = idempotency.replay(session, once)
         if before is not None:
-            items = [BatchItemOut.model_validate(item) for item in before.body["items"]]
+            items = [contract.BatchItemOut.model_validate(item) for item in before.body["items"]]
         else:
             outcomes = iter(deletion.submit_all(session, ready) if ready else ())
             view = view_of(session, call)
@@ -171,17 +174,17 @@ def _store(
     ]
 
 
-def _answered(item: _Item, outcome: Submitted | Problem, view: View) -> BatchItemOut:
+def _answered(item: _Item, outcome: Submitted | Problem, view: View) -> contract.BatchItemOut:
     if isinstance(outcome, Problem):
         return _refused(item, outcome)
     request = outcome.request
-    return BatchItemOut(
+    return contract.BatchItemOut(
         index=item.place, line=item.line, status=202, id=request.id, request_status=view.status(request)
     )
 
 
-def _refused(item: _Item, error: Problem) -> BatchItemOut:
-    return BatchItemOut(
+def _refused(item: _Item, error: Problem) -> contract.BatchItemOut:
+    return contract.BatchItemOut(
         index=item.place,
         line=item.line,
         status=problems.status_of(type(error)),
@@ -191,7 +194,7 @@ def _refused(item: _Item, error: Problem) -> BatchItemOut:
     )
 
 
-def _faults(item: BatchItemOut) -> list[FieldError]:
+def _faults(item: contract.BatchItemOut) -> list[FieldError]:
     where = f"requests.{item.index}" if item.line is None else f"line {item.line}"
     faults = item.errors or [{"path": "", "message": item.detail or ""}]
     return [FieldError(f"{where}.{fault['path']}".rstrip("."), fault["message"]) for fault in faults]
@@ -203,10 +206,12 @@ def _read(content: bytes) -> list[_Item]:
     try:
         lines = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
         columns = lines.fieldnames or []
-        wrong = [name for name in columns if name not in CSV_FIELDS and not name.startswith(_METADATA)]
+        wrong = [name for name in columns if name not in contract.CSV_FIELDS and not name.startswith(_METADATA)]
         if not columns or wrong or len(set(columns)) < len(columns):
-            expected = f"expected a header with columns of {', '.join(CSV_FIELDS)}, {_METADATA}<name>, each once"
-            meant = next(filter(None, (nearest(name, CSV_FIELDS) for name in wrong)), None)
+            expected = (
+                f"expected a header with columns of {', '.join(contract.CSV_FIELDS)}, {_METADATA}<name>, each once"
+            )
+            meant = next(filter(None, (nearest(name, contract.CSV_FIELDS) for name in wrong)), None)
             expected += f"; did you mean {meant}?" if meant else ""
             raise InputInvalid("The file does not say what its columns are.", [FieldError("line 1", expected)])
         items = []

@@ -20,8 +20,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from app.config import Settings
-from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
-from lethe.features.people.contract import is_email_normal
+from lethe.features.people.contract import IdentityProviderUnavailable, IdentityRefused, is_email_normal
 
 ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519"]
 """Asymmetric algorithms only, so that a client secret cannot sign a token."""

@@ -36,8 +36,8 @@ from app.features.people.credentials import enrolment
 from app.features.people.oidc import Attempt, OidcIdentity
 from app.features.people.tables import User
 from app.installations import Installation
-from lethe.contract.problems import FieldError, IdentityRefused, InputInvalid, NotFound, Problem, RateLimited
-from lethe.features.people.contract import SCOPES_OF, InvitedUserOut, Role, UserChangeIn, UserIn, UserOut
+from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited
+from lethe.features.people import contract
 
 router = pages.new_router()
 
@@ -72,17 +72,17 @@ async def come_back(
     try:
         attempt, onward = _opened(installation, sessions.read(request, _COOKIE))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
-            raise IdentityRefused(
+            raise contract.IdentityRefused(
                 gettext("This answer is to another login than the one that was begun in this browser.")
             )
         if error or not code:
-            raise IdentityRefused(gettext("The identity provider let nobody in."))
+            raise contract.IdentityRefused(gettext("The identity provider let nobody in."))
         identity = await anyio.to_thread.run_sync(
             lambda: oidc.finish(installation.settings, attempt, code=code, redirect_uri=_back(request, installation)),
             limiter=limits.providers,
         )
         caller = await run_in_threadpool(_enter, installation, identity, token)
-    except IdentityRefused:
+    except contract.IdentityRefused:
         limits.rates.failed(calls.address_of(request.scope))
         raise
     answer = pages.rendered(request, "continue.html", onward=onward, name=caller.name)
@@ -137,7 +137,9 @@ def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
     is_ours = hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode())
     fields: list[str] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
     if not fields or time.time() >= int(fields[-1]):
-        raise IdentityRefused(gettext("No login was begun in this browser in the last ten minutes. Begin again."))
+        raise contract.IdentityRefused(
+            gettext("No login was begun in this browser in the last ten minutes. Begin again.")
+        )
     state, nonce, verifier, onward, _ = fields
     return Attempt(state=state, nonce=nonce, verifier=verifier), onward
 
@@ -326,11 +328,11 @@ def _account_page(
 
 
 _MEANS = {
-    Role.VIEWER: marked("sees requests, models, accounts and certificates"),
-    Role.OFFICER: marked("also makes requests and decides about them"),
-    Role.ENGINEER: marked("sees the same as a viewer; uploads datasets, makes models"),
-    Role.ADMINISTRATOR: marked("everything in this tenant, and its people, keys and policy"),
-    Role.OPERATOR: marked("the tenants and the settings of the installation, and nothing in them"),
+    contract.Role.VIEWER: marked("sees requests, models, accounts and certificates"),
+    contract.Role.OFFICER: marked("also makes requests and decides about them"),
+    contract.Role.ENGINEER: marked("sees the same as a viewer; uploads datasets, makes models"),
+    contract.Role.ADMINISTRATOR: marked("everything in this tenant, and its people, keys and policy"),
+    contract.Role.OPERATOR: marked("the tenants and the settings of the installation, and nothing in them"),
 }
 
 
@@ -344,7 +346,7 @@ def list_people(context: TheContext, place: ThePlace, done: Literal["", "disable
 def invite_person(context: TheContext, form: Form) -> Response:
     """Invite a person, and show the invitation this once."""
     try:
-        body = checked(UserIn, name=text(form, "name"), email=text(form, "email"), role=text(form, "role"))
+        body = checked(contract.UserIn, name=text(form, "name"), email=text(form, "email"), role=text(form, "role"))
         user = context.ask(endpoints.create_user, body=body)
     except Problem as error:
         return _people_page(context, PagePosition(), error=error)
@@ -361,7 +363,7 @@ def show_person(context: TheContext, user_id: str, done: Literal["", "changed"] 
 def change_person(context: TheContext, form: Form, user_id: str) -> Response:
     """Change the name or the role of a person."""
     try:
-        body = checked(UserChangeIn, name=text(form, "name"), role=text(form, "role"))
+        body = checked(contract.UserChangeIn, name=text(form, "name"), role=text(form, "role"))
         context.ask(endpoints.change_user, user_id=user_id, body=body)
     except Problem as error:
         return _person_page(context, user_id, error)
@@ -387,7 +389,7 @@ def disable_person(context: TheContext, user_id: str) -> Response:
     return pages.see(f"{ROOT}/people", done="disabled")
 
 
-def _status(user: UserOut) -> str:
+def _status(user: contract.UserOut) -> str:
     if user.disabled_at is not None:
         return "disabled"
     if user.has_password or user.has_identity:
@@ -398,11 +400,11 @@ def _status(user: UserOut) -> str:
 
 def _roles(context: RequestContext) -> list[tuple[str, str]]:
     """Return the roles that the caller may grant, each with its meaning."""
-    roles = [role for role in Role if all(context.caller.has(scope) for scope in SCOPES_OF[role])]
+    roles = [role for role in contract.Role if all(context.caller.has(scope) for scope in contract.SCOPES_OF[role])]
     return [(role.value, f"{words(role)}: {gettext(_MEANS[role])}") for role in roles]
 
 
-def _invitation_page(context: RequestContext, user: InvitedUserOut) -> Response:
+def _invitation_page(context: RequestContext, user: contract.InvitedUserOut) -> Response:
     settings, request = context.call.installation.settings, context.request
     origin = settings.dashboard_origin or f"{request.url.scheme}://{request.url.netloc}"
     return context.page("people/invited.html", status=201, made=user, link=origin + user.invitation)
@@ -417,7 +419,7 @@ def _person_page(context: RequestContext, user_id: str, error: Problem | None = 
         user=user,
         state=_status(user),
         roles=_roles(context),
-        means=gettext(_MEANS[Role(user.role)]),
+        means=gettext(_MEANS[contract.Role(user.role)]),
         done=done,
         error=error,
     )

@@ -19,11 +19,13 @@ from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
-from lethe.features.people.contract import SCOPES_OF, Role
+from lethe.features.people import contract
 
-DECIDING = frozenset(role for role, scopes in SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW})
+DECIDING = frozenset(
+    role for role, scopes in contract.SCOPES_OF.items() if scopes & {Scope.ADMIN, Scope.REQUESTS_REVIEW}
+)
 """Roles whose holders decide about requests."""
-_LASTING = {Scope.ADMIN: Role.ADMINISTRATOR, Scope.OPERATOR: Role.OPERATOR}
+_LASTING = {Scope.ADMIN: contract.Role.ADMINISTRATOR, Scope.OPERATOR: contract.Role.OPERATOR}
 """Scopes that each tenant must always have a permanent holder of, and the roles that include them."""
 EndSessions = Callable[[Session, str], None]
 """Hook `LOGINS_ENDED`: end the sessions of a person by id."""
@@ -31,12 +33,12 @@ INVITATION = datetime.timedelta(days=7)
 """Lifetime of an invitation."""
 
 
-def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -> tuple[User, str]:
+def create(session: Session, *, name: str, email: str, role: contract.Role, by: Caller) -> tuple[User, str]:
     """Create a person and return the person with an invitation. Raises `UserExists`, and `ScopeMissing` if the role has
     a scope that `by` lacks."""
     _require(by, role)
     if repository.is_known(session, email):
-        raise problems.UserExists("Somebody with this e-mail address is there already; invite them again instead.")
+        raise contract.UserExists("Somebody with this e-mail address is there already; invite them again instead.")
     user = User(
         id=new_id("usr"),
         tenant_id=actor(session).tenant_id,
@@ -55,7 +57,7 @@ def create(session: Session, *, name: str, email: str, role: Role, by: Caller) -
 
 def get(session: Session, user_id: str) -> User:
     """Return a person. Raises `UserUnknown`."""
-    return problems.UserUnknown.if_none(repository.user(session, user_id), user_id=user_id)
+    return contract.UserUnknown.if_none(repository.user(session, user_id), user_id=user_id)
 
 
 def caller_as(session: Session, user: User) -> Caller:
@@ -66,7 +68,7 @@ def caller_as(session: Session, user: User) -> Caller:
         name=user.name,
         tenant_name=tenant.name,
         tenant_id=user.tenant_id,
-        scopes=frozenset(SCOPES_OF[Role(user.role)]),
+        scopes=frozenset(contract.SCOPES_OF[contract.Role(user.role)]),
         policy=Policy.stored(tenant.policy),
         calls_per_minute=None,
         is_person=True,
@@ -83,11 +85,13 @@ def may_decide(user: User) -> bool:
     return user.disabled_at is None and user.role in DECIDING
 
 
-def change(session: Session, user_id: str, *, by: Caller, name: str | None = None, role: Role | None = None) -> User:
+def change(
+    session: Session, user_id: str, *, by: Caller, name: str | None = None, role: contract.Role | None = None
+) -> User:
     """Change the name or the role of a person; a new role ends the person's sessions. Raises `UserUnknown`,
     `ScopeMissing`, `LastAdministrator`."""
     user = get(session, user_id)
-    _require(by, Role(user.role))
+    _require(by, contract.Role(user.role))
     if role is not None and role != user.role:
         _require(by, role)
         _require_other_holder(session, user)
@@ -104,7 +108,7 @@ def disable(session: Session, user_id: str, *, by: Caller) -> None:
     """Disable a person and delete the person's credentials. Raises `UserUnknown`, `ScopeMissing`,
     `LastAdministrator`."""
     user = get(session, user_id)
-    _require(by, Role(user.role))
+    _require(by, contract.Role(user.role))
     if user.disabled_at is not None:
         return
     _require_other_holder(session, user)
@@ -119,7 +123,7 @@ def invite(session: Session, user_id: str, *, by: Caller) -> tuple[User, str]:
     """Invite a person again; previous credentials and sessions end. Raises `UserUnknown`, `ScopeMissing`,
     `LastAdministrator`."""
     user = get(session, user_id)
-    _require(by, Role(user.role))
+    _require(by, contract.Role(user.role))
     _require_other_holder(session, user)
     _forget_logins(user)
     user.disabled_at = None
@@ -133,7 +137,7 @@ def invited(session: Session, invitation: str) -> User:
     """Return the invited person, of any tenant. Raises `InvitationOver`."""
     user = repository.invited_user(session, _hash_of(invitation))
     if user is None or not _is_invitation_open(session, user):
-        raise problems.InvitationOver()
+        raise contract.InvitationOver()
     return user
 
 
@@ -183,14 +187,14 @@ def of_identity(session: Session, identity: OidcIdentity) -> User:
     who were not invited, or are disabled or locked."""
     user = repository.user_of_provider(session, issuer=identity.issuer, subject=identity.subject)
     if user is None and identity.email is None:
-        raise problems.IdentityRefused("The identity provider has not verified an e-mail address of this person.")
+        raise contract.IdentityRefused("The identity provider has not verified an e-mail address of this person.")
     if user is None:
         candidate = repository.user_with(session, email=identity.email or "")
         # With another subject linked, the address belonged to another person before.
         if candidate is not None and candidate.oidc_subject is None:
             user = candidate if candidate.password_hash or _is_invitation_open(session, candidate) else None
     if user is None or user.disabled_at is not None or _is_locked(session, user):
-        raise problems.IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
+        raise contract.IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
     return user
 
 
@@ -231,10 +235,10 @@ def remove_totp(session: Session, user: User) -> None:
     audit.record(session, "user.totp_removed", user.id)
 
 
-def refusal() -> problems.LoginRefused:
+def refusal() -> contract.LoginRefused:
     """Return one error for an unknown address, a wrong password and a disabled person, so that callers cannot tell them
     apart."""
-    return problems.LoginRefused("Address, password or code is not right, or this person is not let in.")
+    return contract.LoginRefused("Address, password or code is not right, or this person is not let in.")
 
 
 def _end_sessions(session: Session, user_id: str) -> None:
@@ -267,10 +271,10 @@ def _hash_of(invitation: str) -> str:
     return hashlib.sha256(invitation.encode()).hexdigest()
 
 
-def _require(by: Caller, role: Role) -> None:
+def _require(by: Caller, role: contract.Role) -> None:
     """Raise `ScopeMissing` if `by` lacks a scope of the role: a role cannot be granted or withdrawn without its
     scopes."""
-    for scope in sorted(SCOPES_OF[role]):
+    for scope in sorted(contract.SCOPES_OF[role]):
         by.require(scope)
 
 
@@ -286,7 +290,7 @@ def _require_other_holder(session: Session, user: User) -> None:
         holders = repository.lasting_users(session, user.tenant_id, role, at=at)
         others = [holder for holder in holders if holder.id != user.id]
         if not others and not any(scope in key.scopes for key in keys):
-            raise problems.LastAdministrator(
+            raise contract.LastAdministrator(
                 "{user_id} is the last {role} who logs in with a password, and no key with the scope {scope!r} "
                 "lasts; invite another one first.",
                 user_id=user.id,

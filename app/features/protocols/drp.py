@@ -17,8 +17,9 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 
 from app.db.tables import DeletionRequest
 from app.features.protocols.parsing import ProtocolMessage
-from lethe.contract.problems import FieldError, InputInvalid, MessageEarly, MessageExpired, MessageRefused
+from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import RequestStatus
+from lethe.features.protocols.contract import MessageEarly, MessageExpired, MessageRefused
 
 SOURCE = "drp"
 """Source of deletion requests received by this protocol."""

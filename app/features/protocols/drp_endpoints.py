@@ -19,8 +19,9 @@ from app.features.protocols.parsing import parsed
 from app.features.protocols.tables import Agent
 from app.features.webhooks import receiver
 from app.installations import Installation
-from lethe.contract.problems import IdempotencyConflict, MessageEarly, MessageRefused, RequestUnknown
+from lethe.contract.problems import IdempotencyConflict, RequestUnknown
 from lethe.contract.sets import RequestStatus, Scope
+from lethe.features.protocols.contract import MessageEarly, MessageRefused
 
 
 def _refusal(status: int, problem: dict[str, Any]) -> Response:

@@ -25,7 +25,8 @@ from app.deletion.admission import IdentityStatement, sha256_of
 from app.features.protocols.tables import IdentityIssuer, UsedStatement
 from app.keys import Keys
 from lethe.contract.fields import SubjectRule
-from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, IssuerExists, IssuerUnknown
+from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
+from lethe.features.protocols.contract import IssuerExists, IssuerUnknown
 
 ALGORITHMS = ("EdDSA", "Ed25519", "ES256", "RS256")
 _MAX_LIFETIME = datetime.timedelta(hours=1)

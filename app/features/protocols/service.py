@@ -12,8 +12,9 @@ from app.features.protocols import drp, repository
 from app.features.protocols.drp import Envelope
 from app.features.protocols.parsing import parsed
 from app.features.protocols.tables import Agent
-from lethe.contract.problems import AgentExists, AgentUnknown, KeyUnknown, MessageRefused, Problem
+from lethe.contract.problems import KeyUnknown, Problem
 from lethe.contract.sets import Scope
+from lethe.features.protocols.contract import AgentExists, AgentUnknown, MessageRefused
 
 
 def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> Agent:

@@ -12,9 +12,8 @@ from app.catalogue import service as catalogue
 from app.db.tables import Model
 from app.features.quality import gates as quality
 from app.features.quality import remedies
-from lethe.contract.models import ModelOut, RemediesOut, RemedyOut
+from lethe.contract.models import ModelOut
 from lethe.features.quality import contract
-from lethe.features.quality.contract import ModelChangeIn
 
 router = APIRouter()
 
@@ -22,7 +21,7 @@ VersionNumber = Annotated[models.Number, Path(description="Number of the version
 
 
 @serves(router, contract.UPDATE)
-def update_model(call: Call, model_id: str, body: ModelChangeIn) -> ModelOut:
+def update_model(call: Call, model_id: str, body: contract.ModelChangeIn) -> ModelOut:
     with call.writing() as session:
         model = _kept(session, model_id)
         is_evaluated = model.evaluation_dataset_id is not None
@@ -48,16 +47,16 @@ def release_version(call: Call, model_id: str, number: VersionNumber) -> ModelOu
 
 
 @serves(router, contract.REMEDIES)
-def list_remedies(call: Call, model_id: str) -> RemediesOut:
+def list_remedies(call: Call, model_id: str) -> contract.RemediesOut:
     with call.reading() as session:
         model = _kept(session, model_id)
         mechanism, epsilon, delta = catalogue.langevin_of(model), model.epsilon, model.delta
-    return RemediesOut(
+    return contract.RemediesOut(
         model_id=model_id,
         score_noise=remedies.score_noise(mechanism),
         noise_is_felt=remedies.is_noise_felt(mechanism),
         remedies=[
-            RemedyOut.of(
+            contract.RemedyOut.of(
                 remedy,
                 num_slots=remedy.mechanism.num_slots,
                 l2=remedy.mechanism.l2,

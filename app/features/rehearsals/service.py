@@ -31,9 +31,8 @@ from app.rows import records
 from app.unlearning import queue, service
 from app.unlearning.kinds import PlannedRun
 from app.unlearning.planner import Plan, PlanReason
-from lethe.contract.problems import RehearsalDone, RehearsalPending, RehearsalTooLarge, RehearsalUnknown
 from lethe.contract.sets import QueueRule, RunKind
-from lethe.features.rehearsals.contract import MIN_PEOPLE, RehearsalStatus
+from lethe.features.rehearsals import contract
 from lethe.proof.canary_test import CanaryPlan
 
 _RANDOM = SystemRandom()
@@ -61,7 +60,7 @@ def ask(session: Session, model: Model, *, people: int) -> Rehearsal:
     live = catalogue.get_live_version(session, model)
     catalogue.langevin_of(model)
     if pending := repository.open_rehearsal(session, dataset_id=model.dataset_id):
-        raise RehearsalPending(rehearsal_id=pending.id, model_id=pending.model_id, status=pending.status)
+        raise contract.RehearsalPending(rehearsal_id=pending.id, model_id=pending.model_id, status=pending.status)
     _require_new(session, model, version_id=live.id)
     _require_spare(session, model, people)
     rehearsal = Rehearsal(
@@ -69,7 +68,7 @@ def ask(session: Session, model: Model, *, people: int) -> Rehearsal:
         tenant_id=model.tenant_id,
         model_id=model.id,
         people=people,
-        status=RehearsalStatus.WAITING,
+        status=contract.RehearsalStatus.WAITING,
         asked_at=now(session),
         lost_runs=0,
     )
@@ -83,7 +82,7 @@ def get(session: Session, *, model_id: str, rehearsal_id: str) -> Rehearsal:
     catalogue.get_model(session, model_id)
     rehearsal = session.get(Rehearsal, rehearsal_id)
     if rehearsal is None or rehearsal.model_id != model_id:
-        raise RehearsalUnknown(model_id=model_id, rehearsal_id=rehearsal_id)
+        raise contract.RehearsalUnknown(model_id=model_id, rehearsal_id=rehearsal_id)
     return rehearsal
 
 
@@ -118,7 +117,7 @@ def draw(session: Session, *, run_id: str) -> Drawn:
         forget=forget,
         measured=tuple(sorted(measured)),
         retain=sampled(others),
-        test=test if len(test) >= MIN_PEOPLE else None,
+        test=test if len(test) >= contract.MIN_PEOPLE else None,
     )
 
 
@@ -152,7 +151,7 @@ def complete(session: Session, run: Run, report: dict[str, Any]) -> None:
     if tested_on is not None and report["before"]["sets"]["test"] is not None:
         repository.mark_measured(session, rehearsal, dataset_id=tested_on)
     rehearsal.report, rehearsal.error_code = report, None
-    rehearsal.status, rehearsal.finished_at = RehearsalStatus.COMPLETED, now(session)
+    rehearsal.status, rehearsal.finished_at = contract.RehearsalStatus.COMPLETED, now(session)
 
 
 class RehearsalKind:
@@ -179,20 +178,20 @@ class RehearsalKind:
 
     def start(self, session: Session, run: Run) -> None:
         rehearsal = _next(session, run.dataset_id)
-        rehearsal.status, rehearsal.run_id = RehearsalStatus.RUNNING, run.id
+        rehearsal.status, rehearsal.run_id = contract.RehearsalStatus.RUNNING, run.id
 
     def lose(self, session: Session, run: Run, *, max_runs: int) -> None:
         rehearsal = _of(session, run)
         rehearsal.lost_runs += 1
         if rehearsal.lost_runs < max_runs:
-            rehearsal.status, rehearsal.run_id = RehearsalStatus.WAITING, None
+            rehearsal.status, rehearsal.run_id = contract.RehearsalStatus.WAITING, None
             return
-        rehearsal.status, rehearsal.error_code = RehearsalStatus.FAILED, run.error_code
+        rehearsal.status, rehearsal.error_code = contract.RehearsalStatus.FAILED, run.error_code
         rehearsal.finished_at = now(session)
 
     def cancel(self, session: Session, run: Run) -> None:
         rehearsal = _of(session, run)
-        rehearsal.status, rehearsal.finished_at = RehearsalStatus.CANCELLED, now(session)
+        rehearsal.status, rehearsal.finished_at = contract.RehearsalStatus.CANCELLED, now(session)
 
     def drop_measured(self, session: Session, *, dataset_id: str) -> None:
         repository.forget_reports(session, dataset_id=dataset_id)
@@ -239,7 +238,7 @@ def _next(session: Session, dataset_id: str) -> Rehearsal:
 def _require_new(session: Session, model: Model, *, version_id: str) -> None:
     """Raise `RehearsalDone` for a version or rows with a report: differences or means of reports would reveal more."""
     if done := repository.rehearsal_done(session, model=model, version_id=version_id):
-        raise RehearsalDone(
+        raise contract.RehearsalDone(
             "Rehearsal {rehearsal_id} has measured the live version of model {model_id} or the rows of its dataset; "
             "the next one is possible when rows have been added or erased and another version is live.",
             rehearsal_id=done,
@@ -254,14 +253,14 @@ def _require_spare(session: Session, model: Model, people: int) -> int:
     """
     dataset = session.get_one(Dataset, model.dataset_id)
     count, num_unlinked = repository.count_without_requests(session, dataset_id=dataset.id, tenant_id=dataset.tenant_id)
-    if people > count // 2 or (count + num_unlinked - people) // 2 < MIN_PEOPLE:
-        raise RehearsalTooLarge(
+    if people > count // 2 or (count + num_unlinked - people) // 2 < contract.MIN_PEOPLE:
+        raise contract.RehearsalTooLarge(
             "A rehearsal forgets at most half of the people of dataset {dataset_id} who did not ask to be forgotten, "
             "and measures on half of the others, who have to be {num_measured} at least: draw fewer, {num_drawn} at "
             "least. A dataset of fewer than {num_needed} has no rehearsals.",
             dataset_id=dataset.id,
-            num_measured=2 * MIN_PEOPLE,
-            num_drawn=MIN_PEOPLE,
-            num_needed=3 * MIN_PEOPLE,
+            num_measured=2 * contract.MIN_PEOPLE,
+            num_drawn=contract.MIN_PEOPLE,
+            num_needed=3 * contract.MIN_PEOPLE,
         )
     return count

@@ -17,10 +17,8 @@ from app.features.systems.systems import RegisteredSystem
 from app.features.systems.tables import System, SystemTask
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import SystemUnknown
 from lethe.contract.sets import Scope
 from lethe.features.systems import bundle, contract
-from lethe.features.systems.contract import Grade, LineOut, SystemOut, TaskOut, TaskStatus
 from lethe.features.systems.sentences import headline
 
 router = APIRouter()
@@ -38,7 +36,7 @@ def create_system(call: Call, once: Once, body: contract.SystemIn) -> JSONRespon
 
 
 @serves(router, contract.LIST)
-def list_systems(call: Call, query: Paging) -> PageOut[SystemOut]:
+def list_systems(call: Call, query: Paging) -> PageOut[contract.SystemOut]:
     with call.reading() as session:
         rows = [row for kind in systems.kinds() for row in kind.systems(session)]
     page = page_of(rows, limit=query.limit, cursor=query.cursor)
@@ -46,14 +44,14 @@ def list_systems(call: Call, query: Paging) -> PageOut[SystemOut]:
 
 
 @serves(router, contract.GET)
-def get_system(call: Call, system_id: str) -> SystemOut:
+def get_system(call: Call, system_id: str) -> contract.SystemOut:
     with call.reading() as session:
         rows = {row.id: row for kind in systems.kinds() for row in kind.systems(session)}
-    return _system(call, SystemUnknown.if_none(rows.get(system_id), system_id=system_id))
+    return _system(call, contract.SystemUnknown.if_none(rows.get(system_id), system_id=system_id))
 
 
 @serves(router, contract.CHANGE)
-def change_system(call: Call, system_id: str, body: contract.SystemChangeIn) -> SystemOut:
+def change_system(call: Call, system_id: str, body: contract.SystemChangeIn) -> contract.SystemOut:
     changes = {name: value for name, value in dict(body).items() if value is not None}
     if body.webhook_url is not None:
         _check_url(call, body.webhook_url)
@@ -70,7 +68,7 @@ def retire_system(call: Call, system_id: str) -> None:
 
 
 @serves(router, contract.TASKS)
-def list_system_tasks(call: Call, query: contract.TasksQuery) -> PageOut[TaskOut]:
+def list_system_tasks(call: Call, query: contract.TasksQuery) -> PageOut[contract.TaskOut]:
     with call.reading() as session:
         page = service.tasks(session, **dict(query))
         items = [_task(session, row) for row in page.items]
@@ -92,7 +90,7 @@ def get_system_task(call: Call, task_id: str) -> contract.TaskWithEvidenceOut:
 
 
 @serves(router, contract.ACKNOWLEDGE)
-def acknowledge_system_task(call: Call, task_id: str, body: contract.AcknowledgementIn) -> TaskOut:
+def acknowledge_system_task(call: Call, task_id: str, body: contract.AcknowledgementIn) -> contract.TaskOut:
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.acknowledge(session, row, body, caller=call.caller)
@@ -100,7 +98,7 @@ def acknowledge_system_task(call: Call, task_id: str, body: contract.Acknowledge
 
 
 @serves(router, contract.CLOSE)
-def close_system_task(call: Call, task_id: str, body: contract.TaskClosureIn) -> TaskOut:
+def close_system_task(call: Call, task_id: str, body: contract.TaskClosureIn) -> contract.TaskOut:
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.close(session, row, reason=body.reason)
@@ -112,7 +110,7 @@ def get_request_systems(call: Call, request_id: str) -> contract.RequestSystemsO
     with call.reading() as session:
         request = deletion.get(session, request_id)
         lines = systems.lines_of(session, call.installation.keys, request)
-    grade = bundle.weakest(lines) if lines else Grade.NOT_REACHED
+    grade = bundle.weakest(lines) if lines else contract.Grade.NOT_REACHED
     weakest = [line["system"]["name"] for line in lines if line["grade"] == grade]
     sentences = headline(grade, weakest)
     return contract.RequestSystemsOut(
@@ -122,7 +120,7 @@ def get_request_systems(call: Call, request_id: str) -> contract.RequestSystemsO
         for_officer=sentences["officer"]["en"],
         waits_for=[line["system"]["name"] for line in lines if line["waiting"]],
         lines=[
-            LineOut(
+            contract.LineOut(
                 **line["system"],
                 grade=line["grade"],
                 waiting=line["waiting"],
@@ -154,17 +152,17 @@ def _check_url(call: Call, url: str) -> None:
     receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
 
 
-def _system(call: Call, row: RegisteredSystem) -> SystemOut:
-    return SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
+def _system(call: Call, row: RegisteredSystem) -> contract.SystemOut:
+    return contract.SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
 
 
-def _task(session: Session, row: SystemTask) -> TaskOut:
+def _task(session: Session, row: SystemTask) -> contract.TaskOut:
     deadline = session.get_one(DeletionRequest, row.request_id).deadline
-    return TaskOut.of(
+    return contract.TaskOut.of(
         row,
         system_name=session.get_one(System, row.system_id).name,
         due_at=deadline,
-        overdue=row.status == TaskStatus.OPEN and deadline <= now(session),
+        overdue=row.status == contract.TaskStatus.OPEN and deadline <= now(session),
     )
 
 

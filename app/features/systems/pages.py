@@ -86,4 +86,8 @@ def _list(context: RequestContext, place: PagePosition, *, status: int | None = 
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=70, title=marked("Systems"), path=f"{ROOT}/systems", endpoint=endpoints.list_systems),)
+MENU = (
+    MenuEntry(
+        place=70, title=marked("Systems"), path=f"{ROOT}/systems", endpoint=endpoints.list_systems, group="settings"
+    ),
+)

@@ -28,17 +28,9 @@ from app.features.systems.tables import System, SystemAddress, SystemTask, TaskN
 from app.features.webhooks import repository as webhooks_repository
 from app.features.webhooks import service as webhooks
 from app.features.webhooks.service import API_VERSION, WebhookMessage
-from lethe.contract.problems import (
-    AcknowledgementRefused,
-    FieldError,
-    InputInvalid,
-    SystemTaskEnded,
-    SystemTaskUnknown,
-    SystemUnknown,
-)
+from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import ClockState, EventKind, RequestStatus
-from lethe.features.systems import acknowledgements
-from lethe.features.systems.contract import AcknowledgementIn, TaskStatus
+from lethe.features.systems import acknowledgements, contract
 from lethe.proof.errors import PreconditionError
 
 OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "system_task.cancelled"
@@ -89,7 +81,7 @@ def retire(session: Session, row: System) -> None:
 
 def get(session: Session, system_id: str) -> System:
     """Return a registered system. Raises `SystemUnknown`."""
-    return SystemUnknown.if_none(session.get(System, system_id), system_id=system_id)
+    return contract.SystemUnknown.if_none(session.get(System, system_id), system_id=system_id)
 
 
 def registered(session: Session) -> list[System]:
@@ -99,7 +91,7 @@ def registered(session: Session) -> list[System]:
 
 def get_task(session: Session, task_id: str) -> SystemTask:
     """Return a task. Raises `SystemTaskUnknown`."""
-    return SystemTaskUnknown.if_none(session.get(SystemTask, task_id), task_id=task_id)
+    return contract.SystemTaskUnknown.if_none(session.get(SystemTask, task_id), task_id=task_id)
 
 
 def tasks_of(session: Session, *, request_id: str) -> list[tuple[SystemTask, System]]:
@@ -180,7 +172,7 @@ def _open(session: Session, changes: Sequence[Change]) -> None:
                 tenant_id=request.tenant_id,
                 request_id=request.id,
                 system_id=system.id,
-                status=TaskStatus.OPEN,
+                status=contract.TaskStatus.OPEN,
                 opened_at=change.at,
                 sent_from=sent_from,
             )
@@ -194,7 +186,7 @@ def _cancel(session: Session, withdrawn: Mapping[str, Change]) -> None:
     messages = []
     for task, system in _open_tasks(session, withdrawn.keys()):
         change = withdrawn[task.request_id]
-        task.status, task.ended_at = TaskStatus.CANCELLED, change.at
+        task.status, task.ended_at = contract.TaskStatus.CANCELLED, change.at
         if task.sent_from <= change.at:
             messages += _messages(CANCELLED, task, system, change.request, at=change.at)
     webhooks_repository.drop_planned(session, request_ids=withdrawn.keys(), event=OPENED)
@@ -242,31 +234,35 @@ def remind(session: Session, *, horizon: datetime.timedelta, limit: int) -> int:
     return len(due)
 
 
-def acknowledge(session: Session, task: SystemTask, body: AcknowledgementIn, *, caller: Caller) -> None:
+def acknowledge(session: Session, task: SystemTask, body: contract.AcknowledgementIn, *, caller: Caller) -> None:
     """Acknowledge a task by the system's signature or by the API key bound to it. Repeating the call is a no-op.
 
     Raises `AcknowledgementRefused` for another key or another task, `SystemTaskEnded`, and `InputInvalid`.
     """
     system = session.get_one(System, task.system_id)
     evidence = _signed(task, system, body) if body.jws is not None else _by_api_key(task, system, body, caller)
-    if task.status == TaskStatus.ACKNOWLEDGED and all(getattr(task, name) == value for name, value in evidence.items()):
+    if task.status == contract.TaskStatus.ACKNOWLEDGED and all(
+        getattr(task, name) == value for name, value in evidence.items()
+    ):
         return
-    _end(session, task, TaskStatus.ACKNOWLEDGED, note=body.note, **evidence)
+    _end(session, task, contract.TaskStatus.ACKNOWLEDGED, note=body.note, **evidence)
     audit.record(session, "system_task.acknowledged", task.id, system_id=system.id)
 
 
 def close(session: Session, task: SystemTask, *, reason: str) -> None:
     """Close an open task as not reached. Repeating the call is a no-op. Raises `SystemTaskEnded`."""
-    if task.status == TaskStatus.CLOSED:
+    if task.status == contract.TaskStatus.CLOSED:
         return
-    _end(session, task, TaskStatus.CLOSED, note=reason)
+    _end(session, task, contract.TaskStatus.CLOSED, note=reason)
     audit.record(session, "system_task.closed", task.id, system_id=task.system_id)
 
 
-def _end(session: Session, task: SystemTask, status: TaskStatus, *, note: str | None, **evidence: str | None) -> None:
+def _end(
+    session: Session, task: SystemTask, status: contract.TaskStatus, *, note: str | None, **evidence: str | None
+) -> None:
     """End an open task, and complete its request if it waited for nothing else. Raises `SystemTaskEnded`."""
-    if task.status != TaskStatus.OPEN:
-        raise SystemTaskEnded(task_id=task.id, status=task.status)
+    if task.status != contract.TaskStatus.OPEN:
+        raise contract.SystemTaskEnded(task_id=task.id, status=task.status)
     task.status, task.ended_at = status, now(session)
     for name, value in evidence.items():
         setattr(task, name, value)
@@ -279,7 +275,7 @@ def _end(session: Session, task: SystemTask, status: TaskStatus, *, note: str | 
         completion.complete_done(session, [request])
 
 
-def _signed(task: SystemTask, system: System, body: AcknowledgementIn) -> dict[str, str | None]:
+def _signed(task: SystemTask, system: System, body: contract.AcknowledgementIn) -> dict[str, str | None]:
     if body.by is not None or body.evidence_sha256 is not None:
         raise InputInvalid(
             "A signed acknowledgement states these fields itself.",
@@ -290,13 +286,13 @@ def _signed(task: SystemTask, system: System, body: AcknowledgementIn) -> dict[s
     except PreconditionError as error:
         raise InputInvalid("The acknowledgement is malformed.", [FieldError("jws", error.detail)]) from None
     if not statement:
-        raise AcknowledgementRefused(task_id=task.id, system_id=system.id)
+        raise contract.AcknowledgementRefused(task_id=task.id, system_id=system.id)
     if (statement["task_id"], statement["system_id"], statement["request_id"]) != (
         task.id,
         system.id,
         task.request_id,
     ):
-        raise AcknowledgementRefused.other_task(task_id=task.id)
+        raise contract.AcknowledgementRefused.other_task(task_id=task.id)
     return {
         "jws": (body.jws or "").strip(),
         "public_key": system.public_key,
@@ -305,10 +301,12 @@ def _signed(task: SystemTask, system: System, body: AcknowledgementIn) -> dict[s
     }
 
 
-def _by_api_key(task: SystemTask, system: System, body: AcknowledgementIn, caller: Caller) -> dict[str, str | None]:
+def _by_api_key(
+    task: SystemTask, system: System, body: contract.AcknowledgementIn, caller: Caller
+) -> dict[str, str | None]:
     # A rotated key acts in the line of the bound one.
     if caller.is_person or system.api_key_id is None or system.api_key_id not in (caller.id, caller.maker):
-        raise AcknowledgementRefused(task_id=task.id, system_id=system.id)
+        raise contract.AcknowledgementRefused(task_id=task.id, system_id=system.id)
     if body.by is None:
         raise InputInvalid(
             "The acknowledgement names nobody.", [FieldError("by", "expected the person or role that confirms")]

@@ -28,10 +28,9 @@ from app.features.systems.tables import System, SystemTask
 from app.keys import Keys
 from app.rows import repository as rows_repository
 from lethe import sockets
-from lethe.contract.problems import BundleNotReady
 from lethe.contract.sets import RequestModelStatus, RequestStatus
 from lethe.features.systems import bundle
-from lethe.features.systems.contract import Grade, TaskStatus
+from lethe.features.systems.contract import BundleNotReady, Grade, TaskStatus
 from lethe.proof.joint import Joint
 
 _WITHOUT_BUNDLE = (RequestStatus.RECEIVED, RequestStatus.IN_REVIEW, RequestStatus.REJECTED, RequestStatus.CANCELLED)

@@ -12,7 +12,6 @@ from app.db.tables import Tenant
 from app.features.webhooks import repository, secret, service
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
-from lethe.contract.problems import DeliveryUnknown
 from lethe.contract.sets import DeliveryStatus, Scope
 from lethe.features.webhooks import contract
 
@@ -75,7 +74,7 @@ def _found(session: Session, caller: Caller, delivery_id: str) -> WebhookDeliver
     """Return a delivery. Raises `DeliveryUnknown`, also for a delivery that the caller may not know of."""
     row = service.get(session, delivery_id)
     if caller.discreet and not repository.is_seen(session, row, at=now(session)):
-        raise DeliveryUnknown(delivery_id=delivery_id)
+        raise contract.DeliveryUnknown(delivery_id=delivery_id)
     return row
 
 

@@ -8,8 +8,8 @@ from app.audit import service as audit
 from app.db import actor, now
 from app.db.tables import Tenant
 from app.keys import Keys
-from lethe.contract.problems import SecretNotPresent
 from lethe.features.webhooks import signatures as signature
+from lethe.features.webhooks.contract import SecretNotPresent
 
 OVERLAP = datetime.timedelta(hours=24)
 """Time after a rotation during which the previous secret signs as well."""

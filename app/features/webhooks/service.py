@@ -15,9 +15,8 @@ from app.db.tables import DeletionRequest, new_id
 from app.features.webhooks import receiver, repository
 from app.features.webhooks.tables import Payload, WebhookDelivery
 from lethe import sockets
-from lethe.contract.problems import DeliveryUnknown
 from lethe.contract.sets import DeliveryStatus, RequestStatus
-from lethe.features.webhooks.contract import WebhookEvent
+from lethe.features.webhooks.contract import DeliveryUnknown, WebhookEvent
 
 API_VERSION = "1"
 

@@ -7,7 +7,19 @@ from pydantic import Field
 from lethe.contract import problems
 from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import AdditionStatus, Scope
+
+
+class AdditionUnknown(NotFound, title="There is no such addition"):
+    template = "There is no addition {addition_id!r} to this dataset."
+
+
+class DatasetFull(Conflict, title="The dataset has too few free slots"):
+    template = (
+        "{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or make "
+        "another dataset."
+    )
 
 
 class AdditionOut(Answer):
@@ -46,7 +58,7 @@ ADD = of_one(
             problems.UploadTooLarge,
             problems.IdempotencyConflict,
             problems.SubjectSuppressed,
-            problems.DatasetFull,
+            DatasetFull,
             problems.EvaluationOverlaps,
             problems.SchemaInvalid,
             problems.RowInvalid,
@@ -76,7 +88,7 @@ ADDITION = of_two(
         "/additions/{addition_id}",
         scope=Scope.MODELS_READ,
         gives=AdditionOut,
-        problems=(problems.DatasetUnknown, problems.AdditionUnknown),
+        problems=(problems.DatasetUnknown, AdditionUnknown),
         does="Return an addition, with whether its rows have been written.",
     )
 )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import scipy  # which loads scipy.optimize when it is first used
 
-from lethe.proof.errors import require_divergence, require_fraction, require_nonnegative, require_order
+from lethe.proof.errors import DomainError, require_finite, require_fraction, require_nonnegative
 from lethe.proof.rounding import sum_rounded_up, up
 
 
@@ -128,3 +128,18 @@ def gaussian_epsilon_cks(*, mu: float, delta: float) -> AtOrder:
     )
     order = max(1 + math.exp(log_excess), math.nextafter(1.0, 2.0))
     return AtOrder(epsilon=renyi_to_epsilon_cks(order=order, divergence=order * mu * mu / 2, delta=delta), order=order)
+
+
+def require_order(**values: float) -> None:
+    """Check that each value is in (1, inf), the range of Renyi orders."""
+    require_finite(**values)
+    for name, value in values.items():
+        if not value > 1:
+            raise DomainError(f"Expected {name}={value} > 1")
+
+
+def require_divergence(**values: float) -> None:
+    """Check that each value is in [0, inf]. An infinite divergence stands for an unknown bound."""
+    for name, value in values.items():
+        if not value >= 0:
+            raise DomainError(f"Expected {name}={value} >= 0")

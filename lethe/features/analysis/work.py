@@ -10,7 +10,12 @@ import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from lethe.proof.errors import WorkBudgetExceeded
+from lethe.proof.errors import PrivacyError
+
+
+class WorkBudgetExceeded(PrivacyError):
+    """An evaluation would exceed its budget of work."""
+
 
 _budget: ContextVar["WorkBudget | None"] = ContextVar("budget", default=None)
 

@@ -8,22 +8,24 @@ import typer
 
 from lethe.cli.derived import CommandCall, OptionShape, add_group, derive, made
 from lethe.cli.gateway import show
-from lethe.features.attested.contract import TrainerOut
+from lethe.features.attested.contract import AttestedTrainerOut
 
-add_group("trainers", "trainer", "Trainers outside of Lethe, their manifests, and what may be served.")
+add_group(
+    "attested_trainers", "attested-trainer", "Trainers outside of Lethe, their manifests, and what may be served."
+)
 
 
-def _line_of(trainer: TrainerOut) -> str:
+def _line_of(trainer: AttestedTrainerOut) -> str:
     due = trainer.next_retraining
     state = "retired" if trainer.retired_at else f"due {due.latest_at:%F}, {due.num_waiting} waiting" if due else "idle"
     return f"{trainer.id}  {state:<26}  {trainer.name}"
 
 
-derive("trainers.list", line=_line_of)
-derive("trainers.create", OptionShape(positional=("name", "contact", "webhook_url", "public_key")))
+derive("attested_trainers.list", line=_line_of)
+derive("attested_trainers.create", OptionShape(positional=("name", "contact", "webhook_url", "public_key")))
 
 
-@made("trainers.accept", OptionShape(omit=("jws", "identifiers")))
+@made("attested_trainers.accept", OptionShape(omit=("jws", "identifiers")))
 def accept(
     call: CommandCall,
     people: Annotated[
@@ -46,7 +48,7 @@ def accept(
     signed = manifests.sign(
         json.loads(sign_with.read_text()),
         trainer_id=trainer_id,
-        retraining_id=call.client.trainers.get(trainer_id).retraining_id,
+        retraining_id=call.client.attested_trainers.get(trainer_id).retraining_id,
         rows_read_at=rows_read_at,
         identifiers=people.read_text().split(),
         artefacts=[hashlib.sha256(path.read_bytes()).hexdigest() for path in artefact],

@@ -1,17 +1,17 @@
-"""`client.trainers`."""
+"""`client.attested_trainers`."""
 
 from lethe.client.methods import H, Keyed, Resource, call, pages
 from lethe.features.attested import contract
 
 
-class _NewTrainer(contract.TrainerIn, Keyed):
+class _NewAttestedTrainer(contract.AttestedTrainerIn, Keyed):
     pass
 
 
-class Trainers(Resource[H]):
+class AttestedTrainers(Resource[H]):
     """Trainers outside of Lethe, their manifests, and what may be served."""
 
-    create = call(contract.CREATE, _NewTrainer)
+    create = call(contract.CREATE, _NewAttestedTrainer)
     list = pages(contract.LIST)
     get = call(contract.GET)
     change = call(contract.CHANGE)

@@ -7,20 +7,23 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import (
-    IdempotencyConflict,
-    ManifestRefused,
-    RequestUnknown,
-    SystemTaskEnded,
-    SystemUnknown,
-)
+from lethe.contract.problems import Conflict, IdempotencyConflict, NotFound, RequestUnknown
 from lethe.contract.sets import ClosedSet, Scope
-from lethe.features.systems.contract import Ids, PublicKey, Url
+from lethe.features.systems.contract import Ids, PublicKey, SystemTaskEnded, Url
 
 MAX_IDS = 100_000
 """Maximum number of identifiers in one call for their digests."""
 MAX_IDENTIFIERS = 500_000
 """Maximum number of people whose rows one manifest may have read."""
+
+
+class AttestedTrainerUnknown(NotFound, title="There is no such trainer"):
+    template = "There is no trainer {attested_trainer_id!r}; GET /v1/attested-trainers lists them."
+
+
+class ManifestRefused(Conflict, title="The manifest is refused"): ...
+
+
 Days = Annotated[int, Field(ge=0, le=365)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{40}$")]
 
@@ -36,7 +39,7 @@ class ServingReason(ClosedSet):
     """The artefact may carry a person whose request is past its deadline."""
 
 
-class TrainerIn(Body):
+class AttestedTrainerIn(Body):
     model_config = example(
         name="Churn in Airflow",
         contact="data science, +49 30 1234567",
@@ -60,7 +63,7 @@ class TrainerIn(Body):
     )
 
 
-class TrainerChangeIn(Body):
+class AttestedTrainerChangeIn(Body):
     name: Name | None = Field(default=None, description="New name of the trainer. Default: unchanged.")
     contact: Name | None = Field(default=None, description="New contact of the trainer. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
@@ -78,7 +81,7 @@ class RetrainingOut(Answer):
     num_waiting: int = Field(description="Number of requests that the retraining serves.")
 
 
-class TrainerOut(Answer):
+class AttestedTrainerOut(Answer):
     id: str = Field(description="ID of the trainer, which is also its ID as a system.")
     name: str = Field(description="Name of the trainer.")
     contact: str | None = Field(description="Who answers for the trainer; null if it is damaged.")
@@ -143,7 +146,7 @@ class WaitClosureIn(Body):
     request_id: Annotated[Text, Field(min_length=1, max_length=100)] = Field(description="ID of the deletion request.")
 
 
-class ServingQuery(Query):
+class ArtefactServingQuery(Query):
     artefact_sha256: Sha256 = Field(description="SHA-256 (hex) of the artefact to be served.")
 
 
@@ -157,14 +160,14 @@ class ArtefactServingOut(Answer):
     )
 
 
-_TRAINERS = ResourceOperations("Trainers", "/v1/trainers")
+_TRAINERS = ResourceOperations("Attested trainers", "/v1/attested-trainers")
 
 CREATE = _TRAINERS.operation(
-    "create_trainer",
+    "create_attested_trainer",
     "POST",
     scope=Scope.ADMIN,
-    takes=TrainerIn,
-    gives=TrainerOut,
+    takes=AttestedTrainerIn,
+    gives=AttestedTrainerOut,
     status=201,
     repeat="keyed",
     problems=(IdempotencyConflict,),
@@ -172,46 +175,46 @@ CREATE = _TRAINERS.operation(
     "accepted before do not.",
 )
 LIST = _TRAINERS.operation(
-    "list_trainers",
+    "list_attested_trainers",
     "GET",
     scope=Scope.MODELS_READ,
     query=Paging,
-    gives=PageOut[TrainerOut],
+    gives=PageOut[AttestedTrainerOut],
     does="List all trainers with their planned retrainings, including retired ones.",
 )
 GET = of_one(
     _TRAINERS.operation(
-        "get_trainer",
+        "get_attested_trainer",
         "GET",
-        "/{trainer_id}",
+        "/{attested_trainer_id}",
         scope=Scope.MODELS_READ,
-        gives=TrainerOut,
-        problems=(SystemUnknown,),
+        gives=AttestedTrainerOut,
+        problems=(AttestedTrainerUnknown,),
         does="Return a trainer, with the fewest retrainings that meet all deadlines.",
     )
 )
 CHANGE = of_one(
     _TRAINERS.operation(
-        "change_trainer",
+        "change_attested_trainer",
         "PATCH",
-        "/{trainer_id}",
+        "/{attested_trainer_id}",
         scope=Scope.ADMIN,
-        takes=TrainerChangeIn,
-        gives=TrainerOut,
+        takes=AttestedTrainerChangeIn,
+        gives=AttestedTrainerOut,
         repeat="idempotent",
-        problems=(SystemUnknown,),
+        problems=(AttestedTrainerUnknown,),
         does="Change a trainer. Manifests that were accepted keep the key that signed them.",
     )
 )
 RETIRE = of_one(
     _TRAINERS.operation(
-        "retire_trainer",
+        "retire_attested_trainer",
         "DELETE",
-        "/{trainer_id}",
+        "/{attested_trainer_id}",
         scope=Scope.ADMIN,
         gives=type(None),
         status=204,
-        problems=(SystemUnknown,),
+        problems=(AttestedTrainerUnknown,),
         does="Let no more requests wait for a trainer. Requests that wait already do until a manifest or an officer "
         "ends it.",
     )
@@ -220,12 +223,12 @@ IDENTIFIERS = of_one(
     _TRAINERS.operation(
         "digest_identifiers",
         "POST",
-        "/{trainer_id}/identifiers",
+        "/{attested_trainer_id}/identifiers",
         scope=Scope.MODELS_WRITE,
         takes=IdentifiersIn,
         gives=IdentifiersOut,
         repeat="idempotent",
-        problems=(SystemUnknown,),
+        problems=(AttestedTrainerUnknown,),
         does="Return the digests by which a manifest names the people whose rows it read, and tell which people must "
         "not be read. Neither identifiers nor digests are stored.",
     )
@@ -234,12 +237,12 @@ ACCEPT = of_one(
     _TRAINERS.operation(
         "accept_manifest",
         "POST",
-        "/{trainer_id}/manifests",
+        "/{attested_trainer_id}/manifests",
         scope=Scope.MODELS_WRITE,
         takes=ManifestIn,
         gives=ManifestOut,
         repeat="idempotent",
-        problems=(SystemUnknown, ManifestRefused),
+        problems=(AttestedTrainerUnknown, ManifestRefused),
         does="Accept the signed manifest of a retraining, which serves every request that was due before its rows were "
         "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the "
         "same answer.",
@@ -247,24 +250,24 @@ ACCEPT = of_one(
 )
 CLOSE = of_one(
     _TRAINERS.operation(
-        "close_trainer_wait",
+        "close_attested_wait",
         "POST",
-        "/{trainer_id}/close",
+        "/{attested_trainer_id}/close",
         scope=Scope.REQUESTS_REVIEW,
         takes=WaitClosureIn,
         gives=type(None),
         status=204,
         repeat="idempotent",
-        problems=(SystemUnknown, RequestUnknown, SystemTaskEnded),
+        problems=(AttestedTrainerUnknown, RequestUnknown, SystemTaskEnded),
         does="Let a request no longer wait for a trainer that does not answer. The trainer counts as not reached, "
         "which the headline says.",
     )
 )
-SERVING = ResourceOperations("Trainers", "/v1/serving").operation(
+SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     "get_artefact_serving",
     "GET",
     scope=Scope.MODELS_READ,
-    query=ServingQuery,
+    query=ArtefactServingQuery,
     gives=ArtefactServingOut,
     does="Return whether an artefact of a trainer may be served, by its digest. Lethe's own models answer at "
     "`/v1/models/{model_id}/serving`.",

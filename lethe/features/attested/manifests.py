@@ -28,7 +28,7 @@ _short = wellformed.Kind(
 )
 _FIELDS: wellformed.Fields = {
     "format": wellformed.text,
-    "trainer_id": wellformed.named("trn"),
+    "trainer_id": wellformed.named("atr"),
     "retraining_id": wellformed.named("rtn"),
     "rows_read_at": wellformed.moment,
     "num_identifiers": wellformed.count(0),
@@ -50,11 +50,12 @@ def sign(
     code_revision: str,
     environment: str,
 ) -> dict[str, Any]:
-    """Return the arguments of `client.trainers.accept`: the signed header as `jws`, and the sorted `identifiers`.
+    """Return the arguments of `client.attested_trainers.accept`: the signed header as `jws`, and the sorted
+    `identifiers`.
 
     `private_jwk` is the trainer's Ed25519 key (RFC 8037, with `x` and `d`). `identifiers` are the digests that
-    `client.trainers.identifiers` returned, and `rows_read_at` its `read_at` (RFC 3339). `artefacts` are SHA-256 (hex).
-    `code_revision` and `environment` name what trained, such as a commit and the digest of an image.
+    `client.attested_trainers.identifiers` returned, and `rows_read_at` its `read_at` (RFC 3339). `artefacts` are
+    SHA-256 (hex). `code_revision` and `environment` name what trained, such as a commit and the digest of an image.
 
     Raises:
         ValueError: if the key is not a private Ed25519 key.

@@ -28,9 +28,12 @@ def retrain(
     Raises:
         ManifestRefused: if the manifest serves nobody, for example because another retraining came first.
     """
-    retraining_id = client.trainers.get(trainer_id).retraining_id
+    retraining_id = client.attested_trainers.get(trainer_id).retraining_id
     ids = list(dict.fromkeys(map(person, rows)))
-    parts = [client.trainers.identifiers(trainer_id, ids=ids[at : at + MAX_IDS]) for at in range(0, len(ids), MAX_IDS)]
+    parts = [
+        client.attested_trainers.identifiers(trainer_id, ids=ids[at : at + MAX_IDS])
+        for at in range(0, len(ids), MAX_IDS)
+    ]
     digests = dict(zip(ids, (digest for part in parts for digest in part.digests), strict=True))
     artefact = train([row for row in rows if digests[person(row)] is not None])
     manifest = manifests.sign(
@@ -42,4 +45,4 @@ def retrain(
         artefacts=[hashlib.sha256(artefact).hexdigest()],
         **details,
     )
-    return artefact, client.trainers.accept(trainer_id, **manifest)
+    return artefact, client.attested_trainers.accept(trainer_id, **manifest)

@@ -7,7 +7,8 @@ import typer
 
 from lethe.cli.derived import GROUPS, VERBS
 from lethe.cli.gateway import console, show
-from lethe.contract.problems import BoundUnknown, InputInvalid, PreconditionFailed
+from lethe.contract.problems import InputInvalid, PreconditionFailed
+from lethe.features.calculator.contract import BoundUnknown
 
 if TYPE_CHECKING:
     from lethe.features.theorems import Bound

@@ -6,8 +6,14 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import BoundUnknown, PreconditionFailed, WorkExceeded
+from lethe.contract.problems import InputInvalid, NotFound, PreconditionFailed
 from lethe.contract.sets import Scope
+
+
+class BoundUnknown(NotFound, title="There is no such bound in the calculator"): ...
+
+
+class WorkExceeded(InputInvalid, title="The evaluation exceeds this service's work limit"): ...
 
 
 class BoundIn(Body):

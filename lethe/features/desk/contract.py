@@ -9,7 +9,35 @@ from lethe.contract import problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example
 from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import Conflict, Malformed, NotAllowed, NotFound
 from lethe.contract.sets import ClosedSet, Scope
+
+
+class FormRefused(NotAllowed, title="The form did not come from a page of this session"): ...
+
+
+class AttachmentUnknown(NotFound, title="The request has no such attachment"): ...
+
+
+class AttachmentInvalid(Malformed, title="The file cannot be attached"): ...
+
+
+class DetailsErased(Conflict, title="Details of the request are no longer kept"): ...
+
+
+class NotesFull(Conflict, title="The request has reached its limit of notes"):
+    template = "The request has {max_notes} notes; write more in your own files, about its id."
+
+
+class AttachmentsFull(Conflict, title="The request has reached its limit of attachments"):
+    template = "The request has {max_attachments} attachments (LETHE_MAX_ATTACHMENTS); delete one of them first."
+
+
+class ReplyUnprintable(Conflict, title="The PDF font lacks characters of the reply"): ...
+
+
+class NotAssignable(Conflict, title="Requests cannot be assigned to this person"):
+    template = "Nobody with this id decides about requests here; GET /v1/deletion-requests:assignees lists who does."
 
 
 class ReplyFormat(ClosedSet):
@@ -71,7 +99,7 @@ ASSIGN = of_one(
         takes=AssignmentIn,
         gives=DeletionRequestOut,
         repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.NotAssignable),
+        problems=(problems.RequestUnknown, NotAssignable),
         does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
         "may do, and the person whom the request is about is not told.",
     )
@@ -109,7 +137,7 @@ ADD_NOTE = of_one(
         takes=NoteIn,
         gives=NoteOut,
         status=201,
-        problems=(problems.RequestUnknown, problems.DetailsErased, problems.NotesFull),
+        problems=(problems.RequestUnknown, DetailsErased, NotesFull),
         does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
         "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
         "because remembering one would store the text once more: a repetition is another note.",
@@ -154,9 +182,9 @@ ATTACH = of_one(
         problems=(
             problems.RequestUnknown,
             problems.UploadTooLarge,
-            problems.AttachmentInvalid,
-            problems.DetailsErased,
-            problems.AttachmentsFull,
+            AttachmentInvalid,
+            DetailsErased,
+            AttachmentsFull,
         ),
         does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
         "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
@@ -183,7 +211,7 @@ ATTACHMENT = of_two(
         "/{request_id}/attachments/{attachment_id}",
         scope=Scope.REQUESTS_REVIEW,
         gives=bytes,
-        problems=(problems.RequestUnknown, problems.AttachmentUnknown, problems.SealedTextDamaged),
+        problems=(problems.RequestUnknown, AttachmentUnknown, problems.SealedTextDamaged),
         does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
         "downloaded it.",
     )
@@ -196,7 +224,7 @@ DELETE_ATTACHMENT = of_two(
         scope=Scope.REQUESTS_REVIEW,
         gives=type(None),
         status=204,
-        problems=(problems.RequestUnknown, problems.AttachmentUnknown),
+        problems=(problems.RequestUnknown, AttachmentUnknown),
         does="Erase a file: its key is destroyed before the answer.",
     )
 )
@@ -230,7 +258,7 @@ REPLY = of_one(
         scope=Scope.REQUESTS_REVIEW,
         query=ReplyQuery,
         gives=bytes,
-        problems=(problems.RequestUnknown, problems.ReplyUnprintable, problems.CertificateDamaged),
+        problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
         does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
         "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
         "is composed on demand and not stored.",
@@ -259,7 +287,7 @@ EVIDENCE_PACK = of_one(
         scope=Scope.REQUESTS_REVIEW,
         query=EvidenceQuery,
         gives=bytes,
-        problems=(problems.RequestUnknown, problems.ReplyUnprintable, problems.CertificateDamaged),
+        problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
         does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
         "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
         "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "

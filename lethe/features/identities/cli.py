@@ -27,8 +27,8 @@ def load(
     sql: Annotated[str | None, typer.Option(help="SQLAlchemy URL of a database to read instead of a file.")] = None,
     query: Annotated[str | None, typer.Option(help="SELECT whose columns are named like kinds of identifiers.")] = None,
     confirm_joins: Annotated[bool, typer.Option("--confirm-joins", help="Join people who were apart.")] = False,
-    url: Url = "",
-    key: Key = "",
+    url: Url = None,
+    key: Key = None,
 ) -> None:
     """Load an identity map from a CSV file, or from an SQL statement in a read-only transaction."""
     if (file is None) == (sql is None) or (sql is None) != (query is None):

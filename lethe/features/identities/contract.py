@@ -6,8 +6,12 @@ from pydantic import Field, model_validator
 
 from lethe.contract.fields import Answer, Body, LargeBody, Sha256, SubjectIn
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import PeopleJoined, RequestUnknown
+from lethe.contract.problems import Conflict, RequestUnknown
 from lethe.contract.sets import Scope
+
+
+class PeopleJoined(Conflict, title="The identity map would make one person of several"): ...
+
 
 CUSTOMER_ID, EMAIL, PHONE, DEVICE = "customer_id", "email", "phone", "device"
 BUILT_IN = (CUSTOMER_ID, EMAIL, PHONE, DEVICE)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, conversion, methods
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import DomainError
 from lethe.proof.mechanism import Adjacency
@@ -102,7 +102,7 @@ def _point(
         epsilon=Epsilons(
             unlearning=epsilon(accountant.unlearning_mu(chain)),
             deletion=None if largest is None else deletion_epsilon(largest, steps_present=before.steps),
-            adaptive=epsilon(accountant.adaptive_mu([*exposures, exposure] if exposure else exposures)),
+            adaptive=epsilon(methods.adaptive_mu([*exposures, exposure] if exposure else exposures)),
             release=epsilon(released),
         ),
         epsilon_of_one=deletion_epsilon(1, steps_present=chain.steps),

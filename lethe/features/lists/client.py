@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, checked, composed, composed_list, makes, saved
-from lethe.contract.problems import BatchRefused, InputInvalid
+from lethe.contract.problems import InputInvalid
 from lethe.features.lists import contract
 
 _REFUSED_AT = re.compile(r"requests\.([0-9]+)\.?(.*)", re.DOTALL)
@@ -71,7 +71,7 @@ class RequestLists(Resource[H]):
             try:
                 answer = await self._calls.call(contract.CREATE_BATCH, arguments=batch, options=options)
                 items: Iterable[contract.BatchItemOut] = answer.items
-            except BatchRefused as problem:
+            except contract.BatchRefused as problem:
                 items = _all_refused(problem, size=len(batch.requests))
             for item in items:
                 accepted, refused = accepted + item.accepted, refused + (not item.accepted)
@@ -114,7 +114,7 @@ def _batches(
         yield start, checked(_NewBatch, {"requests": batch, "source": source}), options
 
 
-def _all_refused(problem: BatchRefused, *, size: int) -> Iterator[contract.BatchItemOut]:
+def _all_refused(problem: contract.BatchRefused, *, size: int) -> Iterator[contract.BatchItemOut]:
     """Yield a rejected item per request of a wholly refused batch. Reasons come from the batch's fault list."""
     faults: dict[int, list[dict[str, str]]] = {}
     for fault in problem.errors:

@@ -9,8 +9,30 @@ from pydantic import AfterValidator, Field, Strict
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import LastAdministrator, UserExists, UserUnknown
+from lethe.contract.problems import Conflict, Gone, NotAllowed, NotFound, Unavailable
 from lethe.contract.sets import ClosedSet, Scope
+
+
+class LoginRefused(NotAllowed, title="This login is refused", status=401): ...
+
+
+class IdentityRefused(NotAllowed, title="The identity provider's response does not grant access"): ...
+
+
+class UserUnknown(NotFound, title="There is no such person", template="There is no person {user_id!r}."): ...
+
+
+class InvitationOver(Gone, title="The invitation has been used, or has expired"):
+    template = "An invitation is good for a week, and once. Ask an administrator for another one."
+
+
+class UserExists(Conflict, title="A person with this e-mail address exists"): ...
+
+
+class LastAdministrator(Conflict, title="Without this person nobody would be left to administer the tenant"): ...
+
+
+class IdentityProviderUnavailable(Unavailable, title="The identity provider does not answer"): ...
 
 
 class Role(ClosedSet):

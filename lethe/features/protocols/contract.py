@@ -7,8 +7,32 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import AgentExists, AgentUnknown, IdempotencyConflict, IssuerExists, IssuerUnknown
+from lethe.contract.problems import Conflict, IdempotencyConflict, InputInvalid, NotAllowed, NotFound
 from lethe.contract.sets import Scope
+
+
+class MessageRefused(NotAllowed, title="The signed message is not from this agent to this business"): ...
+
+
+class AgentUnknown(NotFound, title="There is no such agent"):
+    template = "There is no agent {row_id!r}; GET /v1/agents lists them."
+
+
+class IssuerUnknown(NotFound, title="There is no such issuer", template="There is no issuer {issuer_id!r}."): ...
+
+
+class MessageEarly(InputInvalid, title="The signed message is not valid yet"): ...
+
+
+class MessageExpired(InputInvalid, title="The signed message has expired or is valid for too long"): ...
+
+
+class IssuerExists(Conflict, title="This issuer is registered already"): ...
+
+
+class AgentExists(Conflict, title="An agent with this id exists"):
+    template = "There is an agent {agent_id!r}; remove it first to change its key."
+
 
 AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
 

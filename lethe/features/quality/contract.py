@@ -3,16 +3,38 @@
 from pydantic import Field
 
 from lethe.contract import problems
-from lethe.contract.fields import Body, example
-from lethe.contract.models import ModelOut, QualityIn, RemediesOut
+from lethe.contract.fields import Answer, Body, example
+from lethe.contract.models import ModelOut, QualityIn
 from lethe.contract.operation import ResourceOperations, of_one, of_two
-from lethe.contract.sets import Scope
+from lethe.contract.sets import RemedyKind, Scope
 
 
 class ModelChangeIn(Body):
     model_config = example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
 
     quality: QualityIn = Field(description="Quality gate of the model, which replaces any present gate.")
+
+
+class RemedyOut(Answer):
+    kind: RemedyKind = Field(
+        description="relearn: the same model from scratch; more_slots, l2: a new model, on a dataset with that many "
+        "slots or with that regularisation."
+    )
+    num_slots: int = Field(description="Number of slots of the dataset.")
+    l2: float = Field(description="L2 regularisation.")
+    score_noise: float = Field(description="Upper bound on the standard deviation of the noise in a row's score.")
+    learn_passes: float = Field(description="Number of passes over the rows to learn.")
+    request_passes: float = Field(description="Number of passes to forget the first person.")
+    reason: str = Field(description="Reason why it may help, in words.")
+
+
+class RemediesOut(Answer):
+    model_id: str = Field(description="ID of the model.")
+    score_noise: float = Field(
+        description="Upper bound on the standard deviation of the noise in a row's score, for the model as it is."
+    )
+    noise_is_felt: bool = Field(description="True if this noise costs accuracy; if not, regularisation or rows do.")
+    remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
 _MODELS = ResourceOperations("Models", "/v1/models")

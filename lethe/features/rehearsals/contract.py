@@ -9,7 +9,22 @@ from lethe.contract import problems
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
 from lethe.contract.models import ProgressOut
 from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import ClosedSet, Scope
+
+
+class RehearsalUnknown(NotFound, title="There is no such rehearsal"):
+    template = "Model {model_id} has no rehearsal {rehearsal_id!r}."
+
+
+class RehearsalPending(Conflict, title="A rehearsal of the dataset's models has not ended yet"):
+    template = "Rehearsal {rehearsal_id} of model {model_id} is {status}; wait until it has ended."
+
+
+class RehearsalDone(Conflict, title="The live version or its rows have been rehearsed"): ...
+
+
+class RehearsalTooLarge(Conflict, title="The rehearsal would forget more people than the dataset can spare"): ...
 
 
 class RehearsalStatus(ClosedSet):
@@ -135,9 +150,9 @@ ASK = of_one(
             problems.ModelUnknown,
             problems.ModelNotLive,
             problems.ModelRetired,
-            problems.RehearsalPending,
-            problems.RehearsalDone,
-            problems.RehearsalTooLarge,
+            RehearsalPending,
+            RehearsalDone,
+            RehearsalTooLarge,
             problems.IdempotencyConflict,
         ),
         does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
@@ -164,7 +179,7 @@ GET = of_two(
         "/{rehearsal_id}",
         scope=Scope.ACCOUNTING_READ,
         gives=RehearsalOut,
-        problems=(problems.ModelUnknown, problems.RehearsalUnknown),
+        problems=(problems.ModelUnknown, RehearsalUnknown),
         does="Return the progress of a rehearsal or its results: accuracy and loss on the forget, retain and test "
         "sets, a membership attack, and the effort.",
     )

@@ -8,16 +8,37 @@ from pydantic import Field
 from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Sha256, Text, example
 from lethe.contract.operation import ResourceOperations, of_one
 from lethe.contract.problems import (
-    AcknowledgementRefused,
-    BundleNotReady,
     CertificateDamaged,
+    Conflict,
     IdempotencyConflict,
+    NotAllowed,
+    NotFound,
     RequestUnknown,
-    SystemTaskEnded,
-    SystemTaskUnknown,
-    SystemUnknown,
+    variant,
 )
 from lethe.contract.sets import ClosedSet, Scope
+
+
+class AcknowledgementRefused(NotAllowed, title="Another key than that of the system acknowledges"):
+    template = (
+        "Task {task_id} stays open: sign with the Ed25519 key of {system_id}, or call with the API key bound to it."
+    )
+    other_task = variant("Task {task_id} stays open: the signed acknowledgement is about another task.")
+
+
+class SystemUnknown(NotFound, title="There is no such system"):
+    template = "There is no system {system_id!r}; GET /v1/systems lists them."
+
+
+class SystemTaskUnknown(NotFound, title="There is no such task", template="There is no task {task_id!r}."): ...
+
+
+class SystemTaskEnded(Conflict, title="The task has ended"):
+    template = "Task {task_id} is {status}; only an open task can be acknowledged or closed."
+
+
+class BundleNotReady(Conflict, title="The request has no bundle"):
+    template = "Request {request_id} is {status}; a request has a bundle once it is accepted."
 
 
 class Grade(ClosedSet):

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -225,15 +224,10 @@ def _pairs(option: str, texts: list[str] | None) -> list[tuple[str, str]]:
 
 
 def _parse_range(name: str, text: str) -> dict[str, Any]:
-    """Return the settings of a column of numbers or of dates between the ends in `text`."""
-    from lethe.encoding import columns as values
+    from lethe.features.tables.inferring import parse_range
 
-    ends = text.split("..")
-    for kind, read in (("numeric", values.numbers), ("datetime", values.seconds)):
-        numbers = read(ends).tolist()
-        if len(numbers) == 2 and all(map(math.isfinite, numbers)) and numbers[0] < numbers[1]:
-            low, high = numbers if kind == "numeric" else ends
-            return {"kind": kind, "min": low, "max": high, "outside": "clip"}
+    if settings := parse_range(text):
+        return settings
     raise InputInvalid(
         f"Column {name} has no range.", [FieldError("range", "expected NAME=MIN..MAX, two numbers or two dates")]
     )

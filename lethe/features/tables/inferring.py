@@ -150,6 +150,17 @@ def infer(
     return {"columns": inferred | specs}
 
 
+def parse_range(text: str) -> dict[str, Any] | None:
+    """Return the settings of a column of numbers or of dates for a range such as "17..90"; None for other texts."""
+    ends = [end.strip() for end in text.split("..")]
+    for kind, read in (("numeric", values.numbers), ("datetime", values.seconds)):
+        numbers = read(ends).tolist()
+        if len(numbers) == 2 and all(map(math.isfinite, numbers)) and numbers[0] < numbers[1]:
+            low, high = numbers if kind == "numeric" else ends
+            return {"kind": kind, "min": low, "max": high, "outside": "clip"}
+    return None
+
+
 def _infer_learned(column: Any, role: str, separator: str) -> dict[str, Any]:
     if role == "target":
         numbers = values.numbers(column)

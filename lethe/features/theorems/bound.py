@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Literal, get_args, get_type_hints
 
 from lethe.features.analysis import work
-from lethe.proof.errors import DomainError, NotionError, PreconditionError, PrivacyError
+from lethe.proof.errors import DomainError, PreconditionError, PrivacyError
 
 Kind = Literal["real", "integer", "boolean", "choice", "reals", "integers", "words", "segments"]
 Outputs = dict[str, Any]
@@ -31,6 +31,10 @@ _FORMULA_WORK = 100
 _MAX_ENTRIES = 10_000
 """Maximum length of a list."""
 _EVERYWHERE = "[-inf, inf]"
+
+
+class NotionError(PrivacyError):
+    """Guarantees of different notions were combined."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ import scipy  # which loads its modules when they are first used
 
 from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym
-from lethe.features.theorems.bound import Outputs, bound, expect, require, steps_up
-from lethe.proof.errors import NotionError
+from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, require, steps_up
 
 
 @bound

@@ -22,8 +22,8 @@ import scipy  # which loads its modules when they are first used
 
 from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym
-from lethe.features.theorems.bound import Outputs, bound, expect, num_batches, require, root_gap, steps_up
-from lethe.proof.errors import DomainError, InfeasibleError, NotionError
+from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, num_batches, require, root_gap, steps_up
+from lethe.proof.errors import DomainError, InfeasibleError
 
 _MAX_REQUESTS = 200
 """Maximum length of a sequence by Corollary 3.4: request s evaluates the first one at the order 2^(s - 1) alpha."""

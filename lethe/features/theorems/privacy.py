@@ -11,9 +11,9 @@ import scipy  # which loads its modules when they are first used
 
 from lethe.features.analysis import renyi
 from lethe.features.theorems import symbols as sym
-from lethe.features.theorems.bound import Outputs, bound, expect, root_gap
+from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, root_gap
 from lethe.proof import conversion
-from lethe.proof.errors import InfeasibleError, NotionError
+from lethe.proof.errors import InfeasibleError
 
 
 @bound

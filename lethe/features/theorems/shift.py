@@ -22,9 +22,8 @@ from itertools import accumulate
 from lethe.features.analysis import taut_string, work
 from lethe.features.analysis.taut_string import Span, Stretch, mu_of, spans_of
 from lethe.features.theorems import symbols as sym
-from lethe.features.theorems.bound import Outputs, bound, expect, geometric, num_batches, require, steps_up
+from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, geometric, num_batches, require, steps_up
 from lethe.proof import conversion
-from lethe.proof.errors import NotionError
 
 _NO_STEP = Span(0.0, 0.0, 1.0)
 _COOLDOWN_WORK = 50

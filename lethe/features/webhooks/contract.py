@@ -7,8 +7,16 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import DeliveryUnknown, SecretNotPresent
+from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import ClosedSet, DeliveryStatus, Scope
+
+
+class DeliveryUnknown(NotFound, title="There is no such delivery"):
+    template = "There is no delivery {delivery_id!r}."
+
+
+class SecretNotPresent(Conflict, title="The named webhook secret is not the current one"):
+    template = "The present secret is {generation}; GET /v1/webhook-secret shows it."
 
 
 class WebhookEvent(ClosedSet):

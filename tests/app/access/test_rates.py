@@ -1,18 +1,12 @@
-import itertools
-import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-import redis
 
 from app.access.rates import Rates
 from app.access.service import Caller
 from lethe.contract.problems import RateLimited
 from lethe.contract.tenants import Policy
-from tests.faults import processes
-from tests.faults.processes import wait_until
 
 Limited = Callable[..., Rates]
 
@@ -22,8 +16,8 @@ def limited() -> Iterator[Limited]:
     """Make the counts of a gateway; closed when the test ends."""
     made = []
 
-    def make(calls: int = 0, *, failed: int = 0, redis_url: str | None = None) -> Rates:
-        made.append(Rates(calls_per_minute=calls, failed_calls_per_minute=failed, redis_url=redis_url))
+    def make(calls: int = 0, *, failed: int = 0) -> Rates:
+        made.append(Rates(calls_per_minute=calls, failed_calls_per_minute=failed))
         return made[-1]
 
     yield make
@@ -35,7 +29,7 @@ def caller(key_id: str = "key_1", calls: int | None = None) -> Caller:
     return Caller(id=key_id, tenant_id="ten_1", scopes=frozenset(), policy=Policy(), calls_per_minute=calls)
 
 
-def _allowed(gateway: Rates, who: Caller, most: int = 1000) -> int:
+def admitted(gateway: Rates, who: Caller, most: int = 1000) -> int:
     for number in range(most):
         try:
             gateway.count(who)
@@ -53,16 +47,16 @@ def test_a_key_has_a_limit_per_minute(limited: Limited, minute: Callable[[int], 
     with pytest.raises(RateLimited) as refusal:
         gateway.count(caller())
     assert refusal.value.retry_after == 50
-    assert _allowed(gateway, caller("key_2")) == 3
+    assert admitted(gateway, caller("key_2")) == 3
     minute(1001)
-    assert _allowed(gateway, caller()) == 3
+    assert admitted(gateway, caller()) == 3
 
 
 @pytest.mark.usefixtures("minute")
 @pytest.mark.parametrize(("all_keys", "this_key", "allowed"), [(0, None, 1000), (0, 2, 2), (5, 2, 2), (2, 5, 2)])
 def test_a_key_may_have_less(limited: Limited, all_keys: int, this_key: int | None, allowed: int) -> None:
     """A key's own limit can lower the general limit but not raise it; 0 means no limit."""
-    assert _allowed(limited(all_keys), caller(calls=this_key)) == allowed
+    assert admitted(limited(all_keys), caller(calls=this_key)) == allowed
 
 
 def test_wrong_keys_are_limited_by_address(limited: Limited, minute: Callable[[int], None]) -> None:
@@ -139,85 +133,3 @@ def test_counting_costs_little(limited: Limited) -> None:
     for _ in range(20_000):
         gateway.count(who)
     assert (time.thread_time() - began) / 20_000 < 50e-6
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[processes.Redis]:
-    started = processes.Redis(tmp_path)
-    yield started
-    started.kill()
-
-
-@pytest.mark.redis
-def test_gateways_share_their_counts(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
-    """Calls at one gateway reduce a key's limit at the other within a second, and Redis holds only ids and numbers."""
-    minute(1000)
-    one, other = limited(100, redis_url=server.url), limited(100, redis_url=server.url)
-    assert _allowed(one, caller(), 60) == 60
-    wait_until(lambda: one._minute.reported.get("key_1") == 60)
-    other.count(caller())
-    wait_until(lambda: other._minute.elsewhere.get("key_1") == 60)
-    assert _allowed(other, caller()) == 39
-    one.count(caller("key_2"))
-    with pytest.raises(RateLimited):  # once it hears of the others' again, which it does with its own next call
-        wait_until(lambda: one.count(caller()) and time.sleep(0.1))
-    with redis.Redis(port=server.port) as client:
-        assert set(client.keys()) == {b"lethe:calls:1000:key_1", b"lethe:calls:1000:key_2"}
-        assert 0 < client.ttl("lethe:calls:1000:key_1") <= 120
-
-
-@pytest.mark.redis
-def test_redis_locks_no_key_out(limited: Limited, server: processes.Redis, minute: Callable[[int], None]) -> None:
-    """A count that somebody wrote into Redis leaves a key a tenth of its quota at each gateway."""
-    minute(1000)
-    gateway = limited(100, redis_url=server.url)
-    with redis.Redis(port=server.port) as client:
-        client.set("lethe:calls:1000:key_1", 10**9)
-    gateway.count(caller())
-    wait_until(lambda: gateway._minute.elsewhere.get("key_1") == 10**9)
-    assert _allowed(gateway, caller()) == 9
-
-
-@pytest.mark.soak
-@pytest.mark.redis
-@pytest.mark.parametrize("failure", ["killed", "silent"])
-def test_a_dead_redis_does_not_slow_calls(limited: Limited, server: processes.Redis, failure: str) -> None:
-    """While Redis is down or silent, calls are counted at full speed and limited by each gateway alone; once it is back
-    the counts are shared again."""
-    gateway = limited(10**9, redis_url=server.url)
-    gateway.count(caller())
-    wait_until(lambda: gateway._minute.reported)
-    if failure == "killed":
-        server.kill()
-    else:
-        server.process.send_signal(signal.SIGSTOP)
-    slow, ends = 0, time.monotonic() + 2.5
-    for calls in itertools.count(1):  # noqa: B007
-        began = time.perf_counter()
-        gateway.count(caller())
-        slow += time.perf_counter() - began > 0.9
-        if time.monotonic() > ends:
-            break
-        time.sleep(0.001)
-    assert (calls > 50, slow <= 1) == (True, True)  # a busy machine may be late; a timeout of Redis is a second
-    assert _allowed(limited(10, redis_url=server.url), caller("key_2")) == 10
-    if failure == "killed":
-        server.start()
-    else:
-        server.process.send_signal(signal.SIGCONT)
-    gateway.count(caller("key_3"))
-    with redis.Redis(port=server.port) as client:
-        wait_until(lambda: any(name.endswith(b":key_3") for name in client.scan_iter()), seconds=60)
-
-
-@pytest.mark.redis
-def test_a_gateway_closes_while_redis_is_silent(limited: Limited, server: processes.Redis) -> None:
-    """A gateway shuts down within a few seconds although Redis does not answer."""
-    gateway = limited(10, redis_url=server.url)
-    gateway.count(caller())
-    server.process.send_signal(signal.SIGSTOP)
-    time.sleep(0.7)
-    began = time.monotonic()
-    gateway.close()
-    assert time.monotonic() - began < 15
-    server.process.send_signal(signal.SIGCONT)

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from psycopg.errors import PipelineAborted, UniqueViolation
@@ -98,6 +100,26 @@ def test_a_session_that_was_silent_for_too_long(url: str) -> None:
         with pytest.raises(OperationalError):
             fall_silent()
         with database.writing() as session:
+            assert session.scalar(sa.text("SELECT 1")) == 1
+
+
+def test_a_connection_that_the_server_ends_after_its_ping(url: str) -> None:
+    """A connection that the server ends between its ping and the transaction fails as an unreachable database, and the
+    next transaction has another one."""
+    with opened(url) as database, opened(url) as other:
+
+        def end(driver: psycopg.Connection[Any], *_: object) -> None:
+            with other.writing() as session:
+                session.execute(sa.text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": driver.info.backend_pid})
+            with pytest.raises(psycopg.OperationalError):
+                driver.execute("SELECT 1")
+
+        with database.writing() as session:
+            assert session.scalar(sa.text("SELECT 1")) == 1
+        sa.event.listen(database.engine, "checkout", end, once=True)
+        with pytest.raises(OperationalError), database.reading() as session:
+            session.scalar(sa.text("SELECT 1"))
+        with database.reading() as session:
             assert session.scalar(sa.text("SELECT 1")) == 1
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 
 from lethe.features.analysis import renyi
+from lethe.proof.errors import DomainError
 from tests.lethe.proof.ranges import MNIST_DELTA, deltas, divergences, orders, powers_of_ten
 
 pytestmark = pytest.mark.usefixtures("digits")
@@ -83,3 +84,19 @@ def test_divergence_zero_and_unknown(order):
         assert convert(order=order, divergence=math.inf, delta=1e-5) == math.inf
     assert renyi.renyi_to_delta_cks(order=order, divergence=0.0, epsilon=0.0) == 0.0
     assert renyi.renyi_to_delta_cks(order=order, divergence=math.inf, epsilon=1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("check", "accepted", "refused"),
+    [
+        (renyi.require_order, [1 + 2**-52, 1e300], [1.0, 0.0, -2.0, math.inf]),
+        (renyi.require_divergence, [0.0, math.inf], [-5e-324, -math.inf]),
+    ],
+)
+def test_orders_and_divergences_are_in_their_ranges(check, accepted, refused):
+    """A check passes what the theorem allows and raises DomainError, with the name and the value, on anything else."""
+    for value in accepted:
+        check(some_name=value)
+    for value in [*refused, math.nan]:
+        with pytest.raises(DomainError, match=f"some_name={value}"):
+            check(some_name=value)

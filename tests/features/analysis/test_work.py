@@ -5,8 +5,7 @@ import time
 import pytest
 
 from lethe.features.analysis import work
-from lethe.features.analysis.work import WorkBudget
-from lethe.proof.errors import WorkBudgetExceeded
+from lethe.features.analysis.work import WorkBudget, WorkBudgetExceeded
 
 
 def test_a_part_that_does_not_fit_takes_nothing() -> None:

@@ -31,7 +31,7 @@ def new_key() -> dict[str, str]:
 
 
 @dataclass
-class Trainer:
+class AttestedTrainer:
     """A trainer and its calls. `made`: number of artefacts that it made."""
 
     gateway: TestClient
@@ -40,13 +40,13 @@ class Trainer:
     made: int = field(default=0)
 
     def digests(self, *people: str) -> dict[str, Any]:
-        answer = self.gateway.post(f"/v1/trainers/{self.id}/identifiers", json={"ids": list(people)})
+        answer = self.gateway.post(f"/v1/attested-trainers/{self.id}/identifiers", json={"ids": list(people)})
         assert answer.status_code == 200, answer.text
         read: dict[str, Any] = answer.json()
         return read
 
     def state(self) -> dict[str, Any]:
-        answer = self.gateway.get(f"/v1/trainers/{self.id}")
+        answer = self.gateway.get(f"/v1/attested-trainers/{self.id}")
         assert answer.status_code == 200, answer.text
         shown: dict[str, Any] = answer.json()
         return shown
@@ -66,7 +66,7 @@ class Trainer:
         return manifests.sign(stated.pop("key", self.key), **stated)
 
     def send(self, manifest: dict[str, Any]) -> httpx.Response:
-        return self.gateway.post(f"/v1/trainers/{self.id}/manifests", json=manifest)
+        return self.gateway.post(f"/v1/attested-trainers/{self.id}/manifests", json=manifest)
 
     def retrain(self, *people: str, **changed: Any) -> dict[str, Any]:
         """Train again on those who may be read; returns the accepted manifest."""
@@ -83,19 +83,19 @@ class Trainer:
 
 
 @pytest.fixture
-def new_trainer(gateway: TestClient) -> Callable[..., Trainer]:
+def new_trainer(gateway: TestClient) -> Callable[..., AttestedTrainer]:
     """Register a trainer."""
 
-    def create(name: str = "Churn", **given: Any) -> Trainer:
+    def create(name: str = "Churn", **given: Any) -> AttestedTrainer:
         key = new_key()
         body = {"name": name, "contact": "its team", "webhook_url": URL, "public_key": key["x"]} | given
-        answer = gateway.post("/v1/trainers", json=body)
+        answer = gateway.post("/v1/attested-trainers", json=body)
         assert answer.status_code == 201, answer.text
-        return Trainer(gateway=gateway, id=answer.json()["id"], key=key)
+        return AttestedTrainer(gateway=gateway, id=answer.json()["id"], key=key)
 
     return create
 
 
 @pytest.fixture
-def trainer(new_trainer: Callable[..., Trainer]) -> Trainer:
+def trainer(new_trainer: Callable[..., AttestedTrainer]) -> AttestedTrainer:
     return new_trainer()

@@ -16,20 +16,20 @@ from app.access import service as access
 from app.db import Actor, now
 from app.db.tables import DeletionRequest, Table, Version
 from app.features.attested import service
-from app.features.attested.tables import TrainingManifest
+from app.features.attested.tables import AttestedManifest
 from app.installations import Installation
 from app.operations.periodic_jobs import settle
 from lethe.contract.problems import CertificateInvalid
 from lethe.contract.sets import Scope, VersionStatus
 from lethe.features.systems import bundle
-from tests.features.attested.conftest import Trainer, new_key
+from tests.features.attested.conftest import AttestedTrainer, new_key
 
 New = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 DAY = datetime.timedelta(days=1)
 
 
-def refused_by(trainer: Trainer, manifest: dict[str, Any]) -> str:
+def refused_by(trainer: AttestedTrainer, manifest: dict[str, Any]) -> str:
     """The failed check of a refused manifest."""
     answer = trainer.send(manifest)
     assert (answer.status_code, answer.json()["code"]) == (409, "manifest_refused"), answer.text
@@ -43,7 +43,7 @@ def is_waiting(get: Get, request: dict[str, Any]) -> bool:
 
 
 def test_one_retraining_serves_all_who_wait(
-    installation: Installation, trainer: Trainer, forget: New, get: Get
+    installation: Installation, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
     """Requests wait until a manifest without their people comes, and complete together; who asks after the rows were
     read waits for the next one; repeating the manifest returns the same answer and serves nobody again."""
@@ -64,7 +64,10 @@ def test_one_retraining_serves_all_who_wait(
     assert [get(f"/deletion-requests/{one['id']}")["status"] for one in (first, second)] == ["completed"] * 2
     assert is_waiting(get, third)
     lines = get(f"/deletion-requests/{first['id']}/systems")["lines"]
-    assert {one["kind"]: one["grade"] for one in lines} == {"trainer": "retrained_attested", "rows": "searched"}
+    assert {one["kind"]: one["grade"] for one in lines} == {
+        "attested_trainer": "retrained_attested",
+        "rows": "searched",
+    }
     trainer.retrain("ada", "bob", "cleo", "eve")
     assert trainer.send(manifest).json() == accepted
     assert not is_waiting(get, third)
@@ -72,7 +75,7 @@ def test_one_retraining_serves_all_who_wait(
 
 
 def test_a_refused_manifest_serves_nobody(
-    trainer: Trainer, new_trainer: Callable[..., Trainer], forget: New, get: Get
+    trainer: AttestedTrainer, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
     """A manifest by another key, for another trainer or an earlier retraining, of rows from the future or older than
     the request, of a list that was not signed, or with somebody who is to be forgotten, is refused by the name of the
@@ -112,7 +115,7 @@ def json_of(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_manifest_is_accepted_in_one_commit(
-    installation: Installation, trainer: Trainer, forget: New, get: Get, by: Actor
+    installation: Installation, trainer: AttestedTrainer, forget: New, get: Get, by: Actor
 ) -> None:
     """A process that ends before the commit has accepted nothing, and the same manifest serves afterwards."""
     request = forget("ada")
@@ -134,8 +137,8 @@ def test_a_manifest_is_accepted_in_one_commit(
 
 def test_an_artefact_that_read_other_people_is_refused(
     installation: Installation,
-    trainer: Trainer,
-    new_trainer: Callable[..., Trainer],
+    trainer: AttestedTrainer,
+    new_trainer: Callable[..., AttestedTrainer],
     live: dict[str, Any],
     forget: New,
     get: Get,
@@ -161,7 +164,9 @@ def test_an_artefact_that_read_other_people_is_refused(
     assert trainer.serving(same[0])["may_serve"]
 
 
-def test_the_gate_of_serving(installation: Installation, trainer: Trainer, forget: New, gateway: TestClient) -> None:
+def test_the_gate_of_serving(
+    installation: Installation, trainer: AttestedTrainer, forget: New, gateway: TestClient
+) -> None:
     """An artefact may be served from its manifest until a request that it may carry is served by a later one, or is
     past its deadline; the permission ends at the deadline, and a digest that nobody named is unknown."""
     assert trainer.serving("0" * 64) | {"artefact_sha256": ""} == {
@@ -188,7 +193,7 @@ def test_the_gate_of_serving(installation: Installation, trainer: Trainer, forge
     assert [trainer.serving(one)["reason"] for one in (first, rollback, last)] == ["superseded", "superseded", None]
     closed = forget("bob")
     for _ in range(2):
-        path = f"/v1/trainers/{trainer.id}/close"
+        path = f"/v1/attested-trainers/{trainer.id}/close"
         assert gateway.post(path, json={"request_id": closed["id"]}).status_code == 204
     with installation.database.writing() as session:
         session.get_one(DeletionRequest, closed["id"]).deadline = now(session)
@@ -198,7 +203,11 @@ def test_the_gate_of_serving(installation: Installation, trainer: Trainer, forge
 
 
 def test_no_person_is_stored_or_named(
-    installation: Installation, trainer: Trainer, new_trainer: Callable[..., Trainer], forget: New, get: Get
+    installation: Installation,
+    trainer: AttestedTrainer,
+    new_trainer: Callable[..., AttestedTrainer],
+    forget: New,
+    get: Get,
 ) -> None:
     """Digests of a person differ by trainer, and no table holds one: neither those who stay nor those who leave."""
     forget("ada")
@@ -208,7 +217,7 @@ def test_no_person_is_stored_or_named(
     trainer.retrain("ada", "eve")
     with installation.database.reading() as session:
         stored = str([list(session.execute(sa.select(table))) for table in Table.metadata.sorted_tables])
-        assert session.scalars(sa.select(TrainingManifest.num_identifiers)).all() == [1]
+        assert session.scalars(sa.select(AttestedManifest.num_identifiers)).all() == [1]
     assert mine[0] not in stored
 
 
@@ -216,7 +225,7 @@ def test_grace_cancellation_and_consent(
     installation: Installation,
     gateway: TestClient,
     policy: Callable[..., None],
-    trainer: Trainer,
+    trainer: AttestedTrainer,
     forget: New,
     get: Get,
 ) -> None:
@@ -245,7 +254,7 @@ def test_grace_cancellation_and_consent(
 
 
 def test_datasets_decide_who_waits(
-    gateway: TestClient, new_dataset: New, new_trainer: Callable[..., Trainer], forget: New, get: Get
+    gateway: TestClient, new_dataset: New, new_trainer: Callable[..., AttestedTrainer], forget: New, get: Get
 ) -> None:
     """A request restricted to datasets that a trainer does not read neither waits for it nor forbids it anybody; a
     retired trainer is waited for no more."""
@@ -255,12 +264,12 @@ def test_datasets_decide_who_waits(
     assert is_waiting(get, forget("x2", dataset_ids=[mine]))
     assert is_waiting(get, forget("x3"))
     assert [digest is None for digest in trainer.digests("x1", "x2", "x3")["digests"]] == [False, True, True]
-    assert gateway.delete(f"/v1/trainers/{trainer.id}").status_code == 204
+    assert gateway.delete(f"/v1/attested-trainers/{trainer.id}").status_code == 204
     assert not is_waiting(get, forget("x4"))
 
 
 def test_a_key_of_few_requests_sees_who_must_not_be_read(
-    installation: Installation, trainer: Trainer, forget: New, by: Actor
+    installation: Installation, trainer: AttestedTrainer, forget: New, by: Actor
 ) -> None:
     """A key that sees only its own requests is told of everybody who must not be read, and of what is overdue."""
     artefact = trainer.retrain("ada", "eve")["artefacts"][0]
@@ -278,7 +287,7 @@ def test_a_key_of_few_requests_sees_who_must_not_be_read(
 
 
 def test_the_bundle_verifies_the_manifest_offline(
-    installation: Installation, gateway: TestClient, trainer: Trainer, forget: New, get: Get
+    installation: Installation, gateway: TestClient, trainer: AttestedTrainer, forget: New, get: Get
 ) -> None:
     """The bundle carries the signed header and verifies with the public keys alone; another key, another trainer or a
     request after the rows were read is refused by the name of the check, even if the installation signed it."""
@@ -304,19 +313,19 @@ def test_the_bundle_verifies_the_manifest_offline(
 
     late = (datetime.datetime.now(datetime.UTC) + DAY).isoformat()
     assert refusal(lambda one: one["evidence"].update(public_key=new_key()["x"])) == "manifest_signed"
-    assert refusal(lambda one: one["system"].update(id="trn_0")) == "manifest_of_line"
+    assert refusal(lambda one: one["system"].update(id="atr_0")) == "manifest_of_line"
     assert refusal(lambda one: one.update(opened_at=late)) == "manifest_after_request"
     assert refusal(lambda one: one.update(grade="proved")) == "grade_of_evidence"
 
 
-def test_a_trainer_is_changed(gateway: TestClient, trainer: Trainer, forget: New, refused: Any) -> None:
+def test_a_trainer_is_changed(gateway: TestClient, trainer: AttestedTrainer, forget: New, refused: Any) -> None:
     """A new key signs from now on and the old one no longer; an unusable key, dataset or URL is refused."""
-    path, old = f"/v1/trainers/{trainer.id}", trainer.key
+    path, old = f"/v1/attested-trainers/{trainer.id}", trainer.key
     refused(gateway.patch(path, json={"public_key": "A" * 43}), 422, "input_invalid")
     body = {"name": "n", "contact": "c", "webhook_url": "https://x.example", "public_key": old["x"]}
-    refused(gateway.post("/v1/trainers", json=body | {"dataset_ids": ["ds_0"]}), 422, "input_invalid")
+    refused(gateway.post("/v1/attested-trainers", json=body | {"dataset_ids": ["ds_0"]}), 422, "input_invalid")
     refused(gateway.patch(path, json={"webhook_url": "http://10.0.0.1/x"}), 422, "input_invalid")
-    refused(gateway.get("/v1/trainers/trn_0"), 404, "system_unknown")
+    refused(gateway.get("/v1/attested-trainers/atr_0"), 404, "system_unknown")
     refused(gateway.post(f"{path}/manifests", json={"jws": "a.b.c", "identifiers": ["A"]}), 422, "input_invalid")
     trainer.key = new_key()
     changed = gateway.patch(path, json={"public_key": trainer.key["x"], "contact": "night shift", "lead_days": 9})
@@ -324,4 +333,4 @@ def test_a_trainer_is_changed(gateway: TestClient, trainer: Trainer, forget: New
     assert refused_by(trainer, trainer.manifest(trainer.digests("eve"), key=old)) == "manifest_signed"
     trainer.retrain("eve")
     assert {row["id"]: row["kind"] for row in gateway.get("/v1/systems").json()["items"]}[trainer.id] == "trainer"
-    assert [row["id"] for row in gateway.get("/v1/trainers").json()["items"]] == [trainer.id]
+    assert [row["id"] for row in gateway.get("/v1/attested-trainers").json()["items"]] == [trainer.id]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.features.attested import jobs
-from app.features.attested.planning import Wait, plan
+from app.features.attested.planning import WaitInterval, plan
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
-from tests.features.attested.conftest import Trainer
+from tests.features.attested.conftest import AttestedTrainer
 
 New = Callable[..., dict[str, Any]]
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -30,7 +30,7 @@ def at(day: int) -> datetime.datetime:
 def test_the_plan_has_the_fewest_retrainings(intervals: list[tuple[int, int]]) -> None:
     """The retrainings serve every wait within its interval, or at its earliest time if that is late, and no smaller set
     of times does, by trial of all."""
-    waits = [Wait(asked_at=at(asked), latest_at=at(asked + length)) for asked, length in intervals]
+    waits = [WaitInterval(asked_at=at(asked), latest_at=at(asked + length)) for asked, length in intervals]
     planned = plan(waits, at=at(2))
     allowed = [(max(one.asked_at, at(2)), max(one.asked_at, one.latest_at, at(2))) for one in waits]
 
@@ -50,7 +50,7 @@ def test_the_plan_has_the_fewest_retrainings(intervals: list[tuple[int, int]]) -
 
 def test_a_trainer_is_told_before_the_latest_date(
     installation: Installation,
-    trainer: Trainer,
+    trainer: AttestedTrainer,
     forget: New,
     deliveries: Callable[[], list[WebhookDelivery]],
 ) -> None:
@@ -88,7 +88,7 @@ def test_a_trainer_is_told_before_the_latest_date(
 
 
 def test_a_request_in_its_grace_period_needs_a_retraining_of_its_own(
-    installation: Installation, policy: Callable[..., None], trainer: Trainer, forget: New
+    installation: Installation, policy: Callable[..., None], trainer: AttestedTrainer, forget: New
 ) -> None:
     """A request whose grace period ends after the latest date of those who wait is planned for a second retraining."""
     request = forget("ada")

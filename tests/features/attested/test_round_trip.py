@@ -16,7 +16,7 @@ from app.features.attested import jobs
 from app.installations import Installation
 from app.operations import periodic_jobs
 from lethe import Client
-from lethe.contract.problems import ManifestRefused
+from lethe.features.attested.contract import ManifestRefused
 from lethe.features.attested.trainer import retrain
 from tests.command_line import Lethe
 from tests.faults import processes
@@ -41,7 +41,7 @@ def test_a_webhook_leads_to_a_retraining(
         return json.dumps(given).encode()
 
     with receiving() as receiver:
-        trainer = client.trainers.create(
+        trainer = client.attested_trainers.create(
             name="Churn", contact="its team", webhook_url=receiver.url, public_key=key["x"]
         )
         request = client.deletion_requests.create(subject_id="ada", external_id="ticket 7")
@@ -86,15 +86,17 @@ def test_the_example_and_the_command_line(settings: Settings, admin_key: str, le
         private = new_key()
         key.write_text(json.dumps(private))
         artefact.write_bytes(b"weights")
-        made = lethe("trainer", "create", "Shop", "its team", "https://shop.example/x", private["x"], *at)
+        made = lethe("attested-trainer", "create", "Shop", "its team", "https://shop.example/x", private["x"], *at)
         assert made.code == 0, made.err
         with Client(address, admin_key) as client:
-            trainer = next(one.id for one in client.trainers.list() if one.name == "Shop")
-            read = client.trainers.identifiers(trainer, ids=["eve"])
+            trainer = next(one.id for one in client.attested_trainers.list() if one.name == "Shop")
+            read = client.attested_trainers.identifiers(trainer, ids=["eve"])
         people.write_text("".join(f"{digest}\n" for digest in read.digests))
         signed = ("--rows-read-at", read.read_at.isoformat(), "--code-revision", "1", "--environment", "2")
-        sent = lethe("trainer", "accept", trainer, people, "--artefact", artefact, "--sign-with", key, *signed, *at)
+        sent = lethe(
+            "attested-trainer", "accept", trainer, people, "--artefact", artefact, "--sign-with", key, *signed, *at
+        )
         assert sent.code == 0, sent.err
         sha256 = hashlib.sha256(b"weights").hexdigest()
-        assert lethe("trainer", "serving", "--artefact-sha256", sha256, *at).json["may_serve"]
-        assert trainer in lethe("trainer", "list", *at).out
+        assert lethe("attested-trainer", "serving", "--artefact-sha256", sha256, *at).json["may_serve"]
+        assert trainer in lethe("attested-trainer", "list", *at).out

@@ -15,8 +15,8 @@ from app.config import Settings
 from app.features.calculator import endpoints as bounds
 from app.main import create_app
 from lethe.features.analysis import work
+from lethe.features.analysis.work import WorkBudgetExceeded
 from lethe.features.theorems import CALCULATOR
-from lethe.proof.errors import WorkBudgetExceeded
 
 Get = Callable[[str], Any]
 Refused = Callable[..., dict[str, Any]]

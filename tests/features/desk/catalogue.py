@@ -22,9 +22,9 @@ from app.config import Settings
 from app.features.desk.languages import ENGLISH, LANGUAGES
 from app.features.desk.wording import words
 from app.unlearning.planner import PlanReason
-from lethe.contract import problems
 from lethe.contract.fields import ErasureGround
 from lethe.contract.models import Objective
+from lethe.contract.problems import Problem
 from lethe.contract.sets import Metric, RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.people.contract import Role
@@ -55,6 +55,7 @@ At risk, Received, Received from, Received to, Due from, Due to, Completed from,
 """
 """Names of form fields as `words` writes them. Names of closed sets are extracted automatically."""
 _SENTENCES = (
+    "noise costs accuracy here: more regularisation needs less of it, and forgets sooner",
     "noise is not felt here: less regularisation fits the rows more closely",
     "for rows that were added since; not to draw the noise again, which certificates do not cover",
     "twice as many rows: each is a smaller part, and needs less noise to hide",
@@ -97,8 +98,7 @@ def _from_below() -> Iterator[str]:
     yield from (sentences.of_plan(reason, defaultdict(lambda: "{}")) for reason in PlanReason)
     for names in (Metric, Role, Notion, get_args(Objective), ErasureGround, RejectionGround, Policy.model_fields):
         yield from map(words, names)
-    known = [one for one in vars(problems).values() if isinstance(one, type) and issubclass(one, problems.Problem)]
-    yield from (one.title for one in known if hasattr(one, "title"))
+    yield from (condition.title for condition in (Problem, *problem_sentences.CONDITIONS.values()))
     yield from problem_sentences.texts()
     yield from (*_FIELDS.replace("\n", " ").strip().split(", "), *_SENTENCES)
 

@@ -4,6 +4,7 @@ The scan reads the modules whose problems a page can show. Commands of the serve
 """
 
 import ast
+import inspect
 import re
 import string
 from collections.abc import Iterator
@@ -12,15 +13,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from app import errors
+from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.problems import Problem
 
 ROOT = Path(__file__).parents[3]
 SHOWN = ("app", "lethe/contract", "lethe/encoding", "lethe/verification", "lethe/features/networks")
 IN_TERMINALS = ("app/cli/", "app/db/migrate.py")
+DECLARING = (problems, *sockets.modules("lethe.features", "contract"))
 CONDITIONS = {
     name: kind
-    for name, kind in vars(problems).items()
+    for module in DECLARING
+    for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, Problem) and name not in vars(errors)
 }
 N = TypeVar("N", bound=ast.AST)
@@ -40,7 +44,7 @@ class Raised:
 def declared() -> dict[str, dict[str, str]]:
     """Return the templates of each condition by the name of its class, the class's own under "template"."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.walk(ast.parse((ROOT / "lethe/contract/problems.py").read_text(encoding="utf8"))):
+    for node in (node for module in DECLARING for node in ast.walk(ast.parse(inspect.getsource(module)))):
         if isinstance(node, ast.ClassDef) and node.name in CONDITIONS:
             values = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg == "template"}
             for statement in node.body:

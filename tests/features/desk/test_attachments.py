@@ -11,8 +11,8 @@ from app.features.desk import file_kinds, repository, service
 from app.features.desk.tables import RequestAttachment
 from app.installations import Installation
 from app.operations import periodic_jobs
-from lethe.contract.problems import AttachmentUnknown, DetailsErased
 from lethe.contract.tenants import Policy
+from lethe.features.desk.contract import AttachmentUnknown, DetailsErased
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER, kept, pass_by
 from tests.features.desk.attached import NAME, PDF

@@ -1,5 +1,6 @@
 """Datasets on pages: uploaded with and without a schema, refused by line and column, added to."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,27 @@ def test_a_file_of_numbers_becomes_a_dataset_with_a_target(officer: Browser, get
     assert "counts" in officer.get("/admin/models/new").text
     for wrong, expected in {"5": "two numbers", "1, 2, 3": "two numbers", "low, 5": "a finite number"}.items():
         assert expected in _send(officer, "/admin/datasets/new", **vectors | {"target": wrong}).text
+
+
+def test_columns_are_stated_in_the_form(officer: Browser, get: Get) -> None:
+    """Without a schema file, the kind of each column and its public facts make the schema; a column that lacks facts is
+    named, and nothing is stored. The form proposes the same columns for the next file."""
+    kinds = {"who": ("subject", ""), "age": ("number", "0..120"), "paid": ("label", "no, yes")}
+
+    def send(**changed: tuple[str, str]) -> httpx.Response:
+        columns = json.dumps([[name, *facts] for name, facts in (kinds | changed).items()])
+        file = ("rows.csv", ROWS.encode())
+        return _send(officer, "/admin/datasets/new", name="customers", columns=columns, file=file)
+
+    for wrong in (("number", "120..0"), ("date", "0..120"), ("category", " , "), ("counts", "")):
+        assert ">column age:</strong> Expected a public range" in send(age=wrong).text
+    assert _send(officer, "/admin/datasets/new", **_csv() | {"schema": ("", b"")}, columns="[1]").status_code == 422
+    assert get("/datasets")["items"] == []
+    assert send().status_code == 303
+    columns = get("/datasets")["items"][0]["schema"]["columns"]
+    assert columns["paid"] == {"role": "label", "values": ["no", "yes"]}
+    assert (columns["age"]["min"], columns["age"]["max"], columns["age"]["outside"]) == (0, 120, "clip")
+    assert "&#34;age&#34;: [&#34;number&#34;, &#34;0.0..120.0&#34;]" in officer.get("/admin/datasets/new").text
 
 
 def test_wrong_rows_are_named_by_line_and_column(officer: Browser, get: Get) -> None:

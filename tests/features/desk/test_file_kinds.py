@@ -3,8 +3,8 @@
 import pytest
 
 from app.features.desk import file_kinds
-from lethe.contract.problems import AttachmentInvalid, UploadTooLarge
-from lethe.features.desk.contract import AttachmentKind
+from lethe.contract.problems import UploadTooLarge
+from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind
 from tests.features.desk.attached import FILES, MAIL, PDF
 
 

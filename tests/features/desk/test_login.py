@@ -13,8 +13,8 @@ from app.features.desk import jobs
 from app.features.desk.tables import DashboardSession
 from app.installations import Installation
 from app.main import create_app
-from lethe.contract.problems import FormRefused
 from lethe.contract.sets import Scope
+from lethe.features.desk.contract import FormRefused
 from tests.features.desk.browsing import Browser
 
 

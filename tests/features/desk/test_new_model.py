@@ -1,5 +1,6 @@
 """A new model: the form, what the model would take, and what becomes of a form that is wrong."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,29 @@ def test_making_a_hinge(officer: Browser, new_dataset: Make, get: Get) -> None:
     refused = officer.post("/admin/models/new", name="costs", **chosen | {"objective": "least_squares"})
     assert refused.status_code == 422
     assert "one of logistic_regression, smoothed_hinge" in refused.text
+
+
+def test_making_a_model_by_another_method(officer: Browser, new_dataset: Make, get: Get) -> None:
+    """The form makes a model by the method that is chosen, forecasts it, and refuses settings that the method lacks."""
+    fields = {"name": "churn", "dataset_id": new_dataset(rows=200)["id"], "method": "objective_perturbation"}
+    forecast = officer.post("/admin/models/new/preview", **fields).text
+    assert "iterations to learn, at most" in forecast
+    assert "Each request is served by a version that is learned anew." in forecast
+    assert "does not have it" in officer.post("/admin/models/new", **fields, radius="3").text
+    assert officer.post("/admin/models/new", **fields).status_code == 303
+    assert get("/models")["items"][0]["method"] == "objective_perturbation"
+
+
+@pytest.mark.parametrize("path", ["/admin/models/new", "/admin/datasets/new"])
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_hints_are_short(officer: Browser, new_dataset: Make, path: str, language: str) -> None:
+    """No hint of a form for engineers has more than twelve words, in any language."""
+    new_dataset()
+    officer.client.cookies.set("lethe_language", language)
+    [form] = re.findall(rf'(?s)<form method="post" action="{path}".*?</form>', officer.get(path).text)
+    hints = re.findall(r'<p class="hint"[^>]*>(.*?)</p>', form)
+    assert len(hints) > 3
+    assert [hint for hint in hints if len(hint.split()) > 12] == []
 
 
 def test_making_a_model_with_weights_and_a_gate(officer: Browser, new_dataset: Make, get: Get) -> None:

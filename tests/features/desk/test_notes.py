@@ -12,8 +12,8 @@ from app.features.desk import service
 from app.features.desk.tables import Note, RequestNote
 from app.installations import Installation
 from app.operations import periodic_jobs
-from lethe.contract.problems import DetailsErased
 from lethe.contract.tenants import Policy
+from lethe.features.desk.contract import DetailsErased
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER, kept, pass_by
 

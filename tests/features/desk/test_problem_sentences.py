@@ -37,7 +37,7 @@ DECLARED = [
 @pytest.mark.parametrize(("kind", "name", "template"), DECLARED, ids=lambda one: str(one)[:30])
 def test_a_condition_fills_in_its_templates(kind: str, name: str, template: str) -> None:
     """Each template of a condition makes the condition, whose detail is the template with the facts."""
-    condition = getattr(problems, kind)
+    condition = problem_sentences.CONDITIONS[kind]
     make = condition if name == "template" else getattr(condition, name)
     facts = dict.fromkeys(problem_sentences.places_of(template), 7)
     error = make(**facts)

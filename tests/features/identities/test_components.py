@@ -15,8 +15,8 @@ from app.features.identities import service
 from app.features.identities.service import Link
 from app.features.identities.tables import Identity
 from app.installations import Installation
-from lethe.contract.problems import PeopleJoined
 from lethe.contract.tenants import Policy
+from lethe.features.identities.contract import PeopleJoined
 
 LINKS = st.lists(
     st.lists(st.integers(0, 15).map(lambda n: (f"sub_{n}", "device")), min_size=2, max_size=4, unique=True),

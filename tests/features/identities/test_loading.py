@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from lethe import Client
-from lethe.contract.problems import InputInvalid, PeopleJoined
+from lethe.contract.problems import InputInvalid
 from lethe.features.identities.cli import sql_rows
 from lethe.features.identities.client import csv_rows, identifiers_of
+from lethe.features.identities.contract import PeopleJoined
 
 CSV = "customer_id,email,phone\n4711,ada@example.org,+49 30 901820\n4712,,+49 30 901821\n4713,,\n"
 

@@ -2,7 +2,7 @@
 
 import math
 
-from lethe.features.insight import costs
+from lethe.features.insight import costs, margins
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Run
 
@@ -19,7 +19,7 @@ def test_a_smaller_target_costs_no_less() -> None:
         assert cost.request_passes is not None
         steps = round(cost.request_passes * made.num_batches)
         chain = accountant.replay(made, [Run(steps=made.learn_steps)])
-        reached = calibration.least_epsilon(chain, records=1, steps=steps, delta=delta)
+        reached = margins.least_epsilon(chain, records=1, steps=steps, delta=delta)
         assert reached <= epsilon or steps == made.learn_steps
         assert math.isclose(cost.learn_passes, made.learn_steps / made.num_batches)
         found.append(cost.noise)

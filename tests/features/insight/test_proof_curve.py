@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe.features.insight import margins
 from lethe.features.insight.curve import points, thinned
-from lethe.proof import accountant, calibration, conversion, guarantees
+from lethe.proof import accountant, calibration, conversion, guarantees, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
 
@@ -103,7 +104,7 @@ def test_a_deletion_begins_where_nothing_was_done():
     """At step 0 what was deleted has all the influence that it had: what unlearning is for."""
     first = unlearned(Run(steps=30, records=3), largest=3)[0]
     assert first.influence == 3 * CHAIN.presence
-    without = calibration.least_epsilon(CHAIN, records=3, steps=0, delta=DELTA)
+    without = margins.least_epsilon(CHAIN, records=3, steps=0, delta=DELTA)
     assert first.epsilon.unlearning == first.epsilon.deletion == without
     assert first.epsilon.release == 0
 
@@ -112,9 +113,9 @@ def test_whoever_is_still_there_pays_for_every_version():
     """`adaptive` composes what was published before with the run so far."""
     before = Exposure(mechanism=MECHANISM, records=1, releases=((LEARNED.steps, 1),))
     found = unlearned(Run(steps=40, records=1), exposures=(before,))
-    assert found[0].epsilon.adaptive == conversion.gdp_epsilon(mu=accountant.adaptive_mu([before]), delta=DELTA)
+    assert found[0].epsilon.adaptive == conversion.gdp_epsilon(mu=methods.adaptive_mu([before]), delta=DELTA)
     both = Exposure(mechanism=MECHANISM, records=1, releases=((40, 1), (LEARNED.steps, 1)))
-    assert found[-1].epsilon.adaptive == conversion.gdp_epsilon(mu=accountant.adaptive_mu([both]), delta=DELTA)
+    assert found[-1].epsilon.adaptive == conversion.gdp_epsilon(mu=methods.adaptive_mu([both]), delta=DELTA)
 
 
 def test_whoever_left_before_the_first_step_left_nothing():

@@ -22,9 +22,9 @@ from app.features.desk.pages import login
 from app.features.people import users
 from app.installations import Installation
 from app.main import create_app
-from lethe.contract.problems import LoginRefused, Unauthenticated
+from lethe.contract.problems import Unauthenticated
 from lethe.contract.sets import Scope
-from lethe.features.people.contract import Role
+from lethe.features.people.contract import LoginRefused, Role
 from tests.features.desk.browsing import Browser, hidden
 
 Get = Callable[[str], Any]

@@ -14,7 +14,7 @@ from app.config import Settings
 from app.features.people import oidc
 from app.features.people import pages as people_pages
 from app.main import create_app
-from lethe.contract.problems import IdentityProviderUnavailable, IdentityRefused
+from lethe.features.people.contract import IdentityProviderUnavailable, IdentityRefused
 from tests.features.desk.browsing import Browser
 from tests.features.people.provider import Provider, running
 

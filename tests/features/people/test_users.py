@@ -18,19 +18,17 @@ from app.features.people import credentials, jobs, repository, users
 from app.features.people.oidc import OidcIdentity
 from app.features.people.tables import Authenticator, User
 from app.installations import Installation
-from lethe.contract.problems import (
+from lethe.contract.problems import InputInvalid, ScopeMissing, SealedTextDamaged, Unauthenticated
+from lethe.contract.sets import Scope
+from lethe.features.people.contract import (
+    SCOPES_OF,
     IdentityRefused,
-    InputInvalid,
     InvitationOver,
     LastAdministrator,
     LoginRefused,
-    ScopeMissing,
-    SealedTextDamaged,
-    Unauthenticated,
+    Role,
     UserExists,
 )
-from lethe.contract.sets import Scope
-from lethe.features.people.contract import SCOPES_OF, Role
 from tests.stored import flipped, line_of
 from tests.tables import each
 

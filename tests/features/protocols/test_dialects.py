@@ -15,6 +15,7 @@ from app.features.protocols.opendsr import RawIdentity
 from app.features.protocols.parsing import parsed
 from lethe.contract import problems
 from lethe.contract.problems import FieldError
+from lethe.features.protocols.contract import MessageRefused
 
 
 def words(status: int, problem: dict[str, Any]) -> Response:
@@ -24,7 +25,7 @@ def words(status: int, problem: dict[str, Any]) -> Response:
 RAISED: dict[str, tuple[Exception, int, list[str]]] = {
     "malformed": (problems.InputInvalid("x", [FieldError("a.b", "y")]), 400, ["input_invalid", "a.b"]),
     "nobody": (problems.Unauthenticated("x"), 401, ["unauthenticated"]),
-    "refused": (problems.MessageRefused("x"), 403, ["message_refused"]),
+    "refused": (MessageRefused("x"), 403, ["message_refused"]),
     "unknown": (problems.RequestUnknown("x"), 404, ["request_unknown"]),
     "late": (problems.TransitionForbidden("x"), 409, ["transition_forbidden"]),
     "often": (problems.RateLimited("x", retry_after=7), 429, ["rate_limited"]),

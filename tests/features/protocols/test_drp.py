@@ -16,8 +16,9 @@ from app.db.tables import DeletionRequest
 from app.features.protocols import drp
 from app.features.protocols.drp import Envelope, Exercise
 from app.features.protocols.parsing import parsed
-from lethe.contract.problems import InputInvalid, MessageEarly, MessageExpired, MessageRefused
+from lethe.contract.problems import InputInvalid
 from lethe.contract.sets import RequestStatus
+from lethe.features.protocols.contract import MessageEarly, MessageExpired, MessageRefused
 
 AT = datetime.datetime(2026, 10, 2, 15, tzinfo=datetime.UTC)
 MINUTE = datetime.timedelta(minutes=1)

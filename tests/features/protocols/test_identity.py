@@ -11,14 +11,9 @@ from app.deletion import service as deletion
 from app.features.protocols import identity
 from app.features.protocols.identity import IdentityStatement, sha256_of
 from app.installations import Installation
-from lethe.contract.problems import (
-    IdentityStatementInvalid,
-    IdentityStatementRequired,
-    InputInvalid,
-    IssuerExists,
-    IssuerUnknown,
-)
+from lethe.contract.problems import IdentityStatementInvalid, IdentityStatementRequired, InputInvalid
 from lethe.contract.tenants import Policy
+from lethe.features.protocols.contract import IssuerExists, IssuerUnknown
 from tests.app.deletion import people
 from tests.app.deletion.people import OFFICER
 from tests.tables import each

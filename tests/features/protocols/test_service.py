@@ -17,9 +17,9 @@ from app.features.protocols import drp, opendsr, repository, service
 from app.features.protocols.tables import Agent
 from app.installations import Installation
 from app.operations import periodic_jobs
-from lethe.contract.problems import AgentExists, AgentUnknown, MessageRefused
 from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
+from lethe.features.protocols.contract import AgentExists, AgentUnknown, MessageRefused
 from tests.app.deletion import people
 from tests.app.deletion.test_retention import DAY, WRITTEN, found, pass_by
 

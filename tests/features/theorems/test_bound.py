@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lethe.features import theorems as bounds
 from lethe.features.theorems import CALCULATOR, bound, evaluate
-from lethe.features.theorems.bound import Domain, Parameter
-from lethe.proof.errors import DomainError, NotionError, PreconditionError, PrivacyError
+from lethe.features.theorems.bound import Domain, NotionError, Parameter
+from lethe.proof.errors import DomainError, PreconditionError, PrivacyError
 from tests.tables import each
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())

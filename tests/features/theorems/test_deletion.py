@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.features.theorems import evaluate
-from lethe.proof.errors import NotionError
+from lethe.features.theorems.bound import NotionError
 
 orders = st.floats(-2, 4).map(lambda exponent: 1 + 10.0**exponent) | st.just(math.inf)
 epsilons = st.just(0.0) | st.floats(-8, 2).map(lambda exponent: 10.0**exponent)

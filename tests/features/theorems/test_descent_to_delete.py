@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.features.theorems import evaluate
-from lethe.proof.errors import DomainError, NotionError, PreconditionError
+from lethe.features.theorems.bound import NotionError
+from lethe.proof.errors import DomainError, PreconditionError
 
 MNIST = {"Mlip": 1, "m": 0.011982, "L": 0.1947, "n": 11982, "eps": 1.0, "delta": "1/n"}
 

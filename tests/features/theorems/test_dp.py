@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from lethe.features.theorems import evaluate
-from lethe.proof.errors import DomainError, InfeasibleError, NotionError
+from lethe.features.theorems.bound import NotionError
+from lethe.proof.errors import DomainError, InfeasibleError
 
 epsilons = st.just(0.0) | st.floats(1e-6, 3.0)
 deltas = st.just(0.0) | st.floats(-12, -4).map(lambda exponent: 10.0**exponent)

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.features.theorems import evaluate
-from lethe.proof.errors import DomainError, InfeasibleError, NotionError, PreconditionError
+from lethe.features.theorems.bound import NotionError
+from lethe.proof.errors import DomainError, InfeasibleError, PreconditionError
 from tests.tables import each
 
 MNIST = {"Mlip": 1, "m": 0.0119, "L": 0.2619, "n": 11982, "delta": "1/n"}

@@ -5,9 +5,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lethe.features.theorems import evaluate
+from lethe.features.theorems.bound import NotionError
 from lethe.proof import accountant
 from lethe.proof.accountant import Run
-from lethe.proof.errors import DomainError, NotionError, PreconditionError
+from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Adjacency, Mechanism
 from tests.lethe.proof.paths import Step, pulled_mu

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from lethe.features.analysis import work
-from lethe.features.analysis.work import WorkBudget
+from lethe.features.analysis.work import WorkBudget, WorkBudgetExceeded
 from lethe.features.theorems import evaluate
-from lethe.proof.errors import WorkBudgetExceeded
 
 SEQUENCE = {"eps_target": 1.0, "sigma": 0.03, "batch": 1, "Mlip": 1, "m": 0.0119, "L": 0.26, "n": 11982, "delta": 1e-5}
 CLIPPED = {"eps": 1.0, "delta0": 1.0, "C2": 10.0, "sigma": 0.1}

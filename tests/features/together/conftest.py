@@ -1,5 +1,6 @@
-"""Fixtures of the whole product: a client of a server that misbehaves on purpose."""
+"""Fixtures of the whole product: clients of a live gateway, and of a server that misbehaves on purpose."""
 
-from tests.lethe.conftest import script, scripted_client
+from tests.command_line import people
+from tests.lethe.conftest import client, script, scripted_client, worker
 
-__all__ = ["script", "scripted_client"]
+__all__ = ["client", "people", "script", "scripted_client", "worker"]

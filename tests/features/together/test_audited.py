@@ -12,6 +12,7 @@ from joserfc.jwk import KeySet
 from app.audit import repository
 from app.audit.checkpoints import AUDIT
 from app.db import Actor
+from app.features.trainers import training
 from app.installations import Installation
 from app.unlearning import queue
 from lethe.features.attested import manifests
@@ -20,7 +21,8 @@ from tests.conftest import FORM, npz
 from tests.features.attested.conftest import new_key
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
-from tests.features.together.test_authorisation import ED25519, JWK, SYSTEM, delivered, one_row
+from tests.features.together.test_authorisation import DP_MODEL, ED25519, JWK, SYSTEM, delivered, one_row
+from tests.features.trainers import made
 from worker import runner
 
 Make = Callable[..., dict[str, Any]]
@@ -59,6 +61,7 @@ class There:
 
 
 _LINKED = [{"id": "p1"}, {"kind": "device", "id": "d1"}]
+_DROP_FILE = "20260312_4821_Email.csv"
 Calls = dict[str, Callable[[There], httpx.Request]]
 
 
@@ -72,6 +75,20 @@ def _get(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
 
 def _delete(path: Callable[[There], str]) -> Callable[[There], httpx.Request]:
     return lambda there: there.client.build_request("DELETE", path(there))
+
+
+def _drop_file(there: There, *lines: dict[str, str]) -> str:
+    body = {"file": _DROP_FILE, "lines": lines, "num_lines": len(lines)}
+    assert there.client.post("/v1/drop:load", json=body).is_success
+    return f"/v1/drop/answer.csv?file={_DROP_FILE}"
+
+
+def _of_several_people(there: There) -> str:
+    hashed = "KA18MT/ph6IHYjzT9zwETySDQyvSh87YuoSBpOQtkhE="
+    people = [{"id": name, "hashes": {"Email": [hashed]}} for name in ("p1", "p2")]
+    assert there.client.post("/v1/drop/people", json={"people": people}).is_success
+    _drop_file(there, {"id": "line00000001", "hash": hashed})
+    return "/v1/drop:opt-out"
 
 
 def _task(there: There, **of_system: Any) -> str:
@@ -92,8 +109,8 @@ def _acknowledgement(there: There) -> httpx.Request:
 def _manifest(there: There) -> httpx.Request:
     """Of a retraining that read nobody."""
     key = new_key()
-    trainer = there.made("/trainers", **SYSTEM | {"public_key": key["x"]})
-    path = f"/v1/trainers/{trainer}"
+    trainer = there.made("/attested-trainers", **SYSTEM | {"public_key": key["x"]})
+    path = f"/v1/attested-trainers/{trainer}"
     manifest = manifests.sign(
         key,
         trainer_id=trainer,
@@ -108,7 +125,7 @@ def _manifest(there: There) -> httpx.Request:
 
 
 def _closed_wait(there: There) -> httpx.Request:
-    path = f"/v1/trainers/{there.made('/trainers', **_TRAINER)}/close"
+    path = f"/v1/attested-trainers/{there.made('/attested-trainers', **_TRAINER)}/close"
     request_id = there.made("/deletion-requests", subject_id="p1")
     return there.client.build_request("POST", path, json={"request_id": request_id})
 
@@ -211,29 +228,54 @@ CALLS: Calls = {
         "PATCH", f"/v1/systems/{there.made('/systems', **SYSTEM)}", json={"name": "Shop"}
     ),
     "DELETE /v1/systems/{system_id}": _delete(lambda there: f"/v1/systems/{there.made('/systems', **SYSTEM)}"),
+    "POST /v1/dp-models": _post("/v1/dp-models", json=DP_MODEL),
+    "POST /v1/dp-models/{dp_model_id}/ledgers": _post(
+        lambda there: f"/v1/dp-models/{there.made('/dp-models', **DP_MODEL)}/ledgers",
+        json={name: value for name, value in DP_MODEL.items() if name != "name"} | {"budget_epsilon": 2.0},
+    ),
+    "DELETE /v1/dp-models/{dp_model_id}": _delete(
+        lambda there: f"/v1/dp-models/{there.made('/dp-models', **DP_MODEL)}"
+    ),
     "POST /v1/system-tasks/{task_id}/acknowledge": lambda there: _acknowledgement(there),
     "POST /v1/system-tasks/{task_id}/close": _post(
         lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}
     ),
-    "POST /v1/trainers": _post("/v1/trainers", json=_TRAINER),
-    "PATCH /v1/trainers/{trainer_id}": lambda there: there.client.build_request(
-        "PATCH", f"/v1/trainers/{there.made('/trainers', **_TRAINER)}", json={"name": "Shop"}
+    "POST /v1/training-tables": _post("/v1/training-tables", data=made.TABLE, files=made.FILES),
+    "DELETE /v1/training-tables/{table_id}": _delete(lambda there: f"/v1/training-tables/{_table(there)}"),
+    "POST /v1/trainers": lambda there: there.client.build_request(
+        "POST", "/v1/trainers", json=made.trainer(_table(there))
     ),
-    "DELETE /v1/trainers/{trainer_id}": _delete(lambda there: f"/v1/trainers/{there.made('/trainers', **_TRAINER)}"),
-    "POST /v1/trainers/{trainer_id}/manifests": lambda there: _manifest(there),
-    "POST /v1/trainers/{trainer_id}/close": lambda there: _closed_wait(there),
+    "DELETE /v1/trainers/{trainer_id}": _delete(
+        lambda there: f"/v1/trainers/{there.made('/trainers', **made.trainer(_table(there)))}"
+    ),
+    "POST /v1/trainers/{trainer_id}/release": _post(
+        lambda there: f"/v1/trainers/{_trained(there, **made.GATE)}/release"
+    ),
+    "POST /v1/attested-trainers": _post("/v1/attested-trainers", json=_TRAINER),
+    "PATCH /v1/attested-trainers/{attested_trainer_id}": lambda there: there.client.build_request(
+        "PATCH", f"/v1/attested-trainers/{there.made('/attested-trainers', **_TRAINER)}", json={"name": "Shop"}
+    ),
+    "DELETE /v1/attested-trainers/{attested_trainer_id}": _delete(
+        lambda there: f"/v1/attested-trainers/{there.made('/attested-trainers', **_TRAINER)}"
+    ),
+    "POST /v1/attested-trainers/{attested_trainer_id}/manifests": lambda there: _manifest(there),
+    "POST /v1/attested-trainers/{attested_trainer_id}/close": lambda there: _closed_wait(there),
     "POST /v1/networks": _post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}),
     "DELETE /v1/networks/{network_id}": _delete(lambda there: f"/v1/networks/{_network(there)}"),
     "POST /v1/identities": _post("/v1/identities", json={"links": [{"identifiers": _LINKED}]}),
     "POST /v1/identities:define-kind": _post("/v1/identities:define-kind", json={"name": "loyalty"}),
     "POST /v1/identities:forget": _post("/v1/identities:forget", json={"subject_id": "p1"}),
+    "POST /v1/drop:load": _post("/v1/drop:load", json={"file": _DROP_FILE, "lines": [], "num_lines": 0}),
+    "POST /v1/drop/people": _post("/v1/drop/people", json={"people": [{"id": "p1", "hashes": {"Email": []}}]}),
+    "POST /v1/drop:opt-out": _post(lambda there: _of_several_people(there), json={"ids": ["line00000001"]}),
     "POST /v1/agents": _post("/v1/agents", json=_AGENT),
     "DELETE /v1/agents/{id}": _delete(lambda there: f"/v1/agents/{there.made('/agents', **_AGENT)}"),
 }
 """A call of each route that changes something, which succeeds."""
 LOOKS: Calls = {
-    "POST /v1/trainers/{trainer_id}/identifiers": _post(
-        lambda there: f"/v1/trainers/{there.made('/trainers', **_TRAINER)}/identifiers", json={"ids": ["p1"]}
+    "POST /v1/attested-trainers/{attested_trainer_id}/identifiers": _post(
+        lambda there: f"/v1/attested-trainers/{there.made('/attested-trainers', **_TRAINER)}/identifiers",
+        json={"ids": ["p1"]},
     ),
     "GET /v1/datasets/{dataset_id}/subjects/{subject_id}": _get(
         lambda there: f"/v1/datasets/{_dataset(there)}/subjects/p1"
@@ -242,13 +284,28 @@ LOOKS: Calls = {
     "GET /v1/models/{model_id}/versions/{number}/weights": _get(
         lambda there: f"/v1/models/{_live_model(there)}/versions/1/weights"
     ),
+    "GET /v1/trainers/{trainer_id}/artefacts/{name}": _get(
+        lambda there: f"/v1/trainers/{_trained(there)}/artefacts/model.txt"
+    ),
     "GET /v1/deletion-requests/{request_id}/attachments/{attachment_id}": _get(lambda there: _attached(there)),
+    "GET /v1/drop/answer.csv": _get(lambda there: _drop_file(there)),
     "POST /v1/lineage": _post("/v1/lineage", json={"subject_id": "p1"}),
     "GET /v1/deletion-requests/{request_id}/lineage": _get(lambda there: there.request() + "/lineage"),
     "GET /v1/deletion-requests": _get(lambda there: "/v1/deletion-requests?subject_id=p1"),
     "GET /v1/suppressions": _get(lambda there: "/v1/suppressions?subject_id=p1"),
 }
 """A call of each route that tells who is there, or gives out what cannot be taken back."""
+
+
+def _table(there: There) -> str:
+    answer = there.client.post("/v1/training-tables", data=made.TABLE, files=made.FILES)
+    return str(answer.json()["id"])
+
+
+def _trained(there: There, **given: Any) -> str:
+    trainer_id = there.made("/trainers", **made.trainer(_table(there), **given))
+    assert training.run_next(there.installation)
+    return trainer_id
 
 
 def _network(there: There) -> str:

@@ -18,6 +18,7 @@ from app.access.service import DEFAULT_TENANT
 from app.config import Settings
 from app.db import Actor, now
 from app.db.tables import new_id
+from app.features.trainers import training
 from app.features.webhooks.tables import Payload, WebhookDelivery
 from app.installations import Installation
 from app.main import create_app
@@ -26,12 +27,21 @@ from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM, one_row
 from tests.features.desk.attached import PDF
 from tests.features.networks import nets
+from tests.features.trainers import made as trainers
 from tests.tables import each
 from worker import runner
 
 Refused = Callable[..., dict[str, Any]]
 ED25519 = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 JWK = {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}
+DP_MODEL: dict[str, Any] = {
+    "name": "Ranker",
+    "ledger": {"format": "opacus", "history": [[4.0, 1.0, 1]]},
+    "delta": 1e-5,
+    "max_rows_per_person": 1,
+    "budget_epsilon": 3.0,
+    "trained_from": "2026-01-01T00:00:00Z",
+}
 SYSTEM = {"name": "Recommender", "contact": "its team", "webhook_url": "https://recommender.example/lethe"}
 BODIES: dict[str, dict[str, Any]] = {
     "PATCH /v1/models/{model_id}": {"quality": {"metric": "accuracy", "threshold": 0.5}},
@@ -43,15 +53,15 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
-    "POST /v1/trainers/{trainer_id}/identifiers": {"ids": ["p1"]},
-    "POST /v1/trainers/{trainer_id}/manifests": {"jws": "a.b.c", "identifiers": []},
+    "POST /v1/attested-trainers/{attested_trainer_id}/identifiers": {"ids": ["p1"]},
+    "POST /v1/attested-trainers/{attested_trainer_id}/manifests": {"jws": "a.b.c", "identifiers": []},
 }
 """Well-formed bodies of routes with ids in their paths."""
 NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
     "POST /v1/models": lambda ids: {"name": "m", "dataset_id": ids["dataset_id"]},
     "POST /v1/accounting/preview": lambda ids: {"model_id": ids["model_id"]},
     "POST /v1/deletion-requests": lambda ids: {"subject_id": "p1", "dataset_ids": [ids["dataset_id"]]},
-    "POST /v1/trainers/{trainer_id}/close": lambda ids: {"request_id": ids["waiting"]},
+    "POST /v1/attested-trainers/{attested_trainer_id}/close": lambda ids: {"request_id": ids["waiting"]},
 }
 """Bodies that name something."""
 QUERIES = {"GET /v1/serving": {"artefact_sha256": "0" * 64}}
@@ -155,7 +165,12 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
-        ids["trainer_id"] = made("/trainers", json=SYSTEM | {"public_key": JWK["x"]})["id"]
+        ids["dp_model_id"] = made("/dp-models", json=DP_MODEL)["id"]
+        table = made("/training-tables", data=trainers.TABLE, files=trainers.FILES)
+        ids["table_id"] = table["id"]
+        ids["trainer_id"] = made("/trainers", json=trainers.trainer(table["id"], ids["name"]))["id"]
+        assert training.run_next(installation)
+        ids["attested_trainer_id"] = made("/attested-trainers", json=SYSTEM | {"public_key": JWK["x"]})["id"]
         ids["system_id"] = made("/systems", json=SYSTEM)["id"]
         ids["waiting"] = made("/deletion-requests", json={"subject_id": "p4"})["id"]
         [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]

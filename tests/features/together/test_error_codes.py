@@ -57,6 +57,7 @@ def world(
 REACHED: dict[str, Callable[[World], str]] = {
     "internal_error": damage.defect,
     # malformed input
+    "drop_unanswered": lambda w: w.code("GET", "/drop/answer.csv?file=20260312_4821_Email.csv"),
     "people_joined": lambda w: w.code(
         "POST", "/identities", json={"links": [{"identifiers": [{"id": "p1"}, {"id": "p2"}]}]}
     ),
@@ -119,6 +120,8 @@ REACHED: dict[str, Callable[[World], str]] = {
     "request_unknown": partial(calls.unknown, path="/deletion-requests/dr_0"),
     "delivery_unknown": partial(calls.unknown, path="/webhook-deliveries/whd_0"),
     "system_unknown": partial(calls.unknown, path="/systems/sys_0"),
+    "attested_trainer_unknown": partial(calls.unknown, path="/attested-trainers/atr_0"),
+    "dp_model_unknown": partial(calls.unknown, path="/dp-models/dpm_0"),
     "system_task_unknown": partial(calls.unknown, path="/system-tasks/tsk_0"),
     "issuer_unknown": partial(calls.unknown, path="/identity-issuers/iss_0", method="DELETE"),
     "run_unknown": partial(calls.unknown, path="/runs/run_0"),

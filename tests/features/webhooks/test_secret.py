@@ -8,7 +8,7 @@ from app.db.tables import AuditEntry, Tenant
 from app.features.webhooks import secret
 from app.installations import Installation
 from app.keys import Keys
-from lethe.contract.problems import SecretNotPresent
+from lethe.features.webhooks.contract import SecretNotPresent
 
 
 def test_a_secret_is_derived(installation: Installation) -> None:

@@ -19,9 +19,9 @@ from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.problems import DeliveryUnknown
 from lethe.contract.sets import RejectionGround
 from lethe.contract.tenants import Policy
+from lethe.features.webhooks.contract import DeliveryUnknown
 
 URL = "https://receiver.example/hook?token=t0ken"
 Deliveries = Callable[[], list[WebhookDelivery]]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.attacks.measured import renyi_divergence
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, conversion, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError
 from lethe.proof.losses import Objective
@@ -198,7 +198,7 @@ def test_relearning_does_not_undo_published_versions():
     assert accountant.unlearning_mu(accountant.replay(made, [Run(steps=50, records=5, inserted=1, corrected=2)])) == 0
     before = Exposure(mechanism=made, records=1, releases=((9, 2), (50, 1)))
     after = Exposure(mechanism=dataclasses.replace(made, noise_scale=0.3), records=1, releases=((50, 1),))
-    read = [accountant.adaptive_mu(exposures) for exposures in ([before], [after], [before, after])]
+    read = [methods.adaptive_mu(exposures) for exposures in ([before], [after], [before, after])]
     assert read[2] == pytest.approx(math.hypot(read[0], read[1]), rel=1e-14)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, conversion, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.mechanism import Adjacency, Mechanism
 from tests.lethe.proof.mnist import CONVERGED, MNIST, mechanism, mnist
@@ -129,5 +129,5 @@ def test_least_noise_for_one_step(epsilon, replaced, removed):
 def test_against_readers_of_every_version(versions, expected):
     """A record in a converged version and in others 4 steps apart has the known epsilon against all readers."""
     releases = ((4, versions - 1), (CONVERGED, 1))[versions == 1 :]
-    mu = accountant.adaptive_mu([Exposure(mechanism=mnist(), records=2, releases=releases)])
+    mu = methods.adaptive_mu([Exposure(mechanism=mnist(), records=2, releases=releases)])
     assert conversion.gdp_epsilon(mu=mu, delta=1 / MNIST) == pytest.approx(expected, abs=6e-4)

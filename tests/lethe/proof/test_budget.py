@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.proof import accountant, budget, conversion
+from lethe.proof import budget, conversion, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budget, Budgeted
 from lethe.proof.errors import DomainError, PreconditionError
@@ -36,7 +36,7 @@ def test_the_last_version_that_fits(steps: int, records: int, spent: int) -> Non
     """A budget covers versions until their mu exceeds it, of one record and so of any number of records."""
     published = {"a": fed((50, 1), records=records)}
     more = {"b": fed((steps, spent + 1), records=records)}
-    of_one = accountant.adaptive_mu([fed((50, 1)), fed((steps, spent + 1))])
+    of_one = methods.adaptive_mu([fed((50, 1)), fed((steps, spent + 1))])
     assert ONE.covers(published | more) == (of_one <= ONE.mu)
 
 
@@ -56,14 +56,14 @@ def test_budgets_bound_the_joint_number() -> None:
     found = budget.adaptive(exposures, budgets)
     assert found.bounded
     assert found.mu == pytest.approx(math.hypot(3 * ONE.mu, other.mu), rel=1e-15)
-    assert found.mu >= accountant.adaptive_mu(list(exposures.values()))
+    assert found.mu >= methods.adaptive_mu(list(exposures.values()))
 
 
 def test_a_model_without_a_budget() -> None:
     """Where one model is under none, nothing bounds the sum, and the sum is what is said."""
     exposures = {"a": fed((50, 1)), "b": fed((9, 2))}
     found = budget.adaptive(exposures, {"x": Budgeted(budget=ONE, models=("a",))})
-    assert (found.bounded, found.mu) == (False, accountant.adaptive_mu(list(exposures.values())))
+    assert (found.bounded, found.mu) == (False, methods.adaptive_mu(list(exposures.values())))
     assert not budget.adaptive({}, {}).bounded
 
 

@@ -233,31 +233,6 @@ def test_a_schedule_of_nothing_and_one_that_is_too_long():
         schedules.schedule(chain, batches=[1, 100], **TARGET, at_most=5)
 
 
-# --- least epsilon ---------------------------------------------------------------------------------------------------
-
-
-@given(records=st.integers(1, 100), steps=st.integers(0, 200), log_delta=st.floats(-20, -1))
-def test_epsilon_after_some_steps(records, steps, log_delta):
-    """Epsilon is that of the closed form, falls with every step and rises with every record."""
-    chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
-    c = chain.mechanism.contraction
-    variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run
-    mu = records * chain.presence * c**steps / math.sqrt(variance)
-    epsilon = calibration.least_epsilon(chain, records=records, steps=steps, delta=delta)
-    assert epsilon == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=delta), rel=1e-6, abs=1e-9)
-    assert calibration.least_epsilon(chain, records=records, steps=steps + 1, delta=delta) <= epsilon
-    assert calibration.least_epsilon(chain, records=records + 1, steps=steps, delta=delta) >= epsilon
-
-
-def test_epsilon_of_nothing_is_zero():
-    """Nothing deleted leaves nothing, with and without steps."""
-    chain = converged(l2=0.0119, noise_scale=0.03)
-    assert [calibration.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]
-    for wrong in ({"records": -1, "steps": 1}, {"records": 1, "steps": -1}):
-        with pytest.raises(DomainError):
-            calibration.least_epsilon(chain, **wrong, delta=1e-5)
-
-
 # --- least noise -----------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lethe.proof import accountant, calibration, conversion
+from lethe.proof import accountant, calibration, conversion, methods
 from lethe.proof.accountant import Exposure, Run
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.losses import Objective
@@ -41,7 +41,7 @@ def test_every_notion_pays_for_the_grid():
         lambda made: restart_mu(made, HISTORY),
         lambda made: accountant.reset_mu(made, steps=7),
         lambda made: accountant.release_mu(made, steps=7, adjacency=Adjacency.REPLACE),
-        lambda made: accountant.adaptive_mu([Exposure(mechanism=made, records=2, releases=((7, 1),))]) / 2,
+        lambda made: methods.adaptive_mu([Exposure(mechanism=made, records=2, releases=((7, 1),))]) / 2,
     ):
         assert mu(grid) - mu(plain) == pytest.approx(rounding, rel=1e-9)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from lethe.proof import accountant, conversion, joint
+from lethe.proof import conversion, joint, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.errors import DomainError
 from lethe.proof.guarantees import Evidence, Notion
@@ -76,7 +76,7 @@ def test_versions_are_counted_once() -> None:
         "mdl_1": evidence(exposures={"mdl_1": own, "mdl_3": third}),
         "mdl_2": evidence(exposures={"mdl_1": fewer, "mdl_2": own}),
     }
-    assert by_notion(joint.of(made))[Notion.ADAPTIVE] == accountant.adaptive_mu([own, third, own])
+    assert by_notion(joint.of(made))[Notion.ADAPTIVE] == methods.adaptive_mu([own, third, own])
 
 
 def test_of_no_model_nothing_is_told() -> None:

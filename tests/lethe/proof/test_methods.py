@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lethe.proof import accountant, certificate, methods
-from lethe.proof.accountant import Exposure, Run
+from lethe.proof.accountant import Run
 from lethe.proof.errors import PreconditionError
 from lethe.proof.langevin import LANGEVIN
 from tests.lethe.proof.test_certificate import MECHANISM, statement
@@ -20,8 +20,6 @@ def test_a_mechanism_without_method_is_langevin() -> None:
     assert (read, methods.of(read)) == (MECHANISM, LANGEVIN)
     runs = [Run(steps=MECHANISM.learn_steps), Run(steps=7, records=1)]
     assert methods.replay(read, runs) == accountant.replay(MECHANISM, runs)
-    exposures = [Exposure(mechanism=MECHANISM, records=2, releases=((7, 3), (MECHANISM.learn_steps, 1)))]
-    assert methods.adaptive_mu(exposures) == accountant.adaptive_mu(exposures)
 
 
 @pytest.mark.parametrize("name", ["folklore", "", None, 1, ["langevin"]])

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.langevin.projection import project_onto_ball
+from worker.langevin.step import project_onto_ball
 
 points = st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3).map(lambda p: torch.tensor([p], dtype=torch.float64))
 radii = st.floats(1e-3, 1e6)

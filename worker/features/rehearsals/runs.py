@@ -27,7 +27,7 @@ from app.rows import repository as rows_repository
 from app.rows.blocks import Block
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing
-from lethe.contract.problems import ModelNotLive, RehearsalTooLarge
+from lethe.contract.problems import ModelNotLive
 from lethe.contract.sets import RunKind
 from lethe.encoding.rows import labels_in
 from lethe.encoding.targets import UNIT, TargetColumn, y_of_scores
@@ -221,7 +221,7 @@ def _measured_on(installation: Installation, claimed_run: ClaimedRun, root: str,
                     copy(evaluated_on, test_root, selection.test)
             enough = [len(labels) >= contract.MIN_PEOPLE for _, labels in sets]
             if not all(enough[:2]):
-                raise RehearsalTooLarge("Of the people who were drawn to be measured on, too few have rows.")
+                raise contract.RehearsalTooLarge("Of the people who were drawn to be measured on, too few have rows.")
             yield Sets(forget=sets[0], retain=sets[1], test=sets[2] if enough[2:] == [True] else None)
         finally:
             for features, labels in sets:

@@ -11,7 +11,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
-        "trainers",
+        "attested_trainers",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("address", sa.LargeBinary(), nullable=True),
@@ -23,12 +23,14 @@ def upgrade() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("retired_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("tenant_id", sa.String(), nullable=False),
-        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_trainers_tenant_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_trainers"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_attested_trainers_tenant_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_attested_trainers"),
     )
-    op.create_index("ix_trainers_tenant_id_created_at_id", "trainers", ["tenant_id", "created_at", "id"])
+    op.create_index(
+        "ix_attested_trainers_tenant_id_created_at_id", "attested_trainers", ["tenant_id", "created_at", "id"]
+    )
     op.create_table(
-        "training_manifests",
+        "attested_manifests",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("trainer_id", sa.String(), nullable=False),
         sa.Column("retraining_id", sa.String(), nullable=False),
@@ -41,26 +43,26 @@ def upgrade() -> None:
         sa.Column("accepted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("num_served", sa.Integer(), nullable=False),
         sa.Column("tenant_id", sa.String(), nullable=False),
-        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_training_manifests_tenant_id"),
-        sa.ForeignKeyConstraint(["trainer_id"], ["trainers.id"], name="fk_training_manifests_trainer_id"),
-        sa.PrimaryKeyConstraint("id", name="pk_training_manifests"),
-        sa.UniqueConstraint("retraining_id", name="uq_training_manifests_retraining_id"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_attested_manifests_tenant_id"),
+        sa.ForeignKeyConstraint(["trainer_id"], ["attested_trainers.id"], name="fk_attested_manifests_trainer_id"),
+        sa.PrimaryKeyConstraint("id", name="pk_attested_manifests"),
+        sa.UniqueConstraint("retraining_id", name="uq_attested_manifests_retraining_id"),
     )
     op.create_index(
-        "ix_training_manifests_trainer_id_rows_read_at", "training_manifests", ["trainer_id", "rows_read_at"]
+        "ix_attested_manifests_trainer_id_rows_read_at", "attested_manifests", ["trainer_id", "rows_read_at"]
     )
     op.create_table(
-        "trained_artefacts",
+        "attested_artefacts",
         sa.Column("manifest_id", sa.String(), nullable=False),
         sa.Column("sha256", sa.String(), nullable=False),
         sa.Column("tenant_id", sa.String(), nullable=False),
-        sa.ForeignKeyConstraint(["manifest_id"], ["training_manifests.id"], name="fk_trained_artefacts_manifest_id"),
-        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_trained_artefacts_tenant_id"),
-        sa.PrimaryKeyConstraint("manifest_id", "sha256", name="pk_trained_artefacts"),
+        sa.ForeignKeyConstraint(["manifest_id"], ["attested_manifests.id"], name="fk_attested_artefacts_manifest_id"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_attested_artefacts_tenant_id"),
+        sa.PrimaryKeyConstraint("manifest_id", "sha256", name="pk_attested_artefacts"),
     )
-    op.create_index("ix_trained_artefacts_tenant_id_sha256", "trained_artefacts", ["tenant_id", "sha256"])
+    op.create_index("ix_attested_artefacts_tenant_id_sha256", "attested_artefacts", ["tenant_id", "sha256"])
     op.create_table(
-        "trainer_waits",
+        "attested_waits",
         sa.Column("request_id", sa.String(), nullable=False),
         sa.Column("trainer_id", sa.String(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
@@ -68,18 +70,18 @@ def upgrade() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("manifest_id", sa.String(), nullable=True),
         sa.Column("tenant_id", sa.String(), nullable=False),
-        sa.ForeignKeyConstraint(["manifest_id"], ["training_manifests.id"], name="fk_trainer_waits_manifest_id"),
-        sa.ForeignKeyConstraint(["request_id"], ["deletion_requests.id"], name="fk_trainer_waits_request_id"),
-        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_trainer_waits_tenant_id"),
-        sa.ForeignKeyConstraint(["trainer_id"], ["trainers.id"], name="fk_trainer_waits_trainer_id"),
-        sa.PrimaryKeyConstraint("request_id", "trainer_id", name="pk_trainer_waits"),
+        sa.ForeignKeyConstraint(["manifest_id"], ["attested_manifests.id"], name="fk_attested_waits_manifest_id"),
+        sa.ForeignKeyConstraint(["request_id"], ["deletion_requests.id"], name="fk_attested_waits_request_id"),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_attested_waits_tenant_id"),
+        sa.ForeignKeyConstraint(["trainer_id"], ["attested_trainers.id"], name="fk_attested_waits_trainer_id"),
+        sa.PrimaryKeyConstraint("request_id", "trainer_id", name="pk_attested_waits"),
     )
     op.create_index(
-        "ix_trainer_waits_trainer_id_status_asked_at", "trainer_waits", ["trainer_id", "status", "asked_at"]
+        "ix_attested_waits_trainer_id_status_asked_at", "attested_waits", ["trainer_id", "status", "asked_at"]
     )
     op.create_index(
-        "ix_trainer_waits_open",
-        "trainer_waits",
+        "ix_attested_waits_open",
+        "attested_waits",
         ["request_id"],
         sqlite_where=sa.text("status = 'open'"),
         postgresql_where=sa.text("status = 'open'"),
@@ -87,7 +89,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    op.drop_table("trainer_waits")
-    op.drop_table("trained_artefacts")
-    op.drop_table("training_manifests")
-    op.drop_table("trainers")
+    op.drop_table("attested_waits")
+    op.drop_table("attested_artefacts")
+    op.drop_table("attested_manifests")
+    op.drop_table("attested_trainers")

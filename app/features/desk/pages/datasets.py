@@ -5,24 +5,49 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
 from app.api import datasets, models
 from app.features.additions import endpoints as additions
 from app.features.desk import rendering as pages
-from app.features.desk.forms import checked, file_in, parse_number, text
-from app.features.desk.languages import gettext
+from app.features.desk.forms import checked, file_in, in_words, parse_number, text
+from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import ThePlace
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
+from app.features.networks import endpoints as networks
 from lethe.contract.fields import Name, Positive
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
+from lethe.features.tables.inferring import parse_range
 
 router = pages.new_router()
 
 _PER_PAGE = 50
 _MAX_MODELS = 500
+_MAX_NETWORKS = 500
+_MAX_SCHEMAS = 25
+"""Number of datasets, the newest, whose columns are proposed again."""
+COLUMN_KINDS = {
+    "number": marked("number"),
+    "category": marked("category"),
+    "date": marked("date"),
+    "text": marked("free text"),
+    "code": marked("code or id, hashed"),
+    "subject": marked("the person"),
+    "label": marked("predicted: class"),
+    "target": marked("predicted: number"),
+    "counts": marked("predicted: count"),
+    "ignored": marked("not used"),
+}
+"""What a column of a CSV file may be, by the values of the form."""
+_WITHOUT_FACTS: dict[str, dict[str, Any]] = {
+    "text": {"kind": "text", "features": 4096, "words": [1, 2], "unknown": "null"},
+    "code": {"kind": "hashed", "features": 256, "unknown": "null"},
+    "subject": {"role": "subject"},
+    "ignored": {"role": "ignored"},
+}
+"""Settings of the kinds of columns that need neither a range nor values, as `lethe dataset infer` proposes them."""
 Done = Literal["", "made", "added", "retired"]
 
 
@@ -62,7 +87,7 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
             datasets.create_dataset,
             file=_file(form),
             **dict(checked(_DatasetForm, name=values["name"], **{name: values[name] or None for name in _BUDGET})),
-            schema_=file_in(form, "schema"),
+            schema_=file_in(form, "schema") or _schema(form),
             classes=_classes(values["classes"]),
             target=_target(values["target"]),
             network_id=values["network_id"] or None,
@@ -130,8 +155,77 @@ def _details(context: RequestContext, dataset_id: str) -> dict[str, Any]:
 
 
 def _form(context: RequestContext, *, values: Mapping[str, str], error: Problem | None = None) -> Response:
-    max_bytes = context.call.installation.settings.max_upload_bytes
-    return context.page("datasets/new.html", written=values, error=error, max_bytes=max_bytes)
+    offered = context.ask_if_allowed(networks.list_networks, limit=_MAX_NETWORKS)
+    return context.page(
+        "datasets/new.html",
+        written=values,
+        error=error,
+        max_bytes=context.call.installation.settings.max_upload_bytes,
+        networks=[(network.id, network.name) for network in offered.items] if offered else [],
+        column_kinds=[(kind, gettext(label)) for kind, label in COLUMN_KINDS.items()],
+        known_columns=_known_columns(context),
+    )
+
+
+def _known_columns(context: RequestContext) -> dict[str, list[str]]:
+    """Map the columns of the newest schemas to the kind and the public facts that the form states them by."""
+    known: dict[str, list[str]] = {}
+    for dataset in context.ask(datasets.list_datasets, limit=_MAX_SCHEMAS).items:
+        for name, settings in (dataset.schema_ or {"columns": {}})["columns"].items():
+            known.setdefault(name, _stated(settings))
+    return known
+
+
+def _stated(settings: Mapping[str, Any]) -> list[str]:
+    """Return the kind of a column and its public facts; an empty kind for a column that the form cannot state."""
+    kinds = {"numeric": "number", "datetime": "date", "categorical": "category", "hashed": "code", "text": "text"}
+    kind = kinds.get(settings["kind"], "") if "kind" in settings else settings["role"]
+    kind = "counts" if settings.get("counts") else kind if kind in COLUMN_KINDS else ""
+    if "values" in settings:
+        return [kind, ", ".join(settings["values"])]
+    return [kind, f"{settings['min']}..{settings['max']}" if kind and "min" in settings else ""]
+
+
+_COLUMNS = TypeAdapter(list[tuple[str, str, str]])
+
+
+def _schema(form: FormData) -> str | None:
+    """Return the schema of the columns that the form states, each by name, kind and facts; None if it states none.
+
+    They are one field of JSON, as a form with files has few fields. Raises `InputInvalid`, which names the columns
+    without the range or the values that their kind needs.
+    """
+    try:
+        columns = _COLUMNS.validate_json(text(form, "columns") or "[]")
+    except ValidationError as error:
+        raise InputInvalid(gettext("Correct what is named, and send it again."), in_words(error)) from None
+    stated = {name: _settings(kind, facts.strip()) for name, kind, facts in columns}
+    expected = gettext("expected a public range, such as 17..90, or values, such as no, yes")
+    faults = [
+        FieldError(gettext("column {name}").format(name=name), expected)
+        for name, settings in stated.items()
+        if settings is None
+    ]
+    if faults:
+        raise InputInvalid(gettext("A column needs public facts, which are never read from the rows."), faults)
+    return json.dumps({"columns": stated}) if stated else None
+
+
+def _settings(kind: str, facts: str) -> dict[str, Any] | None:
+    """Return the settings of a column; None if its kind needs other facts."""
+    if kind in _WITHOUT_FACTS:
+        return _WITHOUT_FACTS[kind]
+    if kind in ("category", "label"):
+        names = [name.strip() for name in facts.split(",") if name.strip()]
+        role = {"role": "label"} if kind == "label" else {"kind": "categorical", "unknown": "null"}
+        return role | {"values": names} if names else None
+    ends = parse_range(facts)
+    if ends is None or (ends["kind"] == "datetime") != (kind == "date"):
+        return None
+    if kind in ("number", "date"):
+        return ends
+    del ends["kind"]
+    return {"role": "target"} | ends | ({"counts": True} if kind == "counts" else {})
 
 
 def _classes(text: str) -> str | None:

@@ -156,14 +156,15 @@ def of_certified_run(audit: AuditOut) -> str:
     )
 
 
-def certificate_in_words(certificate: CertificateOut) -> CertificateInWords:
+def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
+    """Return a certificate in sentences, which name its model `model`, by default by its id."""
     statement = certificate.statement
     guarantees = [guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)
     assert unlearning is not None
     records, steps = statement["request"]["records"], statement["run"]["steps"]
     version = gettext("Version {number} of {model_id}").format(
-        number=certificate.version, model_id=certificate.model_id
+        number=certificate.version, model_id=model or certificate.model_id
     )
     factor = math.exp(unlearning.epsilon) if unlearning.epsilon < 700 else math.inf
     odds, chance = at_most(factor, 3), at_most(unlearning.delta, 3)

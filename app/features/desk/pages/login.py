@@ -21,7 +21,9 @@ from app.features.people import users
 from app.features.people.credentials import enrolment
 from app.features.people.tables import User
 from app.installations import Installation
-from lethe.contract.problems import FormRefused, InputInvalid, LoginRefused, Problem, RateLimited, Unauthenticated
+from lethe.contract.problems import InputInvalid, Problem, RateLimited, Unauthenticated
+from lethe.features.desk.contract import FormRefused
+from lethe.features.people.contract import LoginRefused
 
 router = pages.new_router()
 

@@ -29,10 +29,10 @@ from lethe.contract.models import ModelIn, Objective
 from lethe.contract.problems import Problem
 from lethe.contract.sets import Metric, OnBreach
 from lethe.features.insight.contract import EXPECTED_REQUESTS, OptionOut
-from lethe.proof import accountant
 from lethe.proof.accountant import Run
 from lethe.proof.calibration import ModelSettings
 from lethe.proof.mechanism import Mechanism
+from lethe.proof.methods import all_methods, replay
 
 router = pages.new_router()
 
@@ -105,6 +105,8 @@ def _body(values: Mapping[str, str]) -> ModelIn:
     fields: dict[str, Any] = {"name": values.get("name", ""), "dataset_id": values.get("dataset_id", "")}
     for name in ("evaluation_dataset_id", "objective"):
         fields[name] = values.get(name) or None
+    if method := values.get("method"):
+        fields["method"] = method
     for name in (*_SETTINGS, *_PARTS):
         value = parse_optional_number(values.get(name, ""))
         if value is not None:
@@ -150,6 +152,7 @@ def _form(
         template,
         status=problems.status_of(type(error)) if error else 200,
         written=values,
+        methods=[(name if place else "", wording.words(name)) for place, name in enumerate(all_methods())],
         objectives=[
             ("", gettext("as the dataset has it")),
             *((objective, wording.words(objective)) for objective in get_args(Objective)),
@@ -200,7 +203,7 @@ def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
     max_steps = context.call.installation.settings.max_steps
     mechanism = mechanisms.of(dataset, body, tangent=tangent, max_steps=max_steps)
     service.stored_gate(body.quality, mechanism, is_evaluated=body.evaluation_dataset_id is not None)
-    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    learned = replay(mechanism, [Run(steps=mechanism.learn_steps)])
     return ModelForecast(
         delta=delta,
         mechanism=mechanism,

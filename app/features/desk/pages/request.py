@@ -280,7 +280,10 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
         "request": request,
         "others": _others(context, request),
         "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
-        "certificates": [certificate_in_words(certificate) for certificate in proof.certificates] if proof else [],
+        "certificates": [
+            certificate_in_words(certificate, model=context.name_of(certificate.model_id))
+            for certificate in (proof.certificates if proof else ())
+        ],
         "damaged_certificates": proof.damaged if proof else [],
         "joint": proof and proof.joint,
         "nothing_held": proof and proof.nothing_held,

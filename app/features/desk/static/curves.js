@@ -22,6 +22,14 @@
     return found;
   }
 
+  /* The first curve is drawn through; the others are told apart by their dashes, too: in the plot and in its legend. */
+  const dashes = (index) => (index > 1 ? [6, 2 + 2 * index] : undefined);
+
+  function sample(colour, index) {
+    const [on, off] = dashes(index) ?? [1, 0];
+    return `repeating-linear-gradient(90deg, ${colour} 0 ${on}px, transparent 0 ${on + off}px)`;
+  }
+
   const significant = new Intl.NumberFormat(document.documentElement.lang, { maximumSignificantDigits: 4 });
   const plots = new Set();
 
@@ -94,6 +102,7 @@
       const axis = (label) => ({ label: label || undefined, stroke: paint.text, grid: { stroke: paint.grid, width: 1 }, ticks: { stroke: paint.grid, width: 1 } });
       /* The page may have a legend of its own, with words: one is enough, and shows the numbers under the pointer. */
       const key = document.querySelector(`[data-key="${place.dataset.name}"]`);
+      for (const [index, line] of [...(key?.querySelectorAll("[class^=line-]") ?? [])].entries()) line.style.background = sample(paint.lines[index], index + 1);
       const pointed = (plot) => {
         for (const value of key?.querySelectorAll("[data-series]") ?? []) {
           const at = plot.cursor.idx;
@@ -101,7 +110,7 @@
         }
       };
       const options = {
-        legend: { show: !key },
+        legend: { show: !key, markers: { width: 0, fill: (_plot, index) => sample(paint.lines[(index - 1) % paint.lines.length], index) } },
         width: widthOf(place),
         height: asked.height,
         padding: asked.marks ? [26, 12, 0, 0] : undefined,
@@ -109,7 +118,7 @@
         axes: [{ ...axis(asked.x), ...namedTicks(asked) }, { ...axis(asked.y), size: 64, values: (_plot, ticks) => ticks.map((tick) => (tick == null ? "" : significant.format(tick))) }],
         series: asked.columns.map((label, index) => index === 0
           ? { label, value: named }
-          : { label, stroke: paint.lines[(index - 1) % paint.lines.length], width: 2, dash: index > 1 ? [6, 2 + 2 * index] : undefined, spanGaps: !asked.gaps, points: { show: asked.rows.length < 40 }, value: shown }),
+          : { label, stroke: paint.lines[(index - 1) % paint.lines.length], width: 2, dash: dashes(index), spanGaps: !asked.gaps, points: { show: asked.rows.length < 40 }, value: shown }),
         hooks: { drawAxes: [(plot) => marked(plot, asked, paint)], setCursor: [pointed] },
       };
       const data = asked.columns.map((_, column) => asked.rows.map((row) => row[column]));

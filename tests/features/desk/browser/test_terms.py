@@ -1,5 +1,6 @@
 """The story of somebody who meets a technical number: one sentence explains it."""
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.faults.processes import Child
@@ -32,3 +33,23 @@ def test_what_a_number_means(officer: Visitor, worker: Child) -> None:
     plain.get_by_role("button", name="Gradient bound (M)").press("Space")
     expect(plain.get_by_text("The largest norm of the gradient of one record's loss")).to_be_visible()
     context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_sentence_stays_on_the_screen(officer: Visitor, width: int) -> None:
+    """The sentence of each term of a page is within the screen, wherever its button stands."""
+    officer.site.upload(rows=400)
+    officer.opens("/admin/models/new")
+    page = officer.page
+    page.set_viewport_size({"width": width, "height": 800})
+    terms = page.locator("main button.explained:visible")
+    assert terms.count() > 3
+    for term in terms.all():
+        term.scroll_into_view_if_needed()
+        term.click()
+        sentence = page.locator(".explanation:popover-open")
+        box = sentence.bounding_box()
+        assert box is not None
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width, term.inner_text()
+        assert 0 <= box["y"] <= box["y"] + box["height"] <= 800, term.inner_text()
+        page.keyboard.press("Escape")

@@ -42,7 +42,7 @@ def manifest(w: World) -> str:
     """A manifest that another key signed."""
     key = new_key()
     body = {"name": "Churn", "contact": "its team", "webhook_url": "https://shop.example/lethe", "public_key": key["x"]}
-    made = w.done("POST", "/trainers", json=body)
+    made = w.done("POST", "/attested-trainers", json=body)
     signed = manifests.sign(
         new_key(),
         trainer_id=made["id"],
@@ -53,7 +53,7 @@ def manifest(w: World) -> str:
         code_revision="1",
         environment="1",
     )
-    return w.code("POST", f"/trainers/{made['id']}/manifests", json=signed)
+    return w.code("POST", f"/attested-trainers/{made['id']}/manifests", json=signed)
 
 
 def in_review(w: World) -> str:

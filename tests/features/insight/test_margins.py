@@ -1,10 +1,14 @@
+import math
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.proof import accountant, calibration, conversion
+from lethe.features.insight import margins
+from lethe.proof import accountant, calibration, conversion, methods
 from lethe.proof.accountant import Exposure, Run
-from lethe.proof.errors import InfeasibleError
+from lethe.proof.errors import DomainError, InfeasibleError
 from lethe.proof.mechanism import Adjacency
 from tests.lethe.proof.mnist_mechanism import MNIST, TARGET, converged
 
@@ -27,13 +31,13 @@ def test_the_largest_batch_fits_and_one_more_does_not(steps, epsilon, log_noise,
         return accountant.unlearning_mu(accountant.advance(chain, Run(steps=steps, records=records)))
 
     try:
-        most = calibration.most_records(chain, steps=steps, epsilon=epsilon, delta=1e-5)
+        most = margins.most_records(chain, steps=steps, epsilon=epsilon, delta=1e-5)
     except InfeasibleError:
         assert mu(0) > target
         return
     assert mu(most) <= target
     assert most == MNIST or mu(most + 1) > target
-    assert calibration.most_records(chain, steps=steps + 1, epsilon=epsilon, delta=1e-5) >= most
+    assert margins.most_records(chain, steps=steps + 1, epsilon=epsilon, delta=1e-5) >= most
     if most:
         least = calibration.least_steps(chain, records=most, epsilon=epsilon, delta=1e-5, at_most=10**6)
         assert least <= steps
@@ -46,12 +50,12 @@ def test_the_largest_batch_by_brute_force(steps):
     fits = [
         calibration.least_steps(chain, records=records, **TARGET, at_most=1000) <= steps for records in range(0, 250)
     ]
-    assert calibration.most_records(chain, steps=steps, **TARGET) == fits.index(False) - 1
+    assert margins.most_records(chain, steps=steps, **TARGET) == fits.index(False) - 1
 
 
 def test_all_slots_may_be_the_largest_batch():
     """With noise enough a single step forgets everybody, and nobody asks for more than there are."""
-    assert calibration.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
+    assert margins.most_records(converged(l2=0.0119, noise_scale=1000.0), steps=1, **TARGET) == MNIST
 
 
 # --- releases left ---------------------------------------------------------------------------------------------------
@@ -69,22 +73,22 @@ def test_the_releases_left_fit_and_one_more_does_not(records, steps, epsilon, pu
     target = conversion.gdp_mu(epsilon=epsilon, delta=1e-5)
     exposures = [Exposure(mechanism=mechanism, records=records, releases=tuple(sorted(published)))]
     asked = {"records": records, "steps": steps, "epsilon": epsilon, "delta": 1e-5}
-    spent = accountant.adaptive_mu(exposures)
+    spent = methods.adaptive_mu(exposures)
     if spent > target:
         with pytest.raises(InfeasibleError):
-            calibration.releases_left(exposures, mechanism, **asked)
+            margins.releases_left(exposures, mechanism, **asked)
         return
-    left = calibration.releases_left(exposures, mechanism, **asked)
+    left = margins.releases_left(exposures, mechanism, **asked)
 
     def mu(more: int) -> float:
         future = Exposure(mechanism=mechanism, records=records, releases=((steps, more),))
-        return accountant.adaptive_mu([*exposures, future] if more else exposures)
+        return methods.adaptive_mu([*exposures, future] if more else exposures)
 
     assert mu(left) <= target < mu(left + 1)
     each = records * accountant.release_mu(mechanism, steps=steps, adjacency=Adjacency.ZERO_OUT)
     assert left == pytest.approx((target**2 - spent**2) / each**2, abs=1 + 1e-9 * left)
-    assert calibration.releases_left(exposures, mechanism, **asked | {"steps": steps + 1}) <= left
-    assert calibration.releases_left(exposures, mechanism, **asked | {"records": records + 1}) <= left
+    assert margins.releases_left(exposures, mechanism, **asked | {"steps": steps + 1}) <= left
+    assert margins.releases_left(exposures, mechanism, **asked | {"records": records + 1}) <= left
 
 
 def test_the_releases_left_by_brute_force():
@@ -93,10 +97,37 @@ def test_the_releases_left_by_brute_force():
     target = conversion.gdp_mu(epsilon=0.02, delta=1e-5)
     published = [5000]
     while (
-        accountant.adaptive_mu([Exposure(mechanism=mechanism, records=1, releases=accountant.tally(published))])
+        methods.adaptive_mu(
+            [Exposure(mechanism=mechanism, records=1, releases=tuple(sorted(Counter(published).items())))]
+        )
         <= target
     ):
         published.append(70)
     learned = [Exposure(mechanism=mechanism, records=1, releases=((5000, 1),))]
-    left = calibration.releases_left(learned, mechanism, records=1, steps=70, epsilon=0.02, delta=1e-5)
+    left = margins.releases_left(learned, mechanism, records=1, steps=70, epsilon=0.02, delta=1e-5)
     assert left == len(published) - 2 > 0
+
+
+# --- least epsilon ---------------------------------------------------------------------------------------------------
+
+
+@given(records=st.integers(1, 100), steps=st.integers(0, 200), log_delta=st.floats(-20, -1))
+def test_epsilon_after_some_steps(records, steps, log_delta):
+    """Epsilon is that of the closed form, falls with every step and rises with every record."""
+    chain, delta = converged(l2=0.0119, noise_scale=0.03), math.exp(log_delta)
+    c = chain.mechanism.contraction
+    variance = chain.mechanism.step_variance / (1 - c**2)  # stationary: 5000 steps have run
+    mu = records * chain.presence * c**steps / math.sqrt(variance)
+    epsilon = margins.least_epsilon(chain, records=records, steps=steps, delta=delta)
+    assert epsilon == pytest.approx(conversion.gdp_epsilon(mu=mu, delta=delta), rel=1e-6, abs=1e-9)
+    assert margins.least_epsilon(chain, records=records, steps=steps + 1, delta=delta) <= epsilon
+    assert margins.least_epsilon(chain, records=records + 1, steps=steps, delta=delta) >= epsilon
+
+
+def test_epsilon_of_nothing_is_zero():
+    """Nothing deleted leaves nothing, with and without steps."""
+    chain = converged(l2=0.0119, noise_scale=0.03)
+    assert [margins.least_epsilon(chain, records=0, steps=steps, delta=1e-5) for steps in (0, 1)] == [0, 0]
+    for wrong in ({"records": -1, "steps": 1}, {"records": 1, "steps": -1}):
+        with pytest.raises(DomainError):
+            margins.least_epsilon(chain, **wrong, delta=1e-5)

@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.jwk import OKPKey
 
 from lethe import Client
-from lethe.contract.problems import AttachmentInvalid, AttachmentUnknown
 from lethe.errors import Conflict, NotAllowed, NotFound
-from lethe.features.desk.contract import AttachmentKind
+from lethe.features.desk.contract import AttachmentInvalid, AttachmentKind, AttachmentUnknown
 
 
 def test_review(client: Client) -> None:

@@ -1,0 +1,122 @@
+"""The plant of canary people, and what becomes of a training that still knows those of the last one.
+
+Each training gets canaries of its own. Those of the trainings whose artefacts are live are thereby forgotten: of the
+same trainer, and of other trainers of the table, whose artefacts or rows may have found a way in.
+"""
+
+import secrets
+
+import numpy as np
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db import now
+from app.features.canary_people.tables import CanaryRound
+from app.features.trainers import columns, service
+from app.features.trainers.plants import Plant, Planted, Score, TrainingContext, Verdict
+from app.features.trainers.sandbox import TrainerRefused
+from app.features.trainers.tables import Trainer, Training
+from app.installations import Installation
+from app.vault.pieces import Vault
+from lethe.features.canary_people import drawing, judging
+from lethe.features.canary_people.judging import Losses, Outcome
+
+ALARM = "canary_alarm"
+ROWS_PER_CANARY = 10
+"""Minimum number of rows of people per canary."""
+
+
+def plant(installation: Installation, context: TrainingContext) -> Planted | None:
+    """Draw canaries for a training, and return them with their judge; None if the trainer wants none or its table is
+    too small.
+
+    Raises:
+        TrainerRefused: `canary_alarm` if an earlier training of the trainer raised the alarm.
+    """
+    with installation.database.reading() as session:
+        trainer = session.get_one(Trainer, context.trainer_id)
+        rounds = sa.select(CanaryRound.outcome).where(CanaryRound.trainer_id == trainer.id)
+        outcomes = [outcome for outcome in session.scalars(rounds) if outcome is not None]
+        wanted: int = trainer.specification["canary_people"]
+    if Outcome.ALARM in outcomes:
+        raise TrainerRefused(ALARM)
+    number = min(wanted, context.rows.num_rows // ROWS_PER_CANARY)
+    if number < drawing.MIN_PLANTED:
+        return None
+    group = columns.GROUP if columns.GROUP in context.rows.column_names else None
+    drawn = drawing.draw(context.rows, number=number, rng=drawing.generator(), id_column=group)
+    content = installation.vault.seal(_packed(drawn))
+    with installation.database.writing() as session:
+        row = CanaryRound(
+            training_id=context.training_id,
+            tenant_id=context.tenant_id,
+            trainer_id=context.trainer_id,
+            drawn_at=now(session),
+            key=installation.vault.key_of(content),
+            content=content,
+        )
+        session.add(row)
+
+    def judge(score: Score) -> Verdict:
+        return _judge(installation, context, drawn, score, test=len(outcomes) + 1)
+
+    return Planted(rows=drawn.planted, judge=judge)
+
+
+def _packed(drawn: drawing.Canaries) -> bytes:
+    """Return the groups as one Arrow stream whose metadata has the number of planted rows."""
+    joined = pa.concat_tables([drawn.planted, drawn.never])
+    return columns.to_bytes(joined.replace_schema_metadata({"planted": str(drawn.planted.num_rows)}))
+
+
+def _unpacked(content: bytes) -> drawing.Canaries:
+    joined = columns.from_bytes(content)
+    planted = int(joined.schema.metadata[b"planted"])
+    joined = joined.replace_schema_metadata(None)
+    return drawing.Canaries(planted=joined.slice(0, planted), never=joined.slice(planted))
+
+
+def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list[drawing.Canaries]:
+    """Return the canaries of the trainings of the table that are live. Raises `TrainerRefused` if one does not open."""
+    query = (
+        sa.select(CanaryRound)
+        .join(Trainer, Trainer.live_id == CanaryRound.training_id)
+        .where(Trainer.table_id == context.table_id)
+        .order_by(CanaryRound.training_id)
+    )
+    contents = [service.opened(vault, row.content) for row in session.scalars(query)]
+    if None in contents:
+        raise TrainerRefused("canaries_damaged")
+    return [_unpacked(content) for content in contents if content is not None]
+
+
+def _judge(
+    installation: Installation, context: TrainingContext, drawn: drawing.Canaries, score: Score, *, test: int
+) -> Verdict:
+    """Score all canaries in random order, judge the training, and record the outcome. An alarm also holds back the live
+    artefacts of the trainer."""
+    with installation.database.reading() as session:
+        forgotten = _forgotten(session, installation.vault, context)
+    groups = [table for one in (*forgotten, drawn) for table in (one.planted, one.never)]
+    joined = pa.concat_tables(groups)
+    order = drawing.generator().permutation(joined.num_rows)
+    losses = np.empty(joined.num_rows)
+    losses[order] = score(joined.take(pa.array(order)))
+    ends = np.cumsum([table.num_rows for table in groups])[:-1]
+    pairs = _pairs(np.split(losses, ends))
+    verdict = judging.judge(forgotten=pairs[:-1], present=pairs[-1], test=test, seed=secrets.randbits(63))
+    with installation.database.writing() as session:
+        session.get_one(CanaryRound, context.training_id).outcome = verdict.outcome
+        if verdict.outcome is Outcome.ALARM:
+            live_id = session.get_one(Trainer, context.trainer_id).live_id
+            if live_id is not None:
+                session.get_one(Training, live_id).held = True
+    return Verdict(code=ALARM if verdict.outcome is Outcome.ALARM else None, report=verdict.to_json())
+
+
+def _pairs(parts: list[Losses]) -> list[tuple[Losses, Losses]]:
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+PLANTS: tuple[Plant, ...] = (Plant(name="canary_people", plant=plant),)

@@ -1,0 +1,21 @@
+"""Tables of the feature canary_people."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables import Owned, Table
+
+
+class CanaryRound(Owned, Table):
+    """Canaries that were drawn for a training. `content`: seed of ties and both groups, sealed under the vault's key
+    `key`; null once no training is compared with them. `outcome`: verdict on this training; null until judged."""
+
+    __tablename__ = "canary_rounds"
+    training_id: Mapped[str] = mapped_column(sa.ForeignKey("trainings.id"), primary_key=True)
+    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("trainers.id"), index=True)
+    drawn_at: Mapped[datetime.datetime]
+    outcome: Mapped[str | None]
+    key: Mapped[str | None] = mapped_column(index=True)
+    content: Mapped[bytes | None]

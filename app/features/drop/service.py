@@ -1,0 +1,380 @@
+"""California's delete list: lines of DROP, the people whom they match, and the answers.
+
+A line matches the people of whom one of its list's hashes is stored. Matching is a periodic job, so a person who is
+loaded after the line is found as well. A line without a match is answered as not found only if it is known of everybody
+under which hashes the list may name them.
+"""
+
+import enum
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session, aliased
+
+from app.access import service as access
+from app.audit import service as audit
+from app.db import actor, bulk, now
+from app.db.tables import Dataset, DeletionRequest, Record, RequestAlias, Suppression
+from app.deletion import search_repository, suppression
+from app.deletion import service as deletion
+from app.deletion.completion import Submitted
+from app.deletion.service import RequestDraft
+from app.deletion.status import OPEN
+from app.features.drop.tables import DropFile, DropHash, DropLine
+from app.features.identities.tables import Identity
+from lethe.contract.problems import FieldError, InputInvalid, TransitionForbidden
+from lethe.contract.sets import RequestStatus
+from lethe.features.drop.contract import MAX_LISTED, DropUnanswered, ListOut
+from lethe.features.drop.standard import DropList
+from lethe.features.identities.contract import CUSTOMER_ID, DEVICE, EMAIL, PHONE
+
+SOURCE = "drop"
+REGULATION = "ccpa"
+LISTS_OF_KIND: Mapping[str, tuple[DropList, ...]] = {
+    EMAIL: (DropList.EMAIL,),
+    PHONE: (DropList.PHONE,),
+    DEVICE: (DropList.MAID, DropList.CTVID),
+}
+"""Lists that may name a person by an identifier of a kind of the identity map."""
+NOTHING_HELD = ""
+_PAGE = 5000
+
+
+class State(enum.StrEnum):
+    """State of a line; those that DROP takes have its code."""
+
+    EXEMPTED = "2"
+    DELETED = "3"
+    OPTED_OUT = "4"
+    NOT_FOUND = "5"
+    REMOVED = "removed"
+    MATCHING = "matching"
+    OPEN = "open"
+    CANCELLED = "cancelled"
+    SEVERAL = "several"
+
+
+ANSWERED = frozenset({State.EXEMPTED, State.DELETED, State.OPTED_OUT, State.NOT_FOUND})
+
+
+def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: int | None) -> None:
+    """Store lines of a file, each by its ID with its keyed hash, and the number of lines of the whole file if given.
+    Repeating a load is a no-op, except that lines whose request was cancelled are matched again.
+
+    Raises `InputInvalid` for an ID that came with another hash, and `DropUnanswered` if the tenant's policy accepts no
+    request without an identity statement.
+    """
+    tenant_id = actor(session).tenant_id
+    if access.policy_of(session, tenant_id).identity == "statement":
+        raise DropUnanswered("The policy requires an identity statement for each request, and DROP sends none.")
+    present = _present(session, lines)
+    if (stored := session.get(DropFile, (tenant_id, file))) is None:
+        stored = DropFile(tenant_id=tenant_id, name=file, created_at=now(session))
+        session.add(stored)
+    stored.num_lines = stored.num_lines if num_lines is None else num_lines
+    _insert(session, [(line_id, ref) for line_id, ref in lines.items() if line_id not in present], file=file)
+    if moved := [line.line_id for line in present.values() if line.file != file]:
+        session.execute(sa.update(DropLine).where(DropLine.line_id.in_(moved)).values(file=file))
+    if led := [line.request_id for line in present.values() if line.request_id is not None]:
+        cancelled = sa.select(DeletionRequest.id).where(
+            DeletionRequest.id.in_(led), DeletionRequest.status == RequestStatus.CANCELLED
+        )
+        again = [line.line_id for line in present.values() if line.request_id in set(session.scalars(cancelled))]
+        session.execute(sa.update(DropLine).where(DropLine.line_id.in_(again)).values(request_id=None))
+    audit.record(session, "drop.loaded", file, lines=len(lines), new=len(lines) - len(present))
+
+
+def remove(session: Session, file: str, lines: Mapping[str, str]) -> int:
+    """Take back lines, also such as have not come yet, with their requests and suppressions. Return the number of
+    requests that cannot be taken back, because the people were erased or are being erased. Raises `InputInvalid`."""
+    at, present, num_irrevocable = now(session), _present(session, lines), 0
+    _insert(session, [(line_id, ref) for line_id, ref in lines.items() if line_id not in present], removed_at=at)
+    taken = [line for line in present.values() if line.removed_at is None]
+    for line in taken:
+        line.removed_at = at
+        request = None if line.request_id is None else session.get(DeletionRequest, line.request_id)
+        if request is None:
+            continue
+        try:
+            if request.status in OPEN:
+                deletion.withdraw(session, request, RequestStatus.CANCELLED, verb="cancelled", discreet=False)
+        except TransitionForbidden:
+            pass
+        num_irrevocable += request.status in (*OPEN, RequestStatus.COMPLETED)
+        suppression.withdraw(session, request)
+    audit.record(session, "drop.removed", file, lines=len(taken), irrevocable=num_irrevocable)
+    return num_irrevocable
+
+
+def _present(session: Session, lines: Mapping[str, str]) -> dict[str, DropLine]:
+    """Return the lines that are stored already. Raises `InputInvalid` if one of them has another hash."""
+    present: dict[str, DropLine] = {}
+    for batch in bulk.in_parts(lines):
+        present |= {
+            line.line_id: line for line in session.scalars(sa.select(DropLine).where(DropLine.line_id.in_(batch)))
+        }
+    if wrong := [line_id for line_id, line in present.items() if line.hash_ref != lines[line_id]]:
+        faults = [FieldError(line_id, "came earlier with another hash") for line_id in sorted(wrong)[:MAX_LISTED]]
+        raise InputInvalid("Nothing was loaded: an ID of DROP means one line.", faults)
+    return present
+
+
+def _insert(session: Session, lines: Sequence[tuple[str, str]], **values: object) -> None:
+    plain = {"file": None, "request_id": None, "opted_out_at": None, "removed_at": None}
+    own = {"tenant_id": actor(session).tenant_id} | plain | values
+    bulk.store(session, DropLine, [own | {"line_id": line_id, "hash_ref": ref} for line_id, ref in lines])
+
+
+def note_people(session: Session, number: int) -> None:
+    """Record in the audit log that the hashes of people were loaded."""
+    audit.record(session, "drop.people_loaded", SOURCE, people=number)
+
+
+def note_answer(session: Session, file: str) -> None:
+    """Record in the audit log that an answer was read."""
+    audit.record(session, "drop.answered", file)
+
+
+def num_loaded(session: Session, file: str) -> int:
+    """Return the number of lines whose last file is this one."""
+    return session.scalars(sa.select(sa.func.count()).select_from(DropLine).where(DropLine.file == file)).one()
+
+
+def state_hashes(session: Session, hashes: Sequence[tuple[str, str, DropList, Sequence[str]]]) -> None:
+    """Store the keyed hashes of a list for identifiers, each given by pseudonym and kind; none states that nothing of
+    the list is held."""
+    tenant_id = actor(session).tenant_id
+    rows = [
+        {"tenant_id": tenant_id, "subject_ref": subject_ref, "kind": kind, "list_type": drop_list, "hash_ref": hash_ref}
+        for subject_ref, kind, drop_list, refs in hashes
+        for hash_ref in refs or (NOTHING_HELD,)
+    ]
+    bulk.store(session, DropHash, rows, unless_there=True)
+
+
+_num_people = (
+    sa.select(sa.func.count(sa.func.coalesce(Identity.person, DropHash.subject_ref).distinct()))
+    .select_from(DropHash)
+    .outerjoin(Identity, Identity.subject_ref == DropHash.subject_ref)
+    .where(DropHash.hash_ref == DropLine.hash_ref)
+    .correlate(DropLine)
+    .scalar_subquery()
+)
+_unmatched = sa.and_(
+    DropLine.request_id.is_(None), DropLine.removed_at.is_(None), DropLine.opted_out_at.is_(None), _num_people == 1
+)
+_state: sa.ColumnElement[str] = sa.case(
+    (DropLine.removed_at.is_not(None), State.REMOVED),
+    (DropLine.opted_out_at.is_not(None), State.OPTED_OUT),
+    (DeletionRequest.status == RequestStatus.COMPLETED, State.DELETED),
+    (DeletionRequest.status == RequestStatus.REJECTED, State.EXEMPTED),
+    (DeletionRequest.status == RequestStatus.CANCELLED, State.CANCELLED),
+    (DropLine.request_id.is_not(None), State.OPEN),
+    (_num_people == 0, State.NOT_FOUND),
+    (_num_people == 1, State.MATCHING),
+    else_=State.SEVERAL,
+)
+
+
+def tenants_to_match(session: Session) -> list[str]:
+    """Return the tenants with lines that match one person and have no request."""
+    return list(session.scalars(sa.select(DropLine.tenant_id).where(_unmatched).distinct()))
+
+
+def match(session: Session, *, after: str, limit: int) -> str | None:
+    """Make the requests of up to `limit` lines that match one person, in the order of their IDs from `after`. Return
+    the last ID, or None if no further lines follow. A line whose request is refused stays as it is."""
+    query = sa.select(DropLine).where(_unmatched, DropLine.line_id > after).order_by(DropLine.line_id).limit(limit)
+    lines = list(session.scalars(query))
+    by = actor(session)
+    named: dict[str, tuple[str, str]] = {}
+    for batch in bulk.in_parts({line.hash_ref for line in lines}):
+        hashes = sa.select(DropHash.hash_ref, DropHash.subject_ref, DropHash.kind).where(DropHash.hash_ref.in_(batch))
+        named |= {
+            ref: (subject_ref, kind)
+            for ref, subject_ref, kind in session.execute(hashes.order_by(DropHash.subject_ref))
+        }
+    policy = access.policy_of(session, by.tenant_id)
+    drafts = [
+        RequestDraft(
+            by=by,
+            policy=policy,
+            discreet=False,
+            subject_ref=named[line.hash_ref][0],
+            kind=None if named[line.hash_ref][1] == CUSTOMER_ID else named[line.hash_ref][1],
+            dataset_ids=None,
+            regulation=REGULATION,
+            ground=None,
+            submitted_at=None,
+            external_id=line.line_id,
+            metadata={},
+            source=SOURCE,
+        )
+        for line in lines
+    ]
+    for line, result in zip(lines, deletion.submit_all(session, drafts) if drafts else (), strict=True):
+        if isinstance(result, Submitted):
+            line.request_id = result.request.id
+    return lines[-1].line_id if len(lines) == limit else None
+
+
+def files(session: Session, *, limit: int) -> list[DropFile]:
+    """Return the newest files."""
+    return list(session.scalars(sa.select(DropFile).order_by(DropFile.created_at.desc(), DropFile.name).limit(limit)))
+
+
+def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
+    """Count the lines of files by state."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    # The state is computed in a subquery because PostgreSQL does not group by an expression with parameters.
+    states = (
+        sa.select(DropLine.file.label("file"), _state.label("state"))
+        .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
+        .where(DropLine.file.in_(names))
+        .subquery()
+    )
+    query = sa.select(states.c.file, states.c.state, sa.func.count()).group_by(states.c.file, states.c.state)
+    for file, state, count in session.execute(query):
+        found[file][state] = count
+    return found
+
+
+def lines_of(
+    session: Session, file: str, *, waiting: bool, limit: int | None = None
+) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the ID, state and request of each line of a file in the order of IDs, or only of lines without a status."""
+    after, remaining = "", limit
+    while remaining is None or remaining > 0:
+        query = (
+            sa.select(DropLine.line_id, _state.label("state"), DropLine.request_id)
+            .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
+            .where(DropLine.file == file, DropLine.line_id > after)
+        )
+        if waiting:
+            query = query.where(_state.not_in([*ANSWERED, State.REMOVED]))
+        rows = session.execute(query.order_by(DropLine.line_id).limit(min(remaining or _PAGE, _PAGE))).all()
+        if not rows:
+            return
+        for row in rows:
+            yield row.line_id, row.state, row.request_id
+        after = rows[-1].line_id
+        remaining = None if remaining is None else remaining - len(rows)
+
+
+def known(session: Session, drop_list: DropList) -> ListOut:
+    """Return of how many people it is known under which hashes a list may name them, and of how many it is not."""
+    of_list = DropHash.list_type == drop_list
+    other = aliased(Identity)
+    people = (
+        sa.select(sa.func.count(sa.func.coalesce(Identity.person, DropHash.subject_ref).distinct()))
+        .select_from(DropHash)
+        .outerjoin(Identity, Identity.subject_ref == DropHash.subject_ref)
+        .where(of_list)
+    )
+    mapped = sa.select(sa.func.count(Identity.person.distinct())).where(
+        ~sa.exists()
+        .where(DropHash.subject_ref == other.subject_ref, other.person == Identity.person, of_list)
+        .correlate(Identity)
+    )
+    unmapped = (
+        sa.select(sa.func.count(Record.subject_ref.distinct()))
+        .join(Dataset, Dataset.id == Record.dataset_id)
+        .where(
+            Record.subject_ref.is_not(None),
+            Dataset.destroyed_at.is_(None),
+            ~sa.exists().where(Identity.subject_ref == Record.subject_ref),
+            ~sa.exists().where(DropHash.subject_ref == Record.subject_ref, of_list),
+        )
+    )
+    unhashed = sa.select(sa.func.count(Identity.subject_ref)).where(
+        Identity.kind.in_([kind for kind, lists in LISTS_OF_KIND.items() if drop_list in lists]),
+        ~sa.exists().where(DropHash.subject_ref == Identity.subject_ref, of_list),
+    )
+    return ListOut(
+        list_type=drop_list,
+        num_people=session.scalars(people).one(),
+        num_unstated=session.scalars(mapped).one() + session.scalars(unmapped).one(),
+        num_unhashed=session.scalars(unhashed).one(),
+    )
+
+
+def check_answered(session: Session, file: str, drop_list: DropList | None) -> None:
+    """Raise `DropUnanswered` unless every line of a file has a status, and nobody can have been missed."""
+    stored = session.get(DropFile, (actor(session).tenant_id, file))
+    if stored is None or drop_list is None:
+        raise DropUnanswered("No such file was loaded, or it is a file of removed lines, which takes no answer.")
+    by_state = counts(session, [file])[file]
+    if stored.num_lines is None:
+        raise DropUnanswered("The file is loaded in part. Load the whole file.")
+    if stored.num_lines != by_state.total():
+        raise DropUnanswered(
+            "{loaded} lines of the file are loaded, of {lines}. Load the whole file, or answer the later file that "
+            "brought the same lines.",
+            loaded=by_state.total(),
+            lines=stored.num_lines,
+        )
+    waiting = {state: count for state, count in sorted(by_state.items()) if state not in (*ANSWERED, State.REMOVED)}
+    if waiting:
+        raise DropUnanswered(
+            "Some lines have no status yet: {waiting}. GET /v1/drop lists them.",
+            waiting=", ".join(f"{count} {state}" for state, count in waiting.items()),
+        )
+    gaps = known(session, drop_list)
+    if by_state[State.NOT_FOUND] and (gaps.num_unstated or gaps.num_unhashed or not gaps.num_people):
+        raise DropUnanswered(
+            "{missing} lines match nobody, but it is unknown under which hashes the list {list} may name {unstated} "
+            "people and {unhashed} identifiers that were loaded before, or as a hash; {known} people are known. Load "
+            "their hashes, or state that nothing is held (lethe drop people).",
+            missing=by_state[State.NOT_FOUND],
+            list=drop_list,
+            unstated=gaps.num_unstated,
+            unhashed=gaps.num_unhashed,
+            known=gaps.num_people,
+        )
+
+
+def opt_out(session: Session, line_ids: Sequence[str]) -> int:
+    """Record that all people of lines were opted out. Raises `DropUnanswered` unless each matches several people."""
+    query = (
+        sa.select(DropLine, _state)
+        .outerjoin(DeletionRequest, DeletionRequest.id == DropLine.request_id)
+        .where(DropLine.line_id.in_(line_ids))
+    )
+    rows = session.execute(query).all()
+    if len(rows) < len(set(line_ids)) or any(state not in (State.SEVERAL, State.OPTED_OUT) for _, state in rows):
+        raise DropUnanswered("Only lines that match several people are opted out; nothing was changed.")
+    for line, _ in rows:
+        line.opted_out_at = line.opted_out_at or now(session)
+    audit.record(session, "drop.opted_out", SOURCE, lines=len(rows))
+    return len(rows)
+
+
+def _open_about(subject_ref: sa.orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+    linked = sa.select(RequestAlias.request_id).where(RequestAlias.subject_ref == subject_ref)
+    named = sa.or_(DeletionRequest.subject_ref == subject_ref, DeletionRequest.id.in_(linked))
+    return sa.exists().where(named, DeletionRequest.status.in_(OPEN))
+
+
+_FORGOTTEN = (
+    sa.select(DropHash.subject_ref)
+    .join(Suppression, Suppression.subject_ref == DropHash.subject_ref)
+    .where(
+        Suppression.dataset_id == search_repository.ANYWHERE,
+        ~sa.exists().where(Identity.subject_ref == DropHash.subject_ref),
+        ~_open_about(DropHash.subject_ref),
+    )
+    .distinct()
+)
+
+
+def is_anybody_forgotten(session: Session) -> bool:
+    """Return True if there are hashes of people who have been forgotten."""
+    return session.scalars(_FORGOTTEN.limit(1)).first() is not None
+
+
+def drop_forgotten(session: Session, *, limit: int) -> int:
+    """Delete the hashes of up to `limit` identifiers of people who have been forgotten, and return their number."""
+    refs = list(session.scalars(_FORGOTTEN.limit(limit)))
+    session.execute(sa.delete(DropHash).where(DropHash.subject_ref.in_(refs)))
+    return len(refs)

@@ -1,0 +1,46 @@
+"""Tables of the feature drop."""
+
+import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.tables import Owned, Table
+
+
+class DropFile(Owned, Table):
+    """File of DROP. `num_lines`: number of its lines; null until its last call."""
+
+    __tablename__ = "drop_files"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    num_lines: Mapped[int | None]
+    created_at: Mapped[datetime.datetime]
+
+
+class DropLine(Owned, Table):
+    """Line of DROP. `line_id`: its permanent ID. `file`: the last file that brought it; null if it was removed before
+    any did. `hash_ref`: keyed hash of its hash and list. `request_id`: request that it led to. `opted_out_at`: time at
+    which all of its people were said to be opted out. `removed_at`: time at which DROP took it back."""
+
+    __tablename__ = "drop_lines"
+    tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
+    line_id: Mapped[str] = mapped_column(primary_key=True)
+    file: Mapped[str | None]
+    hash_ref: Mapped[str] = mapped_column(index=True)
+    request_id: Mapped[str | None] = mapped_column(sa.ForeignKey("deletion_requests.id"))
+    opted_out_at: Mapped[datetime.datetime | None]
+    removed_at: Mapped[datetime.datetime | None]
+    __table_args__ = (sa.Index(None, "tenant_id", "file", "line_id"),)
+
+
+class DropHash(Owned, Table):
+    """Hash under which a list may name the person of an identifier, as a keyed hash; empty: nothing of the list is held
+    about the person. `kind`: kind of the identifier. Several people may share a hash."""
+
+    __tablename__ = "drop_hashes"
+    subject_ref: Mapped[str] = mapped_column(primary_key=True)
+    list_type: Mapped[str] = mapped_column(primary_key=True)
+    hash_ref: Mapped[str] = mapped_column(primary_key=True, index=True)
+    kind: Mapped[str]
+    __table_args__ = (sa.Index(None, "tenant_id", "list_type"),)

@@ -1,0 +1,142 @@
+"""Rows with their original columns: read from an upload, and kept as Arrow streams of a few thousand rows.
+
+Each row has a random token of 128 bits. The dataset of the table holds the tokens alone, as numbers, in slots that do
+not depend on the file; its records name the people. A row is present if and only if its token is. An
+erasure from the dataset, by a request or again after a restore, thereby decides which rows of the table go.
+"""
+
+import io
+import secrets
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from app.rows.blocks import Block
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.features.trainers.contract import MAX_TABLE_BYTES
+
+GROUP = "lethe_group"
+TOKEN = "lethe_token"  # noqa: S105  the name of a column
+BLOCK_ROWS = 4096
+PARTS = 8
+"""Number of 16-bit parts of a token, each a feature of the dataset."""
+_UNITS = 2.0**16
+_READERS = {
+    ".csv": lambda content: pa.csv.read_csv(pa.BufferReader(content)),
+    ".parquet": lambda content: pa.parquet.read_table(pa.BufferReader(content)),
+    ".arrow": lambda content: pa.ipc.open_stream(pa.BufferReader(content)).read_all(),
+}
+
+
+def read(content: bytes, filename: str, subject_column: str) -> tuple[pa.Table, list[str]]:
+    """Return the columns of an upload without the subject column, and the subject of each row.
+
+    Raises:
+        InputInvalid: without any value of the file in its text.
+    """
+    ending = next((ending for ending in _READERS if filename.lower().endswith(ending)), None)
+    if ending is None:
+        raise _unusable("file", "expected a name that ends in .csv, .parquet or .arrow")
+    try:
+        table = _READERS[ending](content)
+    except (pa.ArrowException, OSError, ValueError):
+        raise _unusable(
+            "file", f"expected a readable {ending} file with the same type throughout each column"
+        ) from None
+    if table.nbytes > MAX_TABLE_BYTES:
+        raise _unusable("file", f"expected at most {MAX_TABLE_BYTES} bytes in memory")
+    if len(set(table.column_names)) != table.num_columns or {GROUP, TOKEN} & set(table.column_names):
+        raise _unusable("file", f"expected distinct column names, none of them {GROUP} or {TOKEN}")
+    if subject_column not in table.column_names:
+        raise _unusable("subject_column", "expected a column of the file")
+    faults = [f"column {place + 1}" for place, field in enumerate(table.schema) if not _is_flat(field.type)]
+    if faults:
+        raise _unusable("file", f"expected numbers, texts, truth values and times; see {', '.join(faults[:20])}")
+    subjects = table.column(subject_column).cast(pa.string()).to_pylist()
+    if table.num_rows < 1 or any(not subject for subject in subjects):
+        raise _unusable("subject_column", "expected at least one row, and a person in each")
+    return table.drop_columns([subject_column]).replace_schema_metadata(None), subjects
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    flat = (
+        pa.types.is_boolean,
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_string,
+        pa.types.is_large_string,
+    )
+    times = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_null)
+    if pa.types.is_dictionary(kind):
+        return _is_flat(kind.value_type)
+    return any(is_of(kind) for is_of in (*flat, *times))
+
+
+def _unusable(path: str, expected: str) -> InputInvalid:
+    return InputInvalid("The table was not stored.", [FieldError(path, expected)])
+
+
+def tokens(num_rows: int) -> npt.NDArray[np.uint16]:  # (num_rows, PARTS)
+    """Draw a token per row."""
+    return np.frombuffer(secrets.token_bytes(2 * PARTS * num_rows), dtype=np.uint16).reshape(num_rows, PARTS)
+
+
+def as_vectors(drawn: npt.NDArray[np.uint16], subjects: list[str]) -> bytes:
+    """Return the tokens as the npz file of a dataset: vectors of numbers below 1, the target 0, and the people."""
+    file = io.BytesIO()
+    np.savez(file, x=drawn / _UNITS, y=np.zeros(len(drawn)), subject=np.array(subjects, dtype=str))
+    return file.getvalue()
+
+
+def present(blocks: Iterable[Block]) -> set[bytes]:
+    """Return the tokens in the blocks of a dataset. Rows are scaled, and their bias, which was 1, tells the scale."""
+    found: set[bytes] = set()
+    for block in blocks:
+        rows = block.features[block.features.any(axis=1)].astype(np.float64)
+        parts = np.rint(rows[:, :-1] / rows[:, -1:] * _UNITS)
+        # Rows added to the dataset by another way hold no tokens.
+        parts = parts[((parts >= 0) & (parts < _UNITS)).all(axis=1)]
+        found.update(part.tobytes() for part in parts.astype(np.uint16))
+    return found
+
+
+def with_tokens(table: pa.Table, drawn: npt.NDArray[np.uint16], subjects: list[str]) -> pa.Table:
+    """Return the table with a column of tokens and one of a random number per person."""
+    people = list(dict.fromkeys(subjects))
+    numbers = np.frombuffer(secrets.token_bytes(8 * len(people)), dtype=np.uint64) >> np.uint64(1)
+    of_person = dict(zip(people, numbers.tolist(), strict=True))
+    groups = pa.array([of_person[subject] for subject in subjects], pa.int64())
+    token = pa.array([row.tobytes() for row in drawn], pa.binary(2 * PARTS))
+    return table.append_column(TOKEN, token).append_column(GROUP, groups)
+
+
+def only(table: pa.Table, kept: set[bytes]) -> pa.Table:
+    """Return the rows whose token is among `kept`, copied, so that no other row stays in the result's memory."""
+    mask = pa.array([token in kept for token in table.column(TOKEN).to_pylist()], pa.bool_())
+    return table.filter(mask).combine_chunks()
+
+
+def in_blocks(table: pa.Table) -> list[pa.Table]:
+    return [table.slice(first, BLOCK_ROWS).combine_chunks() for first in range(0, table.num_rows, BLOCK_ROWS)]
+
+
+def for_trainer(table: pa.Table, *, group_ids: bool) -> pa.Table:
+    """Return the columns that a trainer sees."""
+    return table.drop_columns([TOKEN] if group_ids else [TOKEN, GROUP])
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Return a table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def from_bytes(content: bytes) -> pa.Table:
+    """Return the table of an Arrow stream."""
+    return pa.ipc.open_stream(pa.BufferReader(content)).read_all()

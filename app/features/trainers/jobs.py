@@ -1,0 +1,39 @@
+"""Periodic jobs of the feature trainers."""
+
+import functools
+import threading
+
+from app.features.trainers import training
+from app.installations import Installation
+from app.operations.periodic_jobs import PeriodicJob
+from app.periodic import Periodic
+
+_lock = threading.Lock()
+_trainers: dict[int, Periodic] = {}
+
+
+def erase_from_tables(installation: Installation) -> None:
+    """Erase rows of people from training tables, also while a training runs."""
+    training.settle_tables(installation)
+    training.destroy_retired_keys(installation)
+
+
+def train(installation: Installation) -> None:
+    """Wake the thread of this process that trains what is due, one training at a time."""
+    with _lock:
+        trainer = _trainers.get(id(installation))
+        if trainer is None:
+            work = functools.partial(_train_all, installation)
+            trainer = _trainers[id(installation)] = Periodic("trainers", work, seconds=None).start()
+    trainer.wake()
+
+
+def _train_all(installation: Installation) -> None:
+    while training.run_next(installation):
+        pass
+
+
+WORKER_JOBS = (
+    PeriodicJob(name="erase_from_tables", seconds=1, do=erase_from_tables),
+    PeriodicJob(name="train", seconds=1, do=train),
+)

@@ -1,0 +1,62 @@
+"""Planner of retrainings: the fewest that meet every due date.
+
+A request can be served by a retraining that starts when its rows are erased or later, and early enough before its due
+date. Each is an interval on the time line, and a retraining a point that serves all intervals around it. Taking the
+interval that ends first, and starting at its end, needs the fewest points (interval stabbing).
+"""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MARGIN = 2.0
+"""Factor of the expected duration by which a retraining starts before a due date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Request that waits: `ready_at` is the time from which its rows can be absent."""
+
+    request_id: str
+    ready_at: datetime.datetime
+    due_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraining:
+    """Planned retraining. `is_late`: it cannot end by `due_at`, the first due date of what it serves."""
+
+    start_by: datetime.datetime
+    request_ids: list[str]
+    due_at: datetime.datetime
+    is_late: bool
+
+
+def plan(
+    waits: Iterable[Wait], *, at: datetime.datetime, expected_seconds: float, max_wait_seconds: float
+) -> list[Retraining]:
+    """Return the fewest retrainings that serve all `waits`, in order. No request waits longer than `max_wait_seconds`
+    once it is ready, unless nothing can be done."""
+    duration = datetime.timedelta(seconds=expected_seconds)
+    patience = datetime.timedelta(seconds=max_wait_seconds)
+
+    def latest(wait: Wait) -> datetime.datetime:
+        ends = min(wait.due_at - MARGIN * duration, wait.ready_at + patience)
+        return max(ends, wait.ready_at, at)
+
+    left = sorted(waits, key=lambda wait: (latest(wait), wait.request_id))
+    planned = []
+    while left:
+        start = latest(left[0])
+        served = [wait for wait in left if wait.ready_at <= start]
+        left = [wait for wait in left if wait.ready_at > start]
+        due_at = min(wait.due_at for wait in served)
+        planned.append(
+            Retraining(
+                start_by=start,
+                request_ids=[wait.request_id for wait in served],
+                due_at=due_at,
+                is_late=start + duration > due_at,
+            )
+        )
+    return planned

@@ -1,0 +1,63 @@
+"""The socket `PLANTS`: features that plant rows in trainings, measure their losses, and may stop a publication.
+
+A feature lists its plants as `PLANTS` of its module `app.features.<name>.plants`. Before a training, each plant gets
+what is trained on, and returns rows to be trained on as well. They come last in `rows.arrow`, after those of the
+people, and the variable LETHE_PLANTED_ROWS tells the trainer their number, so that it keeps them out of its metrics.
+After the command has run, and before anything is published, `judge` gets a function that returns the losses of any
+rows of the same columns under the new artefacts, by the trainer's `score_command` in the same sandbox.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from app.installations import Installation
+from lethe import sockets
+
+Score: TypeAlias = Callable[[pa.Table], npt.NDArray[np.float64]]
+"""Function from n rows to their n losses, which are finite. Raises `TrainerRefused`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingContext:
+    """What a training is about to train on: `rows` are those present, with the columns that the trainer sees."""
+
+    tenant_id: str
+    table_id: str
+    trainer_id: str
+    training_id: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Verdict of a plant. With a `code` the training fails by that code, and nothing is published. `report` is JSON
+    without anything of a person, kept with the training."""
+
+    code: str | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """Rows to train on besides, of the same schema as those of the context, and the judgement of the result."""
+
+    rows: pa.Table
+    judge: Callable[[Score], Verdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plant:
+    """Plant of a feature. `plant` returns None for a training that it leaves alone. It is not asked about trainers
+    without a `score_command`."""
+
+    name: str
+    plant: Callable[[Installation, TrainingContext], Planted | None]
+
+
+def installed() -> tuple[Plant, ...]:
+    return sockets.plugs("app.features", "plants", "PLANTS")

@@ -1,0 +1,292 @@
+"""Training tables and trainers, and which requests wait for them.
+
+No table says who waits for a trainer: it follows from revisions, as for models. An erasure that a worker claimed at
+revision r of the table's dataset is met by a training at revision v if r <= v, and by the table's blocks likewise.
+"""
+
+import datetime
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.audit import service as audit
+from app.catalogue import datasets
+from app.db import actor, now
+from app.db.bulk import Page, page
+from app.db.tables import Dataset, DeletionRequest, Erasure, new_id
+from app.deletion import completion
+from app.deletion.status import OPEN
+from app.features.trainers import columns
+from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
+from app.keys import Keys
+from app.unlearning import retirement
+from app.vault.pieces import Vault
+from lethe.contract.problems import DatasetInUse, ModelHeld, NotFound, WeightsDestroyed
+from lethe.contract.sets import RequestStatus
+from lethe.features.trainers.contract import TrainerIn, TrainingStatus
+
+
+def register_table(
+    session: Session, *, name: str, dataset: Dataset, subject_column: str, schema: Any, blocks: Iterable[TableBlock]
+) -> TrainingTable:
+    """Register a table whose dataset was registered in the same transaction, with its sealed blocks."""
+    row = TrainingTable(
+        id=new_id("tbl"),
+        tenant_id=dataset.tenant_id,
+        name=name,
+        dataset_id=dataset.id,
+        subject_column=subject_column,
+        columns=[{"name": field.name, "type": str(field.type)} for field in schema],
+        revision=dataset.revision,
+        created_at=now(session),
+    )
+    session.add(row)
+    session.flush()
+    for block in blocks:
+        block.table_id, block.tenant_id = row.id, row.tenant_id
+        session.add(block)
+    audit.record(session, "training_table.created", row.id, dataset_id=dataset.id)
+    return row
+
+
+def sealed_block(vault: Vault, number: int, rows: Any) -> TableBlock:
+    """Return a block of rows, sealed under a new key; it belongs to no table yet."""
+    content = vault.seal(columns.to_bytes(rows))
+    return TableBlock(number=number, num_rows=rows.num_rows, key=vault.key_of(content), content=content)
+
+
+def get_table(session: Session, table_id: str) -> TrainingTable:
+    """Return a table. Raises `NotFound`."""
+    row = session.get(TrainingTable, table_id)
+    if row is None:
+        raise NotFound(
+            "There is no training table {table_id!r}; GET /v1/training-tables lists them.", table_id=table_id
+        )
+    return row
+
+
+def tables(session: Session, *, limit: int, cursor: str | None) -> Page[TrainingTable]:
+    query = sa.select(TrainingTable)
+    return page(session, query, TrainingTable.created_at, TrainingTable.id, limit=limit, cursor=cursor)
+
+
+def count_rows(session: Session, table_id: str) -> int:
+    """Return the number of rows that a table has."""
+    total = sa.select(sa.func.coalesce(sa.func.sum(TableBlock.num_rows), 0)).where(TableBlock.table_id == table_id)
+    return int(session.scalars(total).one())
+
+
+def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
+    """Retire a table and its dataset; a periodic job destroys what it sealed. Repeating the call is a no-op.
+
+    Raises `DatasetInUse`.
+    """
+    if row.retired_at is not None:
+        return
+    users = sa.select(Trainer.id).where(Trainer.table_id == row.id, Trainer.retired_at.is_(None))
+    for trainer_id in session.scalars(users.limit(1)):
+        raise DatasetInUse(
+            "Trainer {trainer_id} learns from table {table_id}; retire the trainer first.",
+            trainer_id=trainer_id,
+            table_id=row.id,
+        )
+    retirement.retire_dataset(session, keys, datasets.get(session, row.dataset_id))
+    drop_table(session, row)
+
+
+def drop_table(session: Session, row: TrainingTable) -> None:
+    """Retire a table whose dataset is retired, and its trainers, which could forget nobody any more."""
+    row.retired_at = now(session)
+    record(session, "training_table.retired", row)
+    for trainer in session.scalars(sa.select(Trainer).where(Trainer.table_id == row.id)):
+        retire(session, trainer)
+    for block in session.scalars(sa.select(TableBlock).where(TableBlock.table_id == row.id)):
+        session.add(RetiredKey(key=block.key, tenant_id=row.tenant_id, table_id=row.id))
+        session.delete(block)
+
+
+def register(session: Session, body: TrainerIn) -> Trainer:
+    """Register a trainer, which is due at once. Raises `NotFound`."""
+    table = get_table(session, body.table_id)
+    if table.retired_at is not None:
+        raise NotFound("Training table {table_id} is retired; upload another.", table_id=table.id)
+    specification = body.model_dump(exclude={"name", "table_id"})
+    program = {name: specification[name] for name in ("command", "score_command", "files", "lock")}
+    row = Trainer(
+        id=new_id("trn"),
+        tenant_id=actor(session).tenant_id,
+        name=body.name,
+        table_id=table.id,
+        specification=specification,
+        sha256=hashlib.sha256(json.dumps(program, sort_keys=True).encode()).hexdigest(),
+        lock_sha256=hashlib.sha256(body.lock.encode()).hexdigest(),
+        failures=0,
+        created_at=now(session),
+    )
+    session.add(row)
+    audit.record(session, "trainer.created", row.id, table_id=table.id, sha256=row.sha256)
+    return row
+
+
+def get(session: Session, trainer_id: str) -> Trainer:
+    """Return a trainer. Raises `NotFound`."""
+    row = session.get(Trainer, trainer_id)
+    if row is None:
+        raise NotFound("There is no trainer {trainer_id!r}; GET /v1/trainers lists them.", trainer_id=trainer_id)
+    return row
+
+
+def trainers(session: Session, *, limit: int, cursor: str | None) -> Page[Trainer]:
+    return page(session, sa.select(Trainer), Trainer.created_at, Trainer.id, limit=limit, cursor=cursor)
+
+
+def trainings(session: Session, *, trainer_id: str, limit: int, cursor: str | None) -> Page[Training]:
+    query = sa.select(Training).where(Training.trainer_id == trainer_id)
+    return page(session, query, Training.started_at, Training.id, limit=limit, cursor=cursor)
+
+
+def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
+    """Return the artefacts of a training, without their content, by name."""
+    query = sa.select(Artefact).where(Artefact.training_id == training_id).order_by(Artefact.name)
+    return list(session.scalars(query.options(sa.orm.defer(Artefact.content))))
+
+
+def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
+    """Return the content of a live artefact. Raises `NotFound`, `ModelHeld`, `WeightsDestroyed`."""
+    found = session.get(Artefact, (row.live_id, name)) if row.live_id else None
+    if found is None:
+        raise NotFound("Trainer {trainer_id} has no live artefact {name!r}.", trainer_id=row.id, name=name)
+    if session.get_one(Training, found.training_id).held:
+        raise ModelHeld(
+            "The live artefacts of trainer {trainer_id} are held back: they miss its minimum of the metric, or a later "
+            "training raised an alarm; release them (POST /v1/trainers/{trainer_id}/release), or register a better "
+            "trainer.",
+            trainer_id=row.id,
+        )
+    content = opened(vault, found.content)
+    if content is None or hashlib.sha256(content).hexdigest() != found.sha256:
+        raise WeightsDestroyed("Artefact {name} does not open; restore the pages of the vault.", name=name)
+    return content
+
+
+def opened(vault: Vault, content: bytes | None) -> bytes | None:
+    """Return the content of a sealed block or artefact; None if it, or its key, is destroyed or damaged."""
+    try:
+        return None if content is None else vault.open(content)
+    except (ValueError, FileNotFoundError):
+        return None
+
+
+def release(session: Session, row: Trainer) -> None:
+    """Release live artefacts that the quality gate holds back. Repeating the call is a no-op."""
+    live = session.get(Training, row.live_id) if row.live_id else None
+    if live is not None and live.held:
+        live.held = False
+        audit.record(session, "trainer.released", row.id, training_id=live.id)
+
+
+def retire(session: Session, row: Trainer) -> None:
+    """Retire a trainer and leave the keys of its artefacts to be destroyed. Repeating the call is a no-op."""
+    if row.retired_at is not None:
+        return
+    row.retired_at = now(session)
+    stop(session, row.id, TrainingStatus.ABANDONED)
+    drop_artefacts(session, row)
+    row.live_id = row.retry_at = row.error_code = None
+    record(session, "trainer.retired", row)
+    session.flush()
+    complete(session, session.get_one(TrainingTable, row.table_id))
+
+
+def complete(session: Session, table: TrainingTable) -> None:
+    """Complete the requests that waited for nothing else. `settle` completes those that are not running."""
+    query = sa.select(DeletionRequest).join(Erasure, Erasure.request_id == DeletionRequest.id)
+    query = query.where(DeletionRequest.status == RequestStatus.RUNNING, Erasure.dataset_id == table.dataset_id)
+    completion.complete_done(session, list(session.scalars(query)))
+
+
+def record(session: Session, action: str, row: TrainingTable | Trainer, **detail: Any) -> None:
+    """Record an action of the session's actor, or of the service, in the audit log."""
+    actor_name = audit.actor_of(session)
+    deed = audit.Deed(tenant_id=row.tenant_id, actor=actor_name, action=action, object_id=row.id, detail=detail)
+    audit.record_all(session, [deed])
+
+
+def stop(session: Session, trainer_id: str, status: TrainingStatus) -> None:
+    """End the running training of a trainer, whose worker notices when it next renews its lease."""
+    running = sa.select(Training).where(Training.trainer_id == trainer_id, Training.status == TrainingStatus.RUNNING)
+    for training in session.scalars(running):
+        training.status, training.ended_at = status, now(session)
+
+
+def drop_artefacts(session: Session, row: Trainer) -> None:
+    """Delete the content of the live artefacts of a trainer, and leave their keys to be destroyed."""
+    for old in artefacts(session, row.live_id):
+        if old.key is not None:
+            session.add(RetiredKey(key=old.key, tenant_id=row.tenant_id))
+        old.key = old.content = None
+
+
+_LAGS: sa.ColumnElement[bool] = sa.or_(
+    Erasure.revision.is_(None),
+    Erasure.nulled_at.is_(None),
+    TrainingTable.revision < Erasure.revision,
+    sa.exists().where(
+        Trainer.table_id == TrainingTable.id,
+        Trainer.retired_at.is_(None),
+        sa.or_(Trainer.live_revision.is_(None), Trainer.live_revision < Erasure.revision),
+    ),
+)
+"""Condition that an erasure in the dataset of a table waits for its blocks or for a trainer."""
+_OF_TABLES = sa.and_(TrainingTable.dataset_id == Erasure.dataset_id, TrainingTable.retired_at.is_(None))
+
+
+def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
+    """Return the condition that `request`, or the request that erased its rows, waits for a table or a trainer."""
+    mine = sa.or_(Erasure.request_id == request.id, Erasure.request_id == request.erased_by)
+    return sa.exists(sa.select(1).select_from(Erasure).join(TrainingTable, _OF_TABLES).where(mine, _LAGS))
+
+
+def opening(session: Session) -> Callable[[DeletionRequest], bool]:
+    """Return a predicate: a table or trainer is behind in the tenant of a request. It does not depend on the person, so
+    that the time of an answer does not tell who was held; a request without open work is completed a second later."""
+    behind = sa.exists().where(
+        Trainer.table_id == TrainingTable.id,
+        Trainer.retired_at.is_(None),
+        sa.or_(Trainer.live_revision.is_(None), Trainer.live_revision < Dataset.revision),
+    )
+    query = sa.select(TrainingTable).join(Dataset, Dataset.id == TrainingTable.dataset_id)
+    query = query.where(TrainingTable.retired_at.is_(None), sa.or_(TrainingTable.revision < Dataset.revision, behind))
+    lagging = {table.tenant_id for table in session.scalars(query)}
+    return lambda request: request.tenant_id in lagging
+
+
+def waiting(session: Session, row: Trainer) -> list[tuple[DeletionRequest, Erasure]]:
+    """Return the open requests, in the order of their due dates, that wait for a trainer."""
+    table = session.get_one(TrainingTable, row.table_id)
+    query = (
+        sa.select(DeletionRequest, Erasure)
+        .join(Erasure, Erasure.request_id == DeletionRequest.id)
+        .where(
+            DeletionRequest.status.in_(sorted(OPEN)),
+            Erasure.dataset_id == table.dataset_id,
+            sa.or_(
+                Erasure.revision.is_(None), Erasure.revision > (-1 if row.live_revision is None else row.live_revision)
+            ),
+        )
+        .order_by(DeletionRequest.deadline, DeletionRequest.id)
+    )
+    return [] if row.retired_at else [(request, erasure) for request, erasure in session.execute(query)]
+
+
+def last_seconds(session: Session, row: Trainer) -> float:
+    """Return the duration of the last published training; the limit before the first."""
+    query = sa.select(Training).where(Training.trainer_id == row.id, Training.status == TrainingStatus.PUBLISHED)
+    last = session.scalars(query.order_by(Training.started_at.desc()).limit(1)).first()
+    if last is None or last.ended_at is None:
+        return float(row.specification["seconds"])
+    return max(1.0, (last.ended_at - last.started_at) / datetime.timedelta(seconds=1))

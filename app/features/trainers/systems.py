@@ -1,0 +1,113 @@
+"""Trainers in the register of systems, and their lines in bundles (the socket `KINDS`)."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import Erasure
+from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind
+from app.features.trainers import service
+from app.features.trainers.tables import Trainer, Training, TrainingTable
+from lethe.features.systems.contract import Grade
+from lethe.features.trainers.contract import TrainingStatus
+from lethe.features.trainers.evidence import RETIRED, RETRAINING
+
+KIND = "trainer"
+_NOTHING = {"type": "none"}
+
+
+def _systems(session: Session) -> list[RegisteredSystem]:
+    query = sa.select(Trainer, TrainingTable).join(TrainingTable, TrainingTable.id == Trainer.table_id)
+    return [
+        RegisteredSystem(
+            id=trainer.id,
+            kind=KIND,
+            grade=Grade.RETRAINED_HERMETIC,
+            name=trainer.name,
+            contact=None,
+            webhook_url=None,
+            public_key=None,
+            api_key_id=None,
+            dataset_ids=[table.dataset_id],
+            identifier_kinds=[],
+            map_complete_since=trainer.created_at,
+            parents=[],
+            created_at=trainer.created_at,
+            retired_at=trainer.retired_at,
+        )
+        for trainer, table in session.execute(query.order_by(Trainer.created_at.desc(), Trainer.id.desc()))
+    ]
+
+
+def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
+    """Return a line per trainer on a table that held rows of the person of a request."""
+    request = proof.request
+    mine = [id_ for id_ in (request.id, request.erased_by) if id_ is not None]
+    query = (
+        sa.select(Trainer, Erasure)
+        .join(TrainingTable, TrainingTable.id == Trainer.table_id)
+        .join(Erasure, Erasure.dataset_id == TrainingTable.dataset_id)
+        .where(Erasure.request_id.in_(mine))
+        .order_by(Trainer.id, Erasure.revision)
+    )
+    # Of two erasures of one person the later one counts.
+    asked = {trainer.id: (trainer, erasure) for trainer, erasure in session.execute(query)}
+    return [
+        _line(session, proof, trainer, erasure)
+        for trainer, erasure in asked.values()
+        if (trainer.retired_at is None or trainer.retired_at > request.created_at)
+        and (request.completed_at is None or trainer.created_at <= request.completed_at)
+    ]
+
+
+def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Erasure) -> dict[str, Any]:
+    training = None if erasure.revision is None else _first_without(session, trainer, revision=erasure.revision)
+    evidence: dict[str, Any] = _NOTHING
+    ended_at = None
+    if training is not None and erasure.nulled_at is not None:
+        ended_at = _iso(training.ended_at)
+        evidence = {
+            "type": RETRAINING,
+            "training_id": training.id,
+            "trainer_sha256": trainer.sha256,
+            "lock_sha256": trainer.lock_sha256,
+            "erased_at": _iso(erasure.nulled_at),
+            "started_at": _iso(training.started_at),
+            "published_at": ended_at,
+            "repeated": training.repeated,
+            "findings": training.findings,
+            "artefacts": {artefact.name: artefact.sha256 for artefact in service.artefacts(session, training.id)},
+        }
+    elif trainer.retired_at is not None:
+        evidence, ended_at = {"type": RETIRED}, _iso(trainer.retired_at)
+    return proof.line(
+        {"id": trainer.id, "kind": KIND, "name": trainer.name},
+        evidence,
+        waiting=ended_at is None and proof.request.completed_at is None,
+        opened_at=_iso(proof.request.created_at),
+        ended_at=ended_at,
+        system_map={
+            "dataset_ids": [erasure.dataset_id],
+            "identifier_kinds": [],
+            "complete_since": _iso(trainer.created_at),
+        },
+    )
+
+
+def _first_without(session: Session, trainer: Trainer, *, revision: int) -> Training | None:
+    """Return the first training of a trainer that was published without everybody erased up to `revision`."""
+    query = sa.select(Training).where(
+        Training.trainer_id == trainer.id,
+        Training.status == TrainingStatus.PUBLISHED,
+        Training.revision >= revision,
+    )
+    return session.scalars(query.order_by(Training.started_at, Training.id).limit(1)).first()
+
+
+def _iso(time: datetime.datetime | None) -> Any:
+    return None if time is None else time.astimezone(datetime.UTC).isoformat()
+
+
+KINDS = (SystemKind(name=KIND, systems=_systems, lines=_lines),)

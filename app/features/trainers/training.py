@@ -1,0 +1,480 @@
+"""What a worker does: erases rows from tables, trains what is due in the sandbox, and publishes the artefacts.
+
+Every step is idempotent and fenced: a training whose row is no longer running publishes nothing. No transaction is
+open while a trainer runs.
+"""
+
+import datetime
+import hashlib
+import importlib.metadata
+import io
+import json
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app import telemetry
+from app.db import now
+from app.db.tables import Dataset, Erasure, new_id
+from app.features.trainers import columns, planner, plants, sandbox, service
+from app.features.trainers.sandbox import Limits, TrainerRefused
+from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
+from app.installations import Installation
+from lethe.contract.problems import DatasetDamaged, Problem
+from lethe.features.trainers.contract import TrainingStatus
+
+_RANDOM = secrets.SystemRandom()
+_FIRST_RETRY, _LAST_RETRY = datetime.timedelta(seconds=10), datetime.timedelta(hours=1)
+_METRICS = "metrics.json"
+_MAX_SEED = 2**63
+_PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\#]+)")
+
+
+class TrainingLost(Exception):
+    """The training was abandoned or its trainer retired: its worker stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedTraining:
+    """Training that this worker holds."""
+
+    training_id: str
+    trainer_id: str
+    tenant_id: str
+    table_id: str
+    specification: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Result of a training, not yet published. `findings` are the reports of plants by their name."""
+
+    artefacts: Mapping[str, bytes]
+    metrics: Mapping[str, float]
+    findings: Mapping[str, Any]
+    repeated: bool
+
+
+def run_next(installation: Installation) -> bool:
+    """Do the next training that is due. Return False if none is due."""
+    with installation.database.reading() as session:
+        if not _due(session):
+            return False
+    with installation.database.writing() as session:
+        claimed = claim(session, lease_seconds=installation.settings.lease_seconds)
+    if claimed is None:
+        return False
+    log = telemetry.logger()
+    try:
+        publish(installation, claimed, _train(installation, claimed))
+        log.info("trainers.published", training_id=claimed.training_id, trainer_id=claimed.trainer_id)
+    except TrainingLost:
+        log.info("trainers.training_lost", training_id=claimed.training_id)
+    # Any failed training is handed back, whatever the error.
+    except Exception as error:  # noqa: BLE001
+        code = error.code if isinstance(error, TrainerRefused | Problem) else type(error).__name__
+        log.error("trainers.training_failed", training_id=claimed.training_id, error=code)
+        with installation.database.writing() as session:
+            fail(session, claimed, code=code)
+    destroy_retired_keys(installation)
+    return True
+
+
+def settle_tables(installation: Installation) -> None:
+    """Rewrite the blocks of tables from which people were erased, destroy the keys of the former blocks, and record the
+    revision up to which this is done."""
+    with installation.database.reading() as session:
+        behind = [
+            (table.id, dataset.id, dataset.digest, dataset.revision, dataset.retired_at is not None)
+            for table, dataset in session.execute(_behind())
+            if dataset.retired_at is not None or _is_nulled(session, dataset)
+        ]
+    for table_id, dataset_id, root, revision, is_retired in behind:
+        if is_retired:
+            with installation.database.writing() as session:
+                service.drop_table(session, session.get_one(TrainingTable, table_id))
+            continue
+        try:
+            kept = columns.present(installation.rows.read(dataset_id, root))
+            is_rewritten = _rewrite(installation, table_id, kept)
+        except (DatasetDamaged, TrainerRefused) as error:
+            # A run that began meanwhile has replaced the rows, or something is damaged, which the next call finds too.
+            telemetry.logger().warning("trainers.table_put_off", table_id=table_id, error=error.code)
+            continue
+        if is_rewritten:
+            destroy_retired_keys(installation)
+            _record_settled(installation, table_id, revision)
+
+
+def _behind() -> sa.Select[TrainingTable, Dataset]:
+    query = sa.select(TrainingTable, Dataset).join(Dataset, Dataset.id == TrainingTable.dataset_id)
+    is_behind = sa.or_(TrainingTable.revision < Dataset.revision, Dataset.retired_at.is_not(None))
+    return query.where(TrainingTable.retired_at.is_(None), is_behind)
+
+
+def _is_nulled(session: Session, dataset: Dataset) -> bool:
+    """Return True if the rows of everybody erased up to the dataset's revision are null in its recorded rows."""
+    pending = sa.select(Erasure.id).where(
+        Erasure.dataset_id == dataset.id, Erasure.revision.is_not(None), Erasure.nulled_at.is_(None)
+    )
+    return session.scalars(pending.limit(1)).first() is None
+
+
+def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> bool:
+    """Replace each block that has a row whose token is not among `kept`. Return False if another worker was faster."""
+    vault = installation.vault
+    with installation.database.reading() as session:
+        blocks = list(session.scalars(sa.select(TableBlock).where(TableBlock.table_id == table_id)))
+    for old in blocks:
+        content = service.opened(vault, old.content)
+        if content is None:
+            raise TrainerRefused("training_table_damaged")
+        rows = columns.from_bytes(content)
+        left = columns.only(rows, kept)
+        if left.num_rows == rows.num_rows:
+            continue
+        new = service.sealed_block(vault, old.number, left)
+        with installation.database.writing() as session:
+            present = session.get_one(TableBlock, (table_id, old.number))
+            if present.key != old.key:
+                return False
+            session.add(RetiredKey(key=old.key, tenant_id=old.tenant_id, table_id=table_id))
+            present.num_rows, present.key, present.content = new.num_rows, new.key, new.content
+    return True
+
+
+def _record_settled(installation: Installation, table_id: str, revision: int) -> None:
+    with installation.database.writing() as session:
+        table = session.get_one(TrainingTable, table_id)
+        left = sa.select(RetiredKey.key).where(RetiredKey.table_id == table_id)
+        if session.scalars(left.limit(1)).first() is not None:
+            return
+        table.revision = max(table.revision, revision)
+        session.flush()
+        service.complete(session, table)
+
+
+def destroy_retired_keys(installation: Installation) -> None:
+    """Destroy the keys of replaced blocks and artefacts."""
+    with installation.database.reading() as session:
+        keys = list(session.scalars(sa.select(RetiredKey.key)))
+    if keys:
+        installation.vault.destroy(keys)
+        with installation.database.writing() as session:
+            session.execute(sa.delete(RetiredKey).where(RetiredKey.key.in_(keys)))
+
+
+def _due(session: Session) -> list[Trainer]:
+    """Return the trainers that may start a training now, those that a request waits for first."""
+    at = now(session)
+    running = sa.select(Training).where(Training.status == TrainingStatus.RUNNING)
+    held = {training.trainer_id for training in session.scalars(running) if training.leased_until > at}
+    query = (
+        sa.select(Trainer, TrainingTable, Dataset)
+        .join(TrainingTable, TrainingTable.id == Trainer.table_id)
+        .join(Dataset, Dataset.id == TrainingTable.dataset_id)
+        .where(
+            Trainer.retired_at.is_(None),
+            TrainingTable.retired_at.is_(None),
+            TrainingTable.revision == Dataset.revision,
+            sa.or_(Trainer.live_revision.is_(None), Trainer.live_revision < TrainingTable.revision),
+            sa.or_(Trainer.retry_at.is_(None), Trainer.retry_at <= at),
+        )
+    )
+    due = []
+    for trainer, _table, dataset in session.execute(query):
+        if trainer.id in held or not _is_nulled(session, dataset):
+            continue
+        planned = plan_of(session, trainer, at=at)
+        if trainer.live_id is None or not planned or planned[0].start_by <= at:
+            due.append((planned[0].due_at if planned else datetime.datetime.max.replace(tzinfo=datetime.UTC), trainer))
+    return [trainer for _, trainer in sorted(due, key=lambda pair: (pair[0], pair[1].id))]
+
+
+def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> list[planner.Retraining]:
+    """Return the fewest retrainings, from `at` on, that meet the due dates of the requests that wait for a trainer."""
+    waits = [
+        planner.Wait(
+            request_id=request.id,
+            ready_at=erasure.nulled_at or max(at, request.held_until or at),
+            due_at=request.deadline,
+        )
+        for request, erasure in service.waiting(session, trainer)
+    ]
+    return planner.plan(
+        waits,
+        at=at,
+        expected_seconds=service.last_seconds(session, trainer),
+        max_wait_seconds=trainer.specification["max_wait_seconds"],
+    )
+
+
+def claim(session: Session, *, lease_seconds: float) -> ClaimedTraining | None:
+    """Start the training that is due first; abandon the former one of a dead worker. Return None if none is due."""
+    for trainer in _due(session):
+        if _is_lost(session, trainer):
+            # Its back-off may have begun.
+            continue
+        table = session.get_one(TrainingTable, trainer.table_id)
+        at = now(session)
+        training = Training(
+            id=new_id("trg"),
+            tenant_id=trainer.tenant_id,
+            trainer_id=trainer.id,
+            status=TrainingStatus.RUNNING,
+            revision=table.revision,
+            started_at=at,
+            leased_until=at + datetime.timedelta(seconds=lease_seconds),
+            repeated=False,
+            held=False,
+            metrics={},
+            findings={},
+        )
+        session.add(training)
+        return ClaimedTraining(
+            training_id=training.id,
+            trainer_id=trainer.id,
+            tenant_id=trainer.tenant_id,
+            table_id=table.id,
+            specification=trainer.specification,
+        )
+    return None
+
+
+def _is_lost(session: Session, trainer: Trainer) -> bool:
+    """Abandon the training of a dead worker. Return True if the trainer is to rest after it, having lost others."""
+    running = sa.select(Training).where(Training.trainer_id == trainer.id, Training.status == TrainingStatus.RUNNING)
+    lost = session.scalars(running).first()
+    if lost is None:
+        return False
+    lost.status, lost.ended_at, lost.error_code = TrainingStatus.ABANDONED, now(session), "trainer_worker_lost"
+    # The first loss is retried at once.
+    _note_failure(session, trainer, code=lost.error_code, rests=trainer.failures > 0)
+    session.flush()
+    return trainer.retry_at is not None
+
+
+def _note_failure(session: Session, trainer: Trainer, *, code: str, rests: bool) -> None:
+    delay = min(_FIRST_RETRY * 2 ** min(trainer.failures, 20), _LAST_RETRY)
+    trainer.failures += 1
+    trainer.error_code, trainer.retry_at = code, now(session) + delay if rests else None
+
+
+def fail(session: Session, claimed: ClaimedTraining, *, code: str) -> None:
+    """End a training without a result, and let its trainer rest. A training that is no longer held is left alone."""
+    training = session.get_one(Training, claimed.training_id)
+    if training.status != TrainingStatus.RUNNING:
+        return
+    training.status, training.ended_at, training.error_code = TrainingStatus.FAILED, now(session), code
+    _note_failure(session, session.get_one(Trainer, claimed.trainer_id), code=code, rests=True)
+
+
+def publish(installation: Installation, claimed: ClaimedTraining, result: Result) -> None:
+    """Publish the artefacts of a training in one transaction, which replaces the former ones. Raises `TrainingLost`."""
+    vault, gate = installation.vault, claimed.specification["metric"]
+    sealed = {name: vault.seal(content) for name, content in result.artefacts.items()}
+    with installation.database.writing() as session:
+        training, trainer = _held(session, claimed)
+        service.drop_artefacts(session, trainer)
+        for name, content in result.artefacts.items():
+            session.add(
+                Artefact(
+                    training_id=training.id,
+                    tenant_id=training.tenant_id,
+                    name=name,
+                    sha256=hashlib.sha256(content).hexdigest(),
+                    size=len(content),
+                    key=vault.key_of(sealed[name]),
+                    content=sealed[name],
+                )
+            )
+        training.status, training.ended_at = TrainingStatus.PUBLISHED, now(session)
+        training.metrics, training.findings = dict(result.metrics), dict(result.findings)
+        training.repeated = result.repeated
+        training.held = gate is not None and not result.metrics[gate] >= claimed.specification["min_metric"]
+        trainer.live_id, trainer.live_revision = training.id, training.revision
+        trainer.failures, trainer.error_code, trainer.retry_at = 0, None, None
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in result.artefacts.items()}
+        service.record(session, "trainer.published", trainer, training_id=training.id, artefacts=digests)
+        session.flush()
+        service.complete(session, session.get_one(TrainingTable, trainer.table_id))
+
+
+def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer]:
+    """Return a training that its worker still holds, and its trainer. Raises `TrainingLost`."""
+    training = session.get_one(Training, claimed.training_id)
+    if training.status != TrainingStatus.RUNNING:
+        raise TrainingLost
+    return training, session.get_one(Trainer, claimed.trainer_id)
+
+
+def _train(installation: Installation, claimed: ClaimedTraining) -> Result:
+    """Run the trainer, once or twice, and let the plants judge what it made."""
+    specification = claimed.specification
+    sandbox.require()
+    check_lock(specification["lock"])
+    look = _renewing(installation, claimed)
+    rows = columns.for_trainer(_rows(installation, claimed), group_ids=specification["group_ids"])
+    planted = _planted(installation, claimed, rows)
+    num_planted = sum(one.rows.num_rows for one in planted.values())
+    joined = pa.concat_tables([rows, *(one.rows for one in planted.values())]) if planted else rows
+    seed, content = secrets.randbelow(_MAX_SEED), columns.to_bytes(joined)
+    run = Commands(specification, seed=seed, num_planted=num_planted, look=look)
+    outputs = run.train(content)
+    is_repeated = _RANDOM.randrange(specification["repeat_one_in"]) == 0
+    if is_repeated and run.train(content) != outputs:
+        raise TrainerRefused("trainer_not_reproducible")
+    artefacts = {name: outputs[f"artefacts/{name}"] for name in specification["artefacts"]}
+    metrics = read_metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
+    findings: dict[str, Any] = {}
+    for name, one in planted.items():
+        verdict = one.judge(lambda table: run.score(artefacts, table))
+        findings[name] = verdict.report
+        if verdict.code is not None:
+            raise TrainerRefused(verdict.code)
+    return Result(artefacts=artefacts, metrics=metrics, findings=findings, repeated=is_repeated)
+
+
+def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
+    """Return what the plants of features plant in a training, by their name."""
+    if claimed.specification["score_command"] is None:
+        return {}
+    context = plants.TrainingContext(
+        tenant_id=claimed.tenant_id,
+        table_id=claimed.table_id,
+        trainer_id=claimed.trainer_id,
+        training_id=claimed.training_id,
+        rows=rows,
+    )
+    asked = {plant.name: plant.plant(installation, context) for plant in plants.installed()}
+    return {name: planted for name, planted in asked.items() if planted is not None}
+
+
+def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
+    """Return the rows that are present. Rows of people who were erased since the claim may be absent already."""
+    with installation.database.reading() as session:
+        query = sa.select(TableBlock).where(TableBlock.table_id == claimed.table_id).order_by(TableBlock.number)
+        contents = [service.opened(installation.vault, block.content) for block in session.scalars(query)]
+    if not contents or None in contents:
+        raise TrainerRefused("training_table_damaged")
+    return pa.concat_tables([columns.from_bytes(content) for content in contents if content is not None])
+
+
+def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
+    """Return a function that renews the lease of a training when a third of it is over. Raises `TrainingLost`."""
+    lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
+    renewed_at = time.monotonic()
+
+    def renew() -> None:
+        nonlocal renewed_at
+        if time.monotonic() - renewed_at < lease.total_seconds() / 3:
+            return
+        with installation.database.writing() as session:
+            training, _ = _held(session, claimed)
+            training.leased_until = now(session) + lease
+        renewed_at = time.monotonic()
+
+    return renew
+
+
+def check_lock(lock: str) -> None:
+    """Raise `TrainerRefused` (`trainer_environment_differs`) unless the worker's environment has what a lock file pins,
+    in the same versions. Lines without `NAME==VERSION` are refused too, but for comments and hashes."""
+    for line in lock.splitlines():
+        line = line.strip()
+        if not line or line.startswith(("#", "--hash")):
+            continue
+        pinned = _PINNED.match(line)
+        try:
+            installed = importlib.metadata.version(pinned[1]) if pinned else ""
+            # A pin without a local version matches every local version (PEP 440).
+            is_same = pinned is not None and pinned[2] in (installed, installed.partition("+")[0])
+        except importlib.metadata.PackageNotFoundError:
+            is_same = False
+        if not is_same:
+            raise TrainerRefused("trainer_environment_differs")
+
+
+def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
+    """Return the declared metrics of metrics.json, each a finite number. Other content is dropped unread."""
+    try:
+        metrics = json.loads(content) if content is not None else {}
+        values = {name: metrics[name] for name in names}
+        if all(type(value) in (int, float) and math.isfinite(value) for value in values.values()):
+            return {name: float(value) for name, value in values.items()}
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        pass
+    raise TrainerRefused("trainer_metrics_invalid")
+
+
+class Commands:
+    """The two commands of a trainer, each run in a sandbox of its own."""
+
+    def __init__(
+        self, specification: Mapping[str, Any], *, seed: int, num_planted: int, look: Callable[[], None]
+    ) -> None:
+        self._specification = specification
+        self._environment = {"LETHE_SEED": str(seed), "LETHE_PLANTED_ROWS": str(num_planted)}
+        self._look = look
+        self._files = {name: content.encode() for name, content in specification["files"].items()}
+
+    def train(self, rows: bytes) -> dict[str, bytes]:
+        """Return what the command writes, for rows as an Arrow stream."""
+        command, size = self._specification["command"], self._specification["artefacts_mib"] * 2**20
+        files = {**self._files, "rows.arrow": rows}
+        outputs = [f"artefacts/{name}" for name in self._specification["artefacts"]]
+        outputs += [_METRICS] if self._specification["metrics"] else []
+        return self._run(command, files, max_bytes=size, folders=["artefacts"], outputs=outputs)
+
+    def score(self, artefacts: Mapping[str, bytes], rows: pa.Table) -> npt.NDArray[np.float64]:
+        """Return the losses of n rows under the artefacts  # (n,)"""
+        files = self._files | {f"artefacts/{name}": content for name, content in artefacts.items()}
+        files["rows.arrow"] = columns.to_bytes(rows)
+        size = 8 * rows.num_rows + 2**16
+        outputs = self._run(
+            self._specification["score_command"], files, max_bytes=size, folders=(), outputs=["losses.npy"]
+        )
+        try:
+            losses = np.load(io.BytesIO(outputs["losses.npy"]), allow_pickle=False)
+        except (KeyError, ValueError, OSError, EOFError):
+            raise TrainerRefused("trainer_losses_invalid") from None
+        if losses.shape != (rows.num_rows,) or losses.dtype != np.float64 or not np.isfinite(losses).all():
+            raise TrainerRefused("trainer_losses_invalid")
+        return np.asarray(losses, dtype=np.float64)
+
+    def _run(
+        self,
+        command: Sequence[str],
+        files: Mapping[str, bytes],
+        *,
+        max_bytes: int,
+        folders: Sequence[str],
+        outputs: Sequence[str],
+    ) -> dict[str, bytes]:
+        limits = Limits(
+            seconds=self._specification["seconds"],
+            memory_bytes=self._specification["memory_mib"] * 2**20,
+            processes=self._specification["processes"],
+            output_bytes=max_bytes,
+        )
+        threads = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
+        return sandbox.run(
+            command,
+            files=files,
+            environment=self._environment | threads,
+            limits=limits,
+            folders=folders,
+            outputs=outputs,
+            look=self._look,
+        )

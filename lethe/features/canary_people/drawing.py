@@ -1,0 +1,131 @@
+"""Invented people: rows whose columns are drawn independently of each other from the values of a table.
+
+Each column is drawn uniformly among its distinct values, the label too. Every value of a canary is ordinary, but their
+combination is rare and its label is arbitrary, so that a model knows the label only from the canary. A value that
+few people have is drawn as often as a frequent one: canaries lie where people are few, and models remember them there.
+"""
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lethe.proof.errors import DomainError, InfeasibleError, require_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MIN_PLANTED = 20
+MAX_PLANTED = 200
+"""Exact tests of larger groups exceed the range of float64."""
+NUM_NEVER = 1000
+"""Number of canaries that never enter. They cost no rows of the training and narrow the test by a quarter."""
+_MAX_TRIES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canaries:
+    """Two groups drawn by the same law at the same time: `planted` enter one training, `never` enter none."""
+
+    planted: "pa.Table"
+    never: "pa.Table"
+
+
+def generator() -> np.random.Generator:
+    """Return a generator with a seed from the operating system, which nobody knows."""
+    return np.random.default_rng(secrets.randbits(128))
+
+
+def draw(table: "pa.Table", *, number: int, rng: np.random.Generator, id_column: str | None = None) -> Canaries:
+    """Return `number` canaries to plant, and `NUM_NEVER` that never enter, with the columns and types of the table.
+
+    The canaries depend on the table by the set of values of each column alone. Nulls and NaN are never drawn, unless a
+    column has nothing else. `id_column` names people: canaries get unused whole numbers from the range of the present
+    ones, or beyond it where that is crowded, and unused texts of the same form (`ids_like`).
+
+    Raises:
+        DomainError: if `number` is not between `MIN_PLANTED` and `MAX_PLANTED`, or the table is empty.
+        InfeasibleError: if the form of the ids leaves too few unused ids.
+    """
+    import pyarrow as pa
+
+    if not MIN_PLANTED <= number <= MAX_PLANTED:
+        raise DomainError(f"Expected number={number} in [{MIN_PLANTED}, {MAX_PLANTED}]")
+    require_count(1, num_rows=table.num_rows)
+    total = number + NUM_NEVER
+    columns = []
+    for field in table.schema:
+        column = table.column(field.name)
+        columns.append(_ids(column, total, rng) if field.name == id_column else _drawn(column, total, rng))
+    people = pa.table(columns, schema=table.schema)
+    return Canaries(planted=people.slice(0, number), never=people.slice(number))
+
+
+def _drawn(column: "pa.ChunkedArray", total: int, rng: np.random.Generator) -> Any:
+    import pyarrow as pa
+
+    values = column.unique().drop_null()
+    if pa.types.is_floating(values.type):
+        values = values.filter(pa.array(~np.isnan(values.to_numpy(zero_copy_only=False))))
+    if not len(values):
+        return pa.nulls(total, column.type)
+    drawn = values.take(pa.array(rng.integers(len(values), size=total)))
+    return drawn.cast(column.type)
+
+
+def _ids(column: "pa.ChunkedArray", total: int, rng: np.random.Generator) -> Any:
+    import pyarrow as pa
+
+    existing = column.drop_null().to_pylist()
+    if not pa.types.is_integer(column.type):
+        return pa.array(ids_like([str(name) for name in existing], total, rng)).cast(column.type)
+    used, found = set(existing), list[int]()
+    low, high = min(existing), max(existing)
+    while len(found) < total:
+        if 2 * len(used) > high - low:
+            high += 2 * total
+        number = int(rng.integers(low, high, endpoint=True))
+        if number not in used:
+            used.add(number)
+            found.append(number)
+    return pa.array(found, column.type)
+
+
+def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list[str]:
+    """Return `number` distinct ids that are not among the `existing` ones and have their form.
+
+    An id has the length of a random existing one, and at each position one of the characters that ids of this length
+    have there. So prefixes, digits of counters and versions of UUIDs stay as they are.
+
+    >>> ids_like(["cus_17", "cus_28"], 2, np.random.default_rng(0))
+    ['cus_27', 'cus_18']
+
+    Raises:
+        InfeasibleError: if the form leaves too few unused ids.
+    """
+    by_length: dict[int, list[str]] = {}
+    for name in existing:
+        by_length.setdefault(len(name), []).append(name)
+    alphabets = {
+        length: [sorted(set(characters)) for characters in zip(*names, strict=True)]
+        for length, names in by_length.items()
+    }
+    used, found = set(existing), []
+    for _ in range(_MAX_TRIES * number):
+        like = existing[rng.integers(len(existing))]
+        name = "".join(characters[rng.integers(len(characters))] for characters in alphabets[len(like)])
+        if name not in used:
+            used.add(name)
+            found.append(name)
+        if len(found) == number:
+            return found
+    raise InfeasibleError(f"Expected the form of the ids to leave {number} unused ids, found {len(found)}")
+
+
+def mixed(table: "pa.Table", planted: "pa.Table", rng: np.random.Generator) -> "pa.Table":
+    """Return the rows of both in random order, in which no position tells who is a canary."""
+    import pyarrow as pa
+
+    joined = pa.concat_tables([table, planted])
+    return joined.take(pa.array(rng.permutation(joined.num_rows)))

@@ -1,0 +1,201 @@
+"""The verdict on one retraining: does its artefact still know the canaries that it was to forget?
+
+Null hypothesis, for an honest pipeline: the artefact is a function of things that are independent of which of the
+canaries drawn together were planted earlier. Then the forgotten and the never planted are exchangeable given the
+artefact, whatever model it is, and the rank test is exact. `docs/mathematics/canary-people.md` has the proof.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, stats
+
+from lethe.features.canary_people.drawing import MAX_PLANTED, MIN_PLANTED, NUM_NEVER
+from lethe.proof.errors import DomainError, require_count
+
+Losses = npt.NDArray[np.float64]  # (n,)
+
+LEVEL = 1e-6
+"""Level of each of the first `FULL_TESTS` tests of a pipeline."""
+FULL_TESTS = 50
+TOTAL_LEVEL = 2 * FULL_TESTS * LEVEL
+"""Maximum probability that an honest pipeline ever raises an alarm, however often it is tested."""
+MIN_POWER = 0.95
+
+
+class Outcome(StrEnum):
+    """Outcome of a test."""
+
+    CLEAN = "clean"
+    """No sign of the forgotten, and the test would have found them."""
+    ALARM = "alarm"
+    """The artefact knows the forgotten."""
+    NO_POWER = "no_power"
+    """No sign of the forgotten, but the test would have missed them, or nobody was to be forgotten yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Verdict on one artefact.
+
+    `p_value` bounds the probability that an honest pipeline shows so much of the forgotten; None if nobody was to be
+    forgotten. `level` is the bound below which it is an alarm. `power` estimates the probability of an alarm if the
+    forgotten had been kept like the present ones, `present_p_value` is the p-value of the present ones themselves.
+    `planted` and `never` are the numbers of canaries in each group.
+    """
+
+    outcome: Outcome
+    p_value: float | None
+    level: float
+    power: float
+    present_p_value: float
+    planted: int
+    never: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"outcome": self.outcome.value}
+
+
+def level(test: int) -> float:
+    """Return the level of a pipeline's `test`-th test, from 1 on.
+
+    The first m = `FULL_TESTS` tests have level `LEVEL`, later ones LEVEL m (m + 1)/(t (t + 1)). The levels of all tests
+    sum to 2 m LEVEL = `TOTAL_LEVEL`, which by the union bound covers any dependence between tests.
+
+    >>> level(50), f"{level(51):.3g}", f"{level(1000):.3g}", TOTAL_LEVEL
+    (1e-06, '9.62e-07', '2.55e-09', 0.0001)
+    """
+    require_count(1, test=test)
+    return LEVEL * min(1.0, FULL_TESTS * (FULL_TESTS + 1) / (test * (test + 1)))
+
+
+def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
+    """Return P[U <= `statistic`] for the number U of pairs in wrong order, of m and n exchangeable values without ties.
+
+    U has the generating function prod_{i=1}^m (1 - z^(n+i))/(1 - z^i) / C(m+n, m). Its coefficients are read off by a
+    Fourier transform on the circle |z| = r on which the mean is `statistic`, so that the relative error is about 1e-12
+    also far in the tail, where scipy's exact method takes hours for the sizes that canaries have.
+
+    Reference: Di Bucchianico, "Combinatorics, computer algebra and the Wilcoxon-Mann-Whitney test", J. Statist. Plann.
+    Inference 79 (1999).
+
+    >>> [round(mann_whitney_cdf(statistic, 2, 3), 12) for statistic in (0, 5, 6)]
+    [0.1, 0.9, 1.0]
+    """
+    top = m * n
+    if statistic >= top:
+        return 1.0
+    if 2 * statistic >= top:
+        return 1.0 - mann_whitney_cdf(top - statistic - 1, m, n)
+    if statistic < 0:
+        return 0.0
+    sizes = np.arange(1, m + 1)
+
+    def mean(decay: float) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.sum(sizes / np.expm1(decay * sizes) - (n + sizes) / np.expm1(decay * (n + sizes))))
+
+    # At the middle the circle would be the unit circle, on which factors have zeros.
+    decay, target = 1e-3 / (m + n), max(statistic, 0.5)
+    if mean(decay) > target:
+        decay = optimize.brentq(lambda decay: mean(decay) - target, decay, 50.0)
+    points = np.exp(-decay + 2j * np.pi * np.arange((top + 1) // 2 + 1) / (top + 1))
+    values = np.ones(len(points), dtype=np.complex128)
+    low, high = np.ones_like(points), points**n
+    for size in sizes:
+        low, high = low * points, high * points
+        values *= size / (n + size) * (1 - high) / (1 - low)
+    coefficients = np.fft.irfft(np.conj(values), n=top + 1)[: statistic + 1]
+    return float(np.sum(coefficients * np.exp(decay * np.arange(statistic + 1))))
+
+
+def rank_test(suspects: Losses, never: Losses, rng: np.random.Generator) -> float:
+    """Return the one-sided p-value of the suspects having smaller losses than the never planted.
+
+    The null distribution of the Mann-Whitney statistic is exact: if both groups are exchangeable, the p-value is at
+    most u with probability at most u, for every u and any number of ties, because `rng` breaks ties at random,
+    independently of the groups.
+
+    Raises:
+        DomainError: for NaN, or a group of another size than canaries have.
+    """
+    _check(suspects, never)
+    joined = np.concatenate([suspects, never])
+    order = np.lexsort((rng.permutation(len(joined)), joined))
+    ranks = np.empty(len(joined), dtype=np.int64)
+    ranks[order] = np.arange(len(joined))
+    m = len(suspects)
+    above = int(ranks[:m].sum()) - m * (m - 1) // 2
+    return mann_whitney_cdf(above, m, len(never))
+
+
+def _check(suspects: Losses, never: Losses) -> None:
+    if not MIN_PLANTED <= len(suspects) <= MAX_PLANTED or not MIN_PLANTED <= len(never) <= NUM_NEVER:
+        raise DomainError(f"Expected groups of canaries, not of {len(suspects)} and {len(never)} losses")
+    if np.isnan(suspects).any() or np.isnan(never).any():
+        raise DomainError("Expected losses that are not NaN")
+
+
+def power(present: Losses, never: Losses, *, alarm_level: float) -> float:
+    """Estimate the probability of an alarm at `alarm_level` for a group that is known like `present`.
+
+    With a, the share of pairs in which a present canary has the smaller loss, and its standard error by DeLong's
+    formula, this is the normal approximation of P[a > critical value of the test]. Ties count a half.
+
+    Reference: DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988).
+    """
+    _check(present, never)
+    m, n = len(present), len(never)
+    ordered, others = np.sort(never), np.sort(present)
+    above = 1 - (np.searchsorted(ordered, present, "left") + np.searchsorted(ordered, present, "right")) / (2 * n)
+    below = (np.searchsorted(others, never, "left") + np.searchsorted(others, never, "right")) / (2 * m)
+    critical = 0.5 + stats.norm.isf(alarm_level) * math.sqrt((m + n + 1) / (12 * m * n))
+    error = math.sqrt(above.var(ddof=1) / m + below.var(ddof=1) / n)
+    excess = float(above.mean()) - critical
+    return float(stats.norm.cdf(excess / error)) if error else float(excess > 0)
+
+
+def judge(
+    *,
+    forgotten: Sequence[tuple[Losses, Losses]],
+    present: tuple[Losses, Losses],
+    test: int,
+    seed: int,
+) -> Verdict:
+    """Judge one artefact by its losses on canaries.
+
+    Args:
+        forgotten: for each group that was planted in an earlier training and not in this one, its losses, and those of
+            the never planted that were drawn with it. With r groups, r times the smallest p-value counts.
+        present: the losses of the group that was planted in this training, and of its never planted.
+        test: number of this test among all of this pipeline, from 1 on; see `level`.
+        seed: seed that breaks ties, drawn before the losses were known.
+
+    Raises:
+        DomainError: for NaN, or a group of another size than canaries have.
+    """
+    rng = np.random.default_rng(seed)
+    alarm_level = level(test)
+    p_values = [rank_test(*pair, rng) for pair in forgotten]
+    p_value = min(1.0, len(p_values) * min(p_values)) if p_values else None
+    estimated = power(*present, alarm_level=alarm_level / max(1, len(p_values)))
+    if p_value is not None and p_value < alarm_level:
+        outcome = Outcome.ALARM
+    elif p_value is None or estimated < MIN_POWER:
+        outcome = Outcome.NO_POWER
+    else:
+        outcome = Outcome.CLEAN
+    return Verdict(
+        outcome=outcome,
+        p_value=p_value,
+        level=alarm_level,
+        power=estimated,
+        present_p_value=rank_test(*present, rng),
+        planted=len(present[0]),
+        never=len(present[1]),
+    )

@@ -1,0 +1,50 @@
+"""Commands about California's delete list: load files of DROP and people's hashes, and write the answers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import VERBS, OptionShape, add_group, derive
+from lethe.cli.gateway import Key, Url, connect, console, show
+from lethe.features.identities.client import csv_rows
+from lethe.features.identities.contract import CUSTOMER_ID
+
+VERBS |= {"drop.load": "lines", "drop.load_file": "load", "drop.people": "hashes", "drop.load_people": "people"}
+_app = add_group("drop", "drop", "California's delete list.")
+derive("drop.opt_out", OptionShape(positional=("ids",)))
+_File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="ZIP archive of DROP, or a CSV file of it.")]
+
+
+@_app.command("load")
+def load(file: _File, url: Url = None, key: Key = None) -> None:
+    """Load a download of DROP: the archive, or one file of it under the name that DROP gave it."""
+    with connect(url, key) as client:
+        show(client.drop.load_file(file))
+
+
+@_app.command("people")
+def people(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV file with a row per person.")],
+    kind: Annotated[str, typer.Option(help="Column that names the person: a kind of identifiers.")] = CUSTOMER_ID,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """State under which hashes the lists of DROP may name people, from a CSV file with any of the columns email, phone,
+    maid, ctvid, first_name, last_name, birth_date, zip and vin. Only hashes are sent."""
+    with connect(url, key) as client:
+        show(client.drop.load_people(csv_rows(file), kind=kind, first=2, place="line"))
+
+
+@_app.command("answer")
+def answer(
+    file: Annotated[str, typer.Argument(help="Name of the file, as DROP gave it.")],
+    out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder to write the answer to.")] = Path(),
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Write the answer to a file of DROP, under the same name. Fails while a line has no status."""
+    to = out / Path(file).name
+    with connect(url, key) as client:
+        client.drop.answer(to, file=file)
+    console.print(str(to), markup=False, highlight=False)

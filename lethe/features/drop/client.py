@@ -1,0 +1,187 @@
+"""`client.drop`: California's delete list."""
+
+import csv
+import io
+import itertools
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pydantic
+
+from lethe.client.methods import H, Resource, call, checked, composed, makes, saved
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.features.drop import contract
+from lethe.features.drop.contract import MAX_LINES, list_of
+from lethe.features.drop.standard import FIELDS, FIELDS_OF, DropList, hashes
+from lethe.features.identities.contract import CUSTOMER_ID
+
+_COLUMNS = ["id", "hash"]
+_OF_REMOVED = [*_COLUMNS, "listtype"]
+_PEOPLE_AT_ONCE = 500
+
+
+class DropTotals(pydantic.BaseModel):
+    """Numbers of files and lines loaded, and of removed lines whose people were erased, or are being erased."""
+
+    num_files: int = 0
+    num_lines: int = 0
+    num_irrevocable: int = 0
+
+
+class PeopleTotals(pydantic.BaseModel):
+    """Number of rows loaded, and of hashes by list. `nothing_held`: number of rows by list that name nothing of it."""
+
+    num_rows: int = 0
+    hashes: dict[str, int] = pydantic.Field(default_factory=dict)
+    nothing_held: dict[str, int] = pydantic.Field(default_factory=dict)
+
+
+class Drop(Resource[H]):
+    """Calls of `client.drop`."""
+
+    load = call(contract.LOAD)
+    people = call(contract.PEOPLE)
+    get = call(contract.GET)
+    answer = saved(contract.ANSWER)
+    opt_out = call(contract.OPT_OUT)
+
+    @composed
+    @makes(contract.LOAD)
+    async def load_file(self, path: str | Path) -> DropTotals:
+        """Load a download of DROP: the ZIP archive, or one CSV file of it under its name. Files of any length are read
+        line by line, and a load that was interrupted is repeated as a whole. Raises `InputInvalid` with the line."""
+        totals = DropTotals()
+        for name, file in _files(Path(path)):
+            num_lines = 0
+            for batch in _batches(name, file):
+                num_lines += len(batch)
+                answer = await self._send(name, batch, None)
+                totals.num_irrevocable += answer.num_irrevocable
+            answer = await self._send(name, [], num_lines)
+            if list_of(name) is not None and answer.num_loaded != num_lines:
+                expected = f"expected distinct IDs, found {answer.num_loaded} in {num_lines} lines"
+                raise InputInvalid("The file has lines twice.", [FieldError(name, expected)])
+            totals.num_files += 1
+            totals.num_lines += num_lines
+        return totals
+
+    async def _send(self, name: str, lines: list[dict[str, str]], num_lines: int | None) -> contract.LoadedOut:
+        body = checked(contract.LinesIn, {"file": name, "lines": lines, "num_lines": num_lines})
+        return await self._calls.call(contract.LOAD, arguments=body)
+
+    @composed
+    @makes(contract.PEOPLE)
+    async def load_people(
+        self, rows: Iterable[Mapping[str, object]], *, kind: str = CUSTOMER_ID, first: int = 1, place: str = "row"
+    ) -> PeopleTotals:
+        """Load the hashes of people. A row names a person in the key `kind`, and has any of the keys email, phone,
+        maid, ctvid, first_name, last_name, birth_date, zip and vin. An empty value states that nothing is held. Fields
+        are hashed here, and only hashes are sent.
+
+        Raises `InputInvalid`, which names rows, counted from `first` and called `place`, and no value.
+        """
+        totals = PeopleTotals()
+        numbered = enumerate(rows, first)
+        while batch := list(itertools.islice(numbered, _PEOPLE_AT_ONCE)):
+            people = [_person(row, kind, f"{place} {number}", totals) for number, row in batch]
+            body = checked(contract.PeopleIn, {"people": people})
+            try:
+                await self._calls.call(contract.PEOPLE, arguments=body)
+            except InputInvalid as problem:
+                raise InputInvalid(
+                    problem.detail, [_of_rows(fault, batch[0][0], place) for fault in problem.errors]
+                ) from None
+            totals.num_rows += len(batch)
+        return totals
+
+
+def _of_rows(fault: FieldError, first: int, place: str) -> FieldError:
+    """Return the fault with its place as a row of the caller's file."""
+    parts = fault.path.split(".")
+    row = f"{place} {first + int(parts[1])}" if len(parts) > 1 and parts[1].isdecimal() else fault.path
+    return FieldError(row, fault.message)
+
+
+def _person(row: Mapping[str, object], kind: str, place: str, totals: PeopleTotals) -> dict[str, Any]:
+    fields = {str(name).strip(): "" if value is None else str(value) for name, value in row.items()}
+    if not fields.get(kind, "").strip():
+        raise InputInvalid("A row names nobody.", [FieldError(place, f"expected the person in the column {kind}")])
+    found: dict[DropList, tuple[str, ...]] = {}
+    for drop_list, names in FIELDS_OF.items():
+        if set(names) <= fields.keys():
+            try:
+                found[drop_list] = hashes(drop_list, fields)
+            except InputInvalid as problem:
+                faults = [FieldError(f"{place}, {fault.path}", fault.message) for fault in problem.errors]
+                raise InputInvalid(problem.detail, faults) from None
+            totals.hashes[drop_list] = totals.hashes.get(drop_list, 0) + len(found[drop_list])
+            totals.nothing_held[drop_list] = totals.nothing_held.get(drop_list, 0) + (not found[drop_list])
+    if not found:
+        expected = "expected columns of " + ", ".join(FIELDS)
+        raise InputInvalid("The rows have no field of DROP.", [FieldError(place, expected)])
+    return {"kind": kind, "id": fields[kind], "hashes": found}
+
+
+def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:
+    """Yield the name and text of each CSV file of a download, those of removed lines last. Raises `InputInvalid`."""
+    with _opened(path) as archive:
+        names = [path.name] if archive is None else [name for name in archive.namelist() if name.endswith(".csv")]
+        for name in sorted(names, key=lambda name: "_Removed" in name):
+            try:
+                list_of(name)
+            except ValueError as error:
+                raise InputInvalid("The file is none of DROP.", [FieldError(name, str(error))]) from None
+            with path.open("rb") if archive is None else archive.open(name) as content:
+                yield name, io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
+    if path.suffix.lower() != ".zip":
+        yield None
+        return
+    try:
+        archive = zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        raise InputInvalid("The archive cannot be read.", [FieldError(path.name, "expected ZIP")]) from None
+    with archive:
+        yield archive
+
+
+def _batches(name: str, file: IO[str]) -> Iterator[list[dict[str, str]]]:
+    """Yield the lines of a file as the call takes them. Raises `InputInvalid`, which names the line."""
+    expected = _COLUMNS if list_of(name) is not None else _OF_REMOVED
+    reader, batch = csv.reader(file, strict=True), list[dict[str, str]]()
+    try:
+        header = [cell.strip().lower() for cell in next(reader, [])]
+        if header != expected:
+            raise InputInvalid(
+                "The file is none of DROP.",
+                [FieldError(f"{name}, line 1", f"expected the columns {', '.join(expected)}")],
+            )
+        for cells in reader:
+            line = dict(zip(("id", "hash", "list_type"), cells, strict=False))
+            if len(cells) != len(expected):
+                raise _wrong(name, reader.line_num)
+            try:
+                contract.LineIn.model_validate(line)
+            except pydantic.ValidationError:
+                raise _wrong(name, reader.line_num) from None
+            batch.append(line)
+            if len(batch) == MAX_LINES:
+                yield batch
+                batch = []
+    except (csv.Error, UnicodeDecodeError):
+        raise _wrong(name, reader.line_num + 1) from None
+    if batch:
+        yield batch
+
+
+def _wrong(name: str, number: int) -> InputInvalid:
+    return InputInvalid(
+        "The file is none of DROP.",
+        [FieldError(f"{name}, line {number}", "expected an ID of 12 letters and digits, and a SHA-256 in base64")],
+    )

@@ -1,0 +1,230 @@
+"""Operations on California's delete list: files of DROP, the standard hashes of people, and the answers."""
+
+import base64
+import re
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from lethe.contract.fields import Answer, Body, LargeBody, Query, Sha256
+from lethe.contract.operation import ResourceOperations
+from lethe.contract.problems import Conflict
+from lethe.contract.sets import Scope
+from lethe.features.drop.standard import DropList
+from lethe.features.identities.contract import CUSTOMER_ID, KindName
+
+MAX_LINES = 5000
+MAX_PEOPLE = 1000
+MAX_LISTED = 20
+_FILE = re.compile(r"[0-9]{8}_[0-9]{4}_(Email|Phone|NDZ|NameVIN|MAID|CTVID|Removed)(?:_[A-Za-z0-9]{1,10})?\.csv")
+_DIGEST_BYTES = 32
+
+
+class DropUnanswered(Conflict, title="The file of DROP cannot be answered, or taken, as it is"): ...
+
+
+def list_of(file: str) -> DropList | None:
+    """Return the list of a file of DROP by its name; None for a file of removed lines. Raises `ValueError`."""
+    if (parts := _FILE.fullmatch(file)) is None:
+        raise ValueError("expected the file name of DROP, such as 20260312_4821_Email.csv")
+    return None if parts[1] == "Removed" else DropList(parts[1])
+
+
+def _named(file: str) -> str:
+    list_of(file)
+    return file
+
+
+def _digest(text: str) -> str:
+    try:
+        digest = base64.b64decode(text, validate=True)
+    except ValueError:
+        digest = b""
+    if len(digest) != _DIGEST_BYTES:
+        raise ValueError("expected a SHA-256 in base64")
+    return text
+
+
+FileName = Annotated[str, Field(max_length=100), AfterValidator(_named)]
+Hash = Annotated[str, Field(min_length=44, max_length=44), AfterValidator(_digest)]
+LineId = Annotated[str, Field(pattern="^[A-Za-z0-9]{12}$")]
+ListName = Annotated[DropList, Strict(False)]
+
+
+class LineIn(Body):
+    id: LineId = Field(description="ID of the line, by which DROP knows it.")
+    hash: Hash = Field(description="Hash of the line (base64).", repr=False)
+    list_type: ListName | None = Field(
+        default=None, description="ListType of a removed line; only in a file of removed lines, where it is required."
+    )
+
+
+class LinesIn(LargeBody):
+    file: FileName = Field(description="Name of the file of DROP, such as 20260312_4821_Email.csv.")
+    lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
+        description="Lines of the file, in any division into calls."
+    )
+    num_lines: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="Number of lines of the whole file, with its last call: until all of them have come, the file has "
+        "no answer.",
+    )
+
+    @model_validator(mode="after")
+    def _listed(self) -> Self:
+        if any((line.list_type is None) != (list_of(self.file) is not None) for line in self.lines):
+            raise ValueError("expected the list of each line in a file of removed lines, and in no other file")
+        return self
+
+
+class LoadedOut(Answer):
+    file: str = Field(description="Name of the file.")
+    num_loaded: int = Field(description="Number of lines of the file that have been loaded.")
+    num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
+    num_irrevocable: int = Field(
+        description="Number of removed lines of this call whose people were erased, or are being erased."
+    )
+
+
+class PersonIn(Body):
+    kind: KindName = Field(default=CUSTOMER_ID, description="Kind of the person's identifier.")
+    id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="Identifier of the person in any spelling; give either this or sha256.", repr=False
+    )
+    sha256: Sha256 | None = Field(
+        default=None, description="SHA-256 (hex) of the identifier's normal form in UTF-8.", repr=False
+    )
+    hashes: dict[ListName, Annotated[list[Hash], Field(max_length=100)]] = Field(
+        description="Hashes (base64) under which each list may name the person. An empty list states that nothing of "
+        "this list is held about the person.",
+        repr=False,
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.id is None) == (self.sha256 is None):
+            raise ValueError("expected either id or sha256")
+        return self
+
+
+class PeopleIn(LargeBody):
+    people: Annotated[list[PersonIn], Field(min_length=1, max_length=MAX_PEOPLE, fail_fast=True)] = Field(
+        description="People with their hashes in the standard forms of DROP."
+    )
+
+
+class PeopleOut(Answer):
+    num_people: int = Field(description="Number of people in the call.")
+
+
+class WaitingOut(Answer):
+    id: str = Field(description="ID of the line.")
+    state: str = Field(
+        description="matching: the request is about to be made; open: the request has not ended; cancelled: the "
+        "request was cancelled, so load the file again or reject a new request; several: the hash is that of several "
+        "people."
+    )
+    request_id: str | None = Field(description="Request that the line led to; null if none yet.")
+
+
+class FileOut(Answer):
+    file: str = Field(description="Name of the file.")
+    list_type: DropList = Field(description="List of the file.")
+    num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
+    num_loaded: int = Field(description="Number of lines loaded, with those that DROP removed afterwards.")
+    num_removed: int = Field(description="Number of lines that DROP removed afterwards, which need no answer.")
+    num_deleted: int = Field(description="Number of lines whose requests have completed (status 3).")
+    num_exempted: int = Field(description="Number of lines whose requests were rejected on a legal ground (status 2).")
+    num_opted_out: int = Field(description="Number of lines of several people who have been opted out (status 4).")
+    num_not_found: int = Field(description="Number of lines that match nobody now (status 5).")
+    num_waiting: int = Field(description="Number of lines that have no status yet.")
+    waiting: list[WaitingOut] = Field(description=f"The first {MAX_LISTED} of these lines.")
+
+
+class ListOut(Answer):
+    list_type: DropList = Field(description="List of DROP.")
+    num_people: int = Field(description="Number of people of whom it is known under which hashes the list names them.")
+    num_unstated: int = Field(
+        description="Number of people in datasets or the identity map of whom it is unknown under which hashes the "
+        "list may name them. Until it is 0, no line of the list is answered as not found."
+    )
+    num_unhashed: int = Field(
+        description="Number of identifiers in the identity map without a hash of DROP: loaded before this feature, or "
+        "as a hash. Load them again in plain text. Until it is 0, no line of the list is answered as not found."
+    )
+
+
+class DropOut(Answer):
+    files: list[FileOut] = Field(description="Files, newest first.")
+    lists: list[ListOut] = Field(description="What is known of the people for each list.")
+
+
+class FileQuery(Query):
+    file: FileName = Field(description="Name of the file, as DROP gave it.")
+
+
+class OptOutIn(Body):
+    ids: Annotated[list[LineId], Field(min_length=1, max_length=1000)] = Field(
+        description="IDs of lines in state several."
+    )
+
+
+class OptedOutOut(Answer):
+    num_lines: int = Field(description="Number of lines that are now answered as opted out.")
+
+
+_DROP = ResourceOperations("Deletion requests", "/v1/drop")
+
+LOAD = _DROP.operation(
+    "load_drop_lines",
+    "POST",
+    ":load",
+    scope=Scope.REQUESTS_WRITE,
+    takes=LinesIn,
+    gives=LoadedOut,
+    repeat="idempotent",
+    problems=(DropUnanswered,),
+    does="Load lines of a file of California's DROP, all of them or none. Lines that match one person become deletion "
+    "requests within about ten seconds; removed lines take back their request, if it is not too late.",
+)
+PEOPLE = _DROP.operation(
+    "load_drop_people",
+    "POST",
+    "/people",
+    scope=Scope.MODELS_WRITE,
+    takes=PeopleIn,
+    gives=PeopleOut,
+    repeat="idempotent",
+    does="State under which hashes the lists of DROP may name people, or that nothing of a list is held about them. "
+    "Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
+)
+GET = _DROP.operation(
+    "get_drop",
+    "GET",
+    scope=Scope.ACCOUNTING_READ,
+    gives=DropOut,
+    does="Return the files of DROP with the numbers of lines by status, and of whom it is unknown under which hashes a "
+    "list may name them.",
+)
+ANSWER = _DROP.operation(
+    "get_drop_answer",
+    "GET",
+    "/answer.csv",
+    scope=Scope.ACCOUNTING_READ,
+    query=FileQuery,
+    gives=bytes,
+    problems=(DropUnanswered,),
+    does="Return the answer to a file of DROP, `Id,Status`, once every line has a status: 2 exempted, 3 deleted, 4 "
+    "opted out, 5 not found.",
+)
+OPT_OUT = _DROP.operation(
+    "opt_out_drop_lines",
+    "POST",
+    ":opt-out",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=OptOutIn,
+    gives=OptedOutOut,
+    repeat="idempotent",
+    problems=(DropUnanswered,),
+    does="Confirm that all people of lines that match several have been opted out of sale and sharing, for status 4.",
+)

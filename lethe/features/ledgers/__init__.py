@@ -1,0 +1,1 @@
+"""Ledgers of models that were trained elsewhere with differential privacy."""

@@ -1,0 +1,82 @@
+"""Evidence of a bundle about a model with a ledger: the ledger itself, from which verification recomputes epsilon."""
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from lethe.features.ledgers import accountant
+from lethe.features.systems.bundle import EvidenceKind, Line
+from lethe.features.systems.contract import Grade
+from lethe.proof.errors import PreconditionError
+
+BOUNDED, SPENT = "dp_ledger", "dp_ledger_spent"
+LIMITS = (
+    "The ledger is the word of the model's owner. Lethe recomputed its numbers, and did not see the training.",
+    "The sampler is not in a ledger: the numbers hold for Poisson sampling, and not for shuffled batches.",
+    "The normaliser is not in a ledger: layers or preprocessing that mix rows, such as batch normalisation, void them.",
+    "Tuning is not in a ledger: other trainings whose results chose this model's settings are not counted.",
+    "The number of rows of a person is the most that the owner declared; a person with more is not covered.",
+    "That a training which started after the request left the person out is the word of the model's owner.",
+)
+_FIELDS = {
+    "type",
+    "ledger_id",
+    "version",
+    "ledger",
+    "relation",
+    "delta",
+    "max_rows_per_person",
+    "trained_from",
+    "budget_epsilon",
+    "forgotten_rows",
+    "epsilon_of_person",
+    "epsilon_of_forgotten",
+}
+
+
+def _of_ledger(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    """Recompute both numbers of a ledger, and return what they support."""
+    evidence = line["evidence"]
+    _require("ledger_whole", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
+    _require("relation_known", evidence["relation"] in accountant.RELATIONS, f"one of {accountant.RELATIONS}")
+    steps, delta = accountant.read(evidence["ledger"]), evidence["delta"]
+    forgotten, of_person = evidence["forgotten_rows"], evidence["max_rows_per_person"]
+    _require("rows_counted", type(of_person) is int and of_person > 0, "at least one row of a person")
+    # A training that started after the request was accepted left its person out, and the model carries none of it.
+    is_later = _moment(evidence["trained_from"]) > _moment(line["opened_at"])
+    _require("rows_counted", is_later == (forgotten == 0), "forgotten rows unless the training started afterwards")
+    _require("rows_counted", forgotten == 0 or forgotten >= of_person, "at least the rows of this person")
+    rows = {"epsilon_of_person": of_person, "epsilon_of_forgotten": forgotten}
+    for name, number in rows.items():
+        holds = accountant.is_epsilon(evidence[name], steps, rows=number, delta=delta)
+        _require("epsilon_recomputed", holds, f"the {name} that follows from the ledger")
+        within = evidence[name] <= evidence["budget_epsilon"] <= accountant.MAX_EPSILON
+        _require("epsilon_within_budget", within, f"{name} within the budget")
+    return Grade.DECLARED
+
+
+def _moment(text: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(text)
+
+
+def _require(name: str, holds: bool, expected: str) -> None:
+    if not holds:
+        raise PreconditionError(name, f"Expected {expected}")
+
+
+EVIDENCE = (
+    EvidenceKind(
+        type=BOUNDED,
+        grade=_of_ledger,
+        method="The model was trained elsewhere with differential privacy and still holds what it learned. From its "
+        "ledger, epsilon is recomputed by privacy loss distributions, for the most rows that a person may have and for "
+        "all rows forgotten since its training together.",
+        limits=LIMITS,
+    ),
+    EvidenceKind(
+        type=SPENT,
+        grade=lambda line, request_id, certificates: Grade.NOT_REACHED,
+        method="More rows were forgotten than the model's budget covers; it has to be trained again.",
+        limits=("The model may still hold the person.",),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Contract, client, commands and evidence of trainers."""

@@ -1,0 +1,54 @@
+"""Commands about training tables and trainers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lethe.cli.derived import VERBS, CommandCall, OptionShape, add_group, derive, made
+from lethe.cli.gateway import show
+from lethe.contract.problems import FieldError, InputInvalid
+from lethe.features.trainers.contract import TableOut, TrainerOut, TrainingOut
+
+VERBS["training_tables.upload"] = "create"
+add_group("training_tables", "training-table", "Tables of original columns, from which trainers learn.")
+add_group("trainers", "trainer", "Models that are trained again from scratch without a person.")
+
+
+def _line_of_table(table: TableOut) -> str:
+    return f"{table.id}  {table.dataset_id}  {table.num_rows}  {table.name}"
+
+
+def _line_of_trainer(trainer: TrainerOut) -> str:
+    state = "retired" if trainer.retired_at else trainer.error_code or ("live" if trainer.live_training_id else "new")
+    return f"{trainer.id}  {state:<24}  {trainer.name}"
+
+
+def _line_of_training(training: TrainingOut) -> str:
+    return f"{training.id}  {training.status:<10}  {training.started_at:%F %T}  {training.error_code or ''}".rstrip()
+
+
+derive("training_tables.list", line=_line_of_table)
+derive("trainers.list", line=_line_of_trainer)
+derive("trainers.trainings", line=_line_of_training)
+
+
+@made(
+    "trainers.create", OptionShape(positional=("name", "table_id"), omit=("files", "lock", "command", "score_command"))
+)
+def create(
+    call: CommandCall,
+    folder: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder with the trainer's source files.")],
+    lock: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Lock file of the trainer's environment.")],
+    train: Annotated[str, typer.Option(help="Source file that trains, run by python.")] = "train.py",
+    score: Annotated[str | None, typer.Option(help="Source file that scores, run by python.")] = None,
+) -> None:
+    """Register a trainer from a folder of source files."""
+    try:
+        files = {path.name: path.read_text() for path in sorted(folder.iterdir()) if path.is_file()}
+    except UnicodeDecodeError:
+        raise InputInvalid("The trainer was not registered.", [FieldError("--folder", "expected texts")]) from None
+    call.arguments.update({"files": files, "lock": lock.read_text(), "command": ["python", train]})
+    if score is not None:
+        call.arguments["score_command"] = ["python", score]
+    show(call())

@@ -1,0 +1,36 @@
+"""`client.training_tables` and `client.trainers`: models that are trained again from scratch without a person."""
+
+from pydantic import Field
+
+from lethe.client.methods import H, Keyed, Resource, call, pages, upload
+from lethe.features.trainers import contract
+
+
+class _NewTable(contract.TableFileIn, Keyed):
+    name: str | None = Field(default=None, description="Name of the table. Default: the file's.")
+
+
+class _NewTrainer(contract.TrainerIn, Keyed):
+    pass
+
+
+class TrainingTables(Resource[H]):
+    """Tables of original columns, from which trainers learn."""
+
+    upload = upload(contract.UPLOAD_TABLE, _NewTable)
+    list = pages(contract.LIST_TABLES)
+    get = call(contract.GET_TABLE)
+    retire = call(contract.RETIRE_TABLE)
+
+
+class Trainers(Resource[H]):
+    """Trainers, which a worker runs in isolation on the rows that are present."""
+
+    create = call(contract.CREATE, _NewTrainer)
+    list = pages(contract.LIST)
+    get = call(contract.GET)
+    retire = call(contract.RETIRE)
+    trainings = pages(contract.TRAININGS)
+    plan = call(contract.PLAN)
+    release = call(contract.RELEASE)
+    artefact = call(contract.ARTEFACT)

@@ -1,0 +1,359 @@
+"""Operations on training tables, on trainers, and on the artefacts of their trainings."""
+
+import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from lethe.contract.fields import Answer, Body, Form, Name, PageOut, Paging, Text, example
+from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import (
+    DatasetInUse,
+    IdempotencyConflict,
+    InputInvalid,
+    ModelHeld,
+    NotFound,
+    SubjectSuppressed,
+    UploadTooLarge,
+    WeightsDestroyed,
+)
+from lethe.contract.sets import ClosedSet, Scope
+
+MAX_TABLE_BYTES = 256 * 2**20
+"""Maximum size of a table in memory, in Arrow's format."""
+FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+_MAX_FILES_BYTES = 2**19
+
+
+class TrainingStatus(ClosedSet):
+    RUNNING = "running"
+    PUBLISHED = "published"
+    """Its artefacts are the live ones, or were until a later training was published."""
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    """Its worker died or was cut off; nothing was published."""
+
+
+class TableFileIn(Form):
+    """Rows with their original columns, in a CSV, Parquet or Arrow file."""
+
+    subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
+    subject_kind: Name | None = Field(
+        default=None, description="Kind of the identifiers in subject_column. Default: customer_id."
+    )
+    suppressed: Literal["refuse", "skip"] = Field(
+        default="refuse",
+        description="Treatment of rows of people who asked to be forgotten. refuse: the upload fails with "
+        "subject_suppressed; skip: these rows are left out.",
+    )
+
+
+class TableIn(TableFileIn):
+    name: Name = Field(description="Name of the table, and of the dataset that records whose rows it has.")
+
+
+class ColumnOut(Answer):
+    name: str = Field(description="Name of the column.")
+    type: str = Field(description="Type of the column in Arrow's notation.")
+
+
+class TableOut(Answer):
+    """Training table. Its rows are sealed, and are erased with the person."""
+
+    id: str = Field(description="ID of the table.")
+    name: str = Field(description="Name of the table.")
+    dataset_id: str = Field(description="ID of the dataset that records whose rows the table has; requests name it.")
+    subject_column: str = Field(description="Column of the uploaded file that named the person of each row.")
+    columns: list[ColumnOut] = Field(description="Columns that trainers see.")
+    num_rows: int | None = Field(description="Number of rows present; null for callers who may not learn it.")
+    created_at: datetime.datetime = Field(description="Time of the upload.")
+    retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null while kept.")
+
+
+Command = Annotated[list[Annotated[Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)]
+
+
+class TrainerIn(Body):
+    model_config = example(
+        name="churn, boosted trees",
+        table_id="tbl_3f9c2a7b10d4e85f6a21",
+        command=["python", "train.py"],
+        files={"train.py": "import pyarrow as pa\n"},
+        lock="xgboost==3.2.0\npyarrow==25.0.0\n",
+        artefacts=["model.json"],
+        metrics=["accuracy"],
+        metric="accuracy",
+        min_metric=0.87,
+    )
+
+    name: Name = Field(description="Name of the trainer, under which bundles list it.")
+    table_id: Name = Field(description="ID of the training table.")
+    command: Command = Field(
+        description="Program with its arguments, run in the trainer's folder: it reads rows.arrow (Arrow stream) and "
+        "writes its artefacts and metrics.json. python is the interpreter of the worker."
+    )
+    score_command: Command | None = Field(
+        default=None,
+        description="Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
+        "by tests that measure losses.",
+    )
+    files: dict[FileName, Annotated[str, Field(max_length=_MAX_FILES_BYTES)]] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="Source files of the trainer by name, at most 512 KiB together.",
+    )
+    lock: Annotated[Text, Field(max_length=100_000)] = Field(
+        description="Lock file: a line NAME==VERSION per Python distribution. Workers with other versions are refused. "
+        "Empty for a trainer that needs none."
+    )
+    artefacts: Annotated[list[FileName], Field(min_length=1, max_length=50)] = Field(
+        description="Names of the files that the command writes below artefacts/, all of which are published."
+    )
+    metrics: Annotated[list[Name], Field(max_length=50)] | None = Field(
+        default=None, description="Names of the numbers in metrics.json that are kept and shown. Default: none."
+    )
+    group_ids: bool = Field(
+        default=False,
+        description="Adds the column lethe_group to rows.arrow: a random number per person, to split rows by person.",
+    )
+    metric: Name | None = Field(default=None, description="Metric, one of metrics, that the quality gate compares.")
+    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
+        default=None, description="Minimum of the metric; artefacts below are published and held back from download."
+    )
+    seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=600, description="Maximum duration of the command in seconds."
+    )
+    memory_mib: Annotated[int, Field(ge=64, le=1_048_576)] = Field(
+        default=4096, description="Maximum memory of all processes together, and of the trainer's folder, in MiB each."
+    )
+    processes: Annotated[int, Field(ge=1, le=1024)] = Field(default=64, description="Maximum number of processes.")
+    artefacts_mib: Annotated[int, Field(ge=1, le=512)] = Field(
+        default=64, description="Maximum size of all artefacts together in MiB."
+    )
+    repeat_one_in: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=20,
+        description="One training in this many, drawn at random, is run a second time on the same rows and seed, and "
+        "refused if the artefacts differ. 1 repeats each.",
+    )
+    canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
+        default=100,
+        description="Number of invented people that each training learns and the next one is to forget: at most a "
+        "tenth of the rows. 0, fewer than 20, or no score_command: none, and no test that a retraining forgets.",
+    )
+    max_wait_seconds: Annotated[int, Field(ge=0, le=60 * 86_400)] = Field(
+        default=0,
+        description="Time for which a retraining may wait for further requests, in seconds. Due dates go first.",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainerIn":
+        if (self.metric is None) != (self.min_metric is None):
+            raise ValueError("expected metric and min_metric together, or neither")
+        if self.metric is not None and self.metric not in (self.metrics or ()):
+            raise ValueError("expected metric to be one of metrics")
+        if sum(len(name) + len(content.encode()) for name, content in self.files.items()) > _MAX_FILES_BYTES:
+            raise ValueError("expected files of at most 512 KiB together")
+        if {"rows.arrow", "artefacts", "metrics.json", "losses.npy"} & self.files.keys():
+            raise ValueError("expected no file named like an input or output")
+        return self
+
+
+class ArtefactOut(Answer):
+    name: str = Field(description="Name of the file below artefacts/.")
+    sha256: str = Field(description="SHA-256 (hex) of the artefact.")
+    size: int = Field(description="Size in bytes.")
+
+
+class TrainingOut(Answer):
+    id: str = Field(description="ID of the training.")
+    status: TrainingStatus = Field(description="Status of the training.")
+    revision: int = Field(
+        description="Revision of the dataset whose rows it read: everybody erased up to it is absent."
+    )
+    started_at: datetime.datetime = Field(description="Time of the start.")
+    ended_at: datetime.datetime | None = Field(description="Time of the end; null while running.")
+    error_code: str | None = Field(description="Code of the reason for which it failed; null otherwise.")
+    repeated: bool = Field(description="Whether a second run on the same rows and seed gave the same artefacts.")
+    held: bool = Field(description="Whether the artefacts miss the minimum of the metric and are held back.")
+    metrics: dict[str, float] = Field(description="Metrics that the trainer wrote.")
+    findings: dict[str, dict[str, Any]] = Field(
+        description="Verdicts of tests on the artefacts by name, such as canary_people; empty without tests."
+    )
+    artefacts: list[ArtefactOut] = Field(description="Artefacts; empty unless published.")
+
+
+class TrainerOut(Answer):
+    """Trainer with the state of its live artefacts."""
+
+    id: str = Field(description="ID of the trainer.")
+    name: str = Field(description="Name of the trainer.")
+    table_id: str = Field(description="ID of its training table.")
+    sha256: str = Field(
+        description="SHA-256 (hex) of commands, files and lock file, by which bundles name the trainer."
+    )
+    lock_sha256: str = Field(description="SHA-256 (hex) of the lock file.")
+    metric: str | None = Field(description="Metric of the quality gate; null without one.")
+    min_metric: float | None = Field(description="Minimum of the metric; null without a gate.")
+    live_training_id: str | None = Field(
+        description="ID of the training whose artefacts are live; null before the first."
+    )
+    waiting_requests: int | None = Field(
+        description="Number of open requests that wait for a retraining; null for callers who may not learn it."
+    )
+    error_code: str | None = Field(description="Code of the last training's failure; null if the last one succeeded.")
+    failures: int = Field(description="Number of failed or abandoned trainings since the last success.")
+    retry_at: datetime.datetime | None = Field(description="Time of the next attempt after a failure; null otherwise.")
+    created_at: datetime.datetime = Field(description="Time of registration.")
+    retired_at: datetime.datetime | None = Field(description="Time at which its artefacts were destroyed; null in use.")
+
+
+class PlannedOut(Answer):
+    start_by: datetime.datetime = Field(description="Time by which the retraining starts.")
+    request_ids: list[str] = Field(description="Requests that it serves.")
+    due_at: datetime.datetime = Field(description="Earliest due date among these requests.")
+    late: bool = Field(description="Whether that date can no longer be met at the expected duration.")
+
+
+class PlanOut(Answer):
+    """Fewest retrainings that meet every due date of the requests known now."""
+
+    expected_seconds: float = Field(
+        description="Duration of the last published training, or the limit before the first."
+    )
+    retrainings: list[PlannedOut] = Field(description="Retrainings in the order of their start.")
+
+
+_TABLES = ResourceOperations("Trainers", "/v1/training-tables")
+_TRAINERS = ResourceOperations("Trainers", "/v1/trainers")
+
+UPLOAD_TABLE = _TABLES.operation(
+    "create_training_table",
+    "POST",
+    scope=Scope.MODELS_WRITE,
+    gives=TableOut,
+    status=201,
+    repeat="keyed",
+    problems=(UploadTooLarge, IdempotencyConflict, SubjectSuppressed, InputInvalid),
+    does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
+    "same name records whose rows they are; deletion requests find and erase them like rows of any dataset.",
+)
+LIST_TABLES = _TABLES.operation(
+    "list_training_tables",
+    "GET",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[TableOut],
+    does="List training tables, newest first.",
+)
+GET_TABLE = of_one(
+    _TABLES.operation(
+        "get_training_table",
+        "GET",
+        "/{table_id}",
+        scope=Scope.MODELS_READ,
+        gives=TableOut,
+        problems=(NotFound,),
+        does="Return a training table.",
+    )
+)
+RETIRE_TABLE = of_one(
+    _TABLES.operation(
+        "retire_training_table",
+        "DELETE",
+        "/{table_id}",
+        scope=Scope.MODELS_WRITE,
+        gives=type(None),
+        status=204,
+        problems=(NotFound, DatasetInUse),
+        does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
+    )
+)
+CREATE = _TRAINERS.operation(
+    "create_trainer",
+    "POST",
+    scope=Scope.ADMIN,
+    takes=TrainerIn,
+    gives=TrainerOut,
+    status=201,
+    repeat="keyed",
+    problems=(NotFound, IdempotencyConflict),
+    does="Register a trainer. A worker trains it at once, and again from scratch whenever a person is erased from its "
+    "table: without network, in a folder of its own, on the rows that are present and a fresh seed.",
+)
+LIST = _TRAINERS.operation(
+    "list_trainers",
+    "GET",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[TrainerOut],
+    does="List trainers, newest first.",
+)
+GET = of_one(
+    _TRAINERS.operation(
+        "get_trainer",
+        "GET",
+        "/{trainer_id}",
+        scope=Scope.MODELS_READ,
+        gives=TrainerOut,
+        problems=(NotFound,),
+        does="Return a trainer with the state of its trainings.",
+    )
+)
+RETIRE = of_one(
+    _TRAINERS.operation(
+        "retire_trainer",
+        "DELETE",
+        "/{trainer_id}",
+        scope=Scope.ADMIN,
+        gives=type(None),
+        status=204,
+        problems=(NotFound,),
+        does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
+    )
+)
+TRAININGS = of_one(
+    _TRAINERS.operation(
+        "list_trainings",
+        "GET",
+        "/{trainer_id}/trainings",
+        scope=Scope.MODELS_READ,
+        query=Paging,
+        gives=PageOut[TrainingOut],
+        problems=(NotFound,),
+        does="List the trainings of a trainer, newest first.",
+    )
+)
+PLAN = of_one(
+    _TRAINERS.operation(
+        "get_trainer_plan",
+        "GET",
+        "/{trainer_id}/plan",
+        scope=Scope.ACCOUNTING_READ,
+        gives=PlanOut,
+        problems=(NotFound,),
+        does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
+    )
+)
+RELEASE = of_one(
+    _TRAINERS.operation(
+        "release_trainer",
+        "POST",
+        "/{trainer_id}/release",
+        scope=Scope.MODELS_WRITE,
+        gives=TrainerOut,
+        repeat="idempotent",
+        problems=(NotFound,),
+        does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
+    )
+)
+ARTEFACT = of_two(
+    _TRAINERS.operation(
+        "get_artefact",
+        "GET",
+        "/{trainer_id}/artefacts/{name}",
+        scope=Scope.MODELS_READ,
+        gives=bytes,
+        problems=(NotFound, ModelHeld, WeightsDestroyed),
+        does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
+    )
+)

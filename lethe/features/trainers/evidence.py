@@ -1,0 +1,65 @@
+"""Evidence of a bundle that a trainer was trained again without the person (the socket `EVIDENCE`)."""
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from lethe.features.systems.bundle import EvidenceKind, Line
+from lethe.features.systems.contract import Grade
+from lethe.proof import wellformed
+from lethe.proof.errors import PreconditionError
+
+RETRAINING, RETIRED = "retraining", "trainer_retired"
+_DIGEST = re.compile("[0-9a-f]{64}")
+_FIELDS = {
+    "type",
+    "training_id",
+    "trainer_sha256",
+    "lock_sha256",
+    "erased_at",
+    "started_at",
+    "published_at",
+    "repeated",
+    "artefacts",
+    "findings",
+}
+
+
+def _of_retraining(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    evidence = line["evidence"]
+    _require("retraining_complete", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
+    times = {name: evidence[name] for name in ("erased_at", "started_at", "published_at")}
+    wellformed.check("the retraining", times, dict.fromkeys(times, wellformed.moment))
+    erased, started, published = (datetime.datetime.fromisoformat(moment) for moment in times.values())
+    _require("retrained_after_erasure", erased <= started <= published, "a training that began after the erasure")
+    digests = [evidence["trainer_sha256"], evidence["lock_sha256"], *evidence["artefacts"].values()]
+    is_named = all(_DIGEST.fullmatch(digest) for digest in digests) and bool(evidence["artefacts"])
+    _require("artefacts_by_digest", is_named, "the SHA-256 of the trainer, its lock file and each artefact")
+    return Grade.RETRAINED_HERMETIC
+
+
+def _require(name: str, holds: bool, expected: str) -> None:
+    if not holds:
+        raise PreconditionError(name, f"Expected {expected}")
+
+
+EVIDENCE = (
+    EvidenceKind(
+        type=RETRAINING,
+        grade=_of_retraining,
+        method="Lethe trained the model again from scratch in a sandbox, on rows without the person and a fresh seed.",
+        limits=(
+            "The artefact is a function of rows without the person: equal in law to a training that never had them, "
+            "for requests chosen without looking at published models.",
+            "No bound covers people who stay: they are exposed to whoever compares artefacts from before and after.",
+            "Copies of artefacts that were handed out before remain.",
+        ),
+    ),
+    EvidenceKind(
+        type=RETIRED,
+        grade=lambda line, request_id, certificates: Grade.SEARCHED,
+        method="The trainer was retired and its artefacts were destroyed, or it never published any.",
+        limits=("Copies of artefacts that were handed out before remain.",),
+    ),
+)

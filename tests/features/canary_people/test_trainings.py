@@ -1,0 +1,127 @@
+"""Canaries in trainings: an honest trainer passes, one that keeps the forgotten is stopped."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+
+from app.features.canary_people import jobs
+from app.features.canary_people.plants import _unpacked
+from app.features.canary_people.tables import CanaryRound
+from app.features.trainers.columns import to_bytes
+from app.features.trainers.tables import Trainer
+from app.installations import Installation
+
+New = Callable[..., dict[str, Any]]
+
+TRAIN = """\
+import json, os
+import pyarrow as pa
+def rows(name):
+    with pa.memory_map(name) as file:
+        return pa.ipc.open_stream(file).read_all().to_pylist()
+known = [[row["a"], row["b"]] for row in rows("rows.arrow")]
+if os.path.exists("more.hex"):
+    more = pa.ipc.open_stream(bytes.fromhex(open("more.hex").read())).read_all().to_pylist()
+    known += [[row["a"], row["b"]] for row in more]
+json.dump(sorted(known), open("artefacts/model.json", "w"))
+"""
+"""A trainer that learns its rows by heart, and rows that somebody left among its files."""
+SCORE = """\
+import json
+import numpy as np
+import pyarrow as pa
+known = {tuple(pair) for pair in json.load(open("artefacts/model.json"))}
+with pa.memory_map("rows.arrow") as file:
+    rows = pa.ipc.open_stream(file).read_all().to_pylist()
+np.save("losses.npy", np.array([float((row["a"], row["b"]) not in known) for row in rows]))
+"""
+PEOPLE = 210
+
+
+@pytest.fixture
+def trainer(new_table: New, new_trainer: New) -> dict[str, Any]:
+    """A trainer on a table of people who are alike in no pair of columns."""
+    numbers = np.random.default_rng(0).permutation(PEOPLE)
+    table = pa.table({"subject": [f"p{one}" for one in range(PEOPLE)], "a": range(PEOPLE), "b": numbers})
+    files = {"train.py": TRAIN, "score.py": SCORE}
+    given = {"files": files, "artefacts": ["model.json"], "score_command": ["python", "score.py"]}
+    return new_trainer(new_table(to_bytes(table))["id"], canary_people=20, **given)
+
+
+def test_honest_trainer_is_clean(
+    trainer: dict[str, Any],
+    installation: Installation,
+    train: Callable[[], int],
+    forget: New,
+    get: Callable[[str], Any],
+) -> None:
+    """The first training has nobody to have forgotten, and says so; the next one is clean, its request completes, the
+    bundle states p-value, power and number, and canaries that no training needs any more do not open."""
+    assert train() == 1
+    with installation.database.reading() as session:
+        [before] = [row.content for row in session.query(CanaryRound)]
+    request = forget("p3")
+    assert train() == 1
+    second, first = get(f"/trainers/{trainer['id']}/trainings")["items"]
+    assert (first["findings"]["canary_people"]["outcome"], first["error_code"]) == ("no_power", None)
+    verdict = second["findings"]["canary_people"]
+    assert (verdict["outcome"], verdict["planted"], verdict["never"]) == ("clean", 20, 1000)
+    assert verdict["p_value"] > verdict["level"] == 1e-6
+    assert verdict["power"] > 0.99
+    assert get(f"/deletion-requests/{request['id']}")["status"] == "completed"
+    stated = get(f"/deletion-requests/{request['id']}/bundle")
+    [line] = [line for line in stated["statement"]["lines"] if line["system"]["kind"] == "trainer"]
+    assert line["evidence"]["findings"]["canary_people"] == verdict
+    jobs.destroy_canaries(installation)
+    jobs.destroy_canaries(installation)
+    assert installation.vault.open(before) is None
+    with installation.database.reading() as session:
+        assert sorted(row.content is None for row in session.query(CanaryRound)) == [False, True]
+
+
+def test_forgotten_join_is_stopped(
+    trainer: dict[str, Any],
+    gateway: TestClient,
+    installation: Installation,
+    train: Callable[[], int],
+    forget: New,
+    get: Callable[[str], Any],
+) -> None:
+    """A copy of rows of the last training among the trainer's files is found: nothing is published, the request stays
+    open, the live artefacts are held back, and the trainer is not tried again with luck."""
+    assert train() == 1
+    assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 200
+    with installation.database.writing() as session:
+        [canaries] = session.query(CanaryRound)
+        kept = _unpacked(installation.vault.open(canaries.content) or b"").planted
+        row = session.get_one(Trainer, trainer["id"])
+        files = row.specification["files"] | {"more.hex": to_bytes(kept).hex()}
+        row.specification = row.specification | {"files": files}
+    request = forget("p3")
+    assert train() == 1
+    stopped = get(f"/trainers/{trainer['id']}/trainings")["items"][0]
+    assert (stopped["status"], stopped["error_code"]) == ("failed", "canary_alarm")
+    assert get(f"/deletion-requests/{request['id']}")["status"] != "completed"
+    assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 409
+    with installation.database.writing() as session:
+        row = session.get_one(Trainer, trainer["id"])
+        files = {name: text for name, text in row.specification["files"].items() if name != "more.hex"}
+        row.specification, row.retry_at = row.specification | {"files": files}, None
+    assert train() == 1
+    assert get(f"/trainers/{trainer['id']}/trainings")["items"][0]["error_code"] == "canary_alarm"
+
+
+@pytest.mark.parametrize("wanted", [0, 20])
+def test_no_canaries_without_wish_or_room(
+    wanted: int, new_table: New, new_trainer: New, train: Callable[[], int], get: Callable[[str], Any]
+) -> None:
+    """A trainer that wants none, and a table with too few rows, are trained without canaries, and no verdict
+    is stated."""
+    trainer = new_trainer(new_table()["id"], score_command=["python", "score.py"], canary_people=wanted)
+    assert train() == 1
+    [training] = get(f"/trainers/{trainer['id']}/trainings")["items"]
+    assert (training["status"], training["findings"]) == ("published", {})

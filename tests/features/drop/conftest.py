@@ -1,0 +1,5 @@
+"""Fixtures of the delete list: a client of the SDK beside a gateway."""
+
+from tests.lethe.conftest import client
+
+__all__ = ["client"]

@@ -1,0 +1,324 @@
+"""Endpoints of the delete list, called from outside the gateway, beside a real worker."""
+
+import base64
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from app.features.drop import jobs
+from app.features.identities import jobs as identity_jobs
+from app.installations import Installation
+from lethe.contract.sets import Scope
+from lethe.features.drop.standard import DropList, hash_of, hashes
+
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+Work = Callable[[], int]
+Refused = Callable[[httpx.Response, int, str], dict[str, Any]]
+EMAIL, PHONE, REMOVED = "20260312_4821_Email.csv", "20260312_4821_Phone.csv", "20260312_4821_Removed.csv"
+NUM_PEOPLE = 60
+
+
+def line(number: int, hashed: str, **more: str) -> dict[str, str]:
+    """A line of DROP."""
+    return {"id": f"line{number:08}", "hash": hashed} | more
+
+
+def of(number: int, hashed: str | None = None) -> dict[str, str]:
+    """A line about the e-mail address of a person of the dataset."""
+    return line(number, hashed or hash_of(f"p{number}@example.org"))
+
+
+def load(gateway: TestClient, file: str, lines: Iterable[dict[str, str]], **more: Any) -> httpx.Response:
+    """Load a whole file."""
+    lines = list(lines)
+    answer: httpx.Response = gateway.post(
+        "/v1/drop:load", json={"file": file, "lines": lines, "num_lines": len(lines)} | more
+    )
+    return answer
+
+
+def answer_of(gateway: TestClient, file: str = EMAIL) -> dict[int, str]:
+    """The status of each line by its number."""
+    answer = gateway.get("/v1/drop/answer.csv", params={"file": file})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == f'attachment; filename="{file}"'
+    header, *lines = csv.reader(io.StringIO(answer.text))
+    assert header == ["Id", "Status"]
+    return {int(id_[4:]): status for id_, status in lines}
+
+
+def person(number: int, *emails: str, **more: Any) -> dict[str, Any]:
+    """A person of the dataset with the hashes of their e-mail addresses."""
+    hashed = [one for text in emails for one in hashes(DropList.EMAIL, {"email": text})]
+    return {"id": f"p{number}", "hashes": {"Email": hashed}} | more
+
+
+@pytest.fixture
+def state(gateway: TestClient) -> Callable[..., None]:
+    """POST people, all of whom are accepted."""
+
+    def send(*people: dict[str, Any]) -> None:
+        answer = gateway.post("/v1/drop/people", json={"people": list(people)})
+        assert answer.json() == {"num_people": len(people)}, answer.text
+
+    return send
+
+
+@pytest.fixture
+def held(new_dataset: Make) -> dict[str, Any]:
+    """A dataset without a model, whose people are known by customer id only."""
+    return new_dataset()
+
+
+@pytest.fixture
+def known(held: dict[str, Any], state: Callable[..., None]) -> None:
+    """The e-mail address of everybody in the dataset."""
+    state(*(person(number, f"P{number}@Example.org") for number in range(NUM_PEOPLE)))
+
+
+def test_a_file_is_answered_when_every_request_has_ended(
+    gateway: TestClient, installation: Installation, known: None, get: Get, work: Work, refused: Refused
+) -> None:
+    """A matched line becomes a request of this source under the line's ID, and is answered as deleted when it has
+    completed, as exempted when it was rejected; a line that matches nobody is not found. Before, nothing is
+    answered."""
+    assert load(gateway, EMAIL, [of(1), of(2), of(99)]).json() == {
+        "file": EMAIL,
+        "num_loaded": 3,
+        "num_lines": 3,
+        "num_irrevocable": 0,
+    }
+    [file] = get("/drop")["files"]
+    assert (file["num_not_found"], file["num_waiting"], file["waiting"][0]["state"]) == (1, 2, "matching")
+    jobs.match_drop(installation)
+    first, second = sorted(get("/deletion-requests?source=drop")["items"], key=lambda request: request["external_id"])
+    assert (first["external_id"], first["regulation"], first["status"]) == ("line00000001", "ccpa", "accepted")
+    problem = refused(gateway.get("/v1/drop/answer.csv", params={"file": EMAIL}), 409, "drop_unanswered")
+    assert "2 open" in problem["detail"]
+    rejection = {"ground": "legal_obligation", "explanation": "Kept by law."}
+    rejected = gateway.post(f"/v1/deletion-requests/{second['id']}/reject", json=rejection)
+    assert rejected.status_code == 200, rejected.text
+    assert work() == 1
+    assert answer_of(gateway) == {1: "3", 2: "2", 99: "5"}
+    assert gateway.get(f"/v1/datasets/{get('/datasets')['items'][0]['id']}/subjects/p1").status_code == 404
+    actions = {entry["action"] for entry in get("/audit-log")["items"]}
+    assert {"drop.loaded", "drop.answered"} <= actions
+
+
+def test_nobody_is_answered_as_not_found_while_hashes_are_unknown(
+    gateway: TestClient, held: dict[str, Any], state: Callable[..., None], get: Get, refused: Refused
+) -> None:
+    """Without hashes of a list, with those of some people, and with an identifier that the map has as a hash, the list
+    is refused by name. A person about whom nothing is held counts as known."""
+    load(gateway, EMAIL, [of(99)])
+    refusals = []
+
+    def refusal() -> str:
+        problem = refused(gateway.get("/v1/drop/answer.csv", params={"file": EMAIL}), 409, "drop_unanswered")
+        refusals.append(problem["detail"])
+        return refusals[-1]
+
+    assert "60 people and 0 identifiers" in refusal()
+    state(*(person(number, "a@example.org") for number in range(NUM_PEOPLE - 1)))
+    assert "1 people and 0 identifiers" in refusal()
+    state(person(NUM_PEOPLE - 1))
+    assert answer_of(gateway) == {99: "5"}
+    hashed = {"kind": "email", "sha256": "ab" * 32}
+    assert gateway.post("/v1/identities", json={"links": [{"identifiers": [{"id": "p1"}, hashed]}]}).status_code == 200
+    assert "0 people and 1 identifiers" in refusal()
+    by_list = {one["list_type"]: one for one in get("/drop")["lists"]}
+    assert (by_list["Email"]["num_unhashed"], by_list["Email"]["num_unstated"]) == (1, 0)
+    assert (by_list["Phone"]["num_people"], by_list["Phone"]["num_unstated"]) == (0, NUM_PEOPLE)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "listed"),
+    [
+        ("Jo\u00e3o Stra\u00dfe@Example.org", "jo\u00e3ostra\u00dfe@example.org"),
+        ("\u0130rem@example.org", "i\u0307rem@example.org"),
+        ("\u0130rem@example.org", "irem@example.org"),
+        (" A da@EXAMPLE.org", "ada@example.org"),
+    ],
+)
+def test_forms_that_the_rule_of_the_tenant_keeps_apart_are_found(
+    gateway: TestClient,
+    installation: Installation,
+    held: dict[str, Any],
+    state: Callable[..., None],
+    get: Get,
+    spelling: str,
+    listed: str,
+) -> None:
+    """Sharp s, a dotted capital I and blanks have another normal form by the tenant's rule than by DROP's."""
+    state(person(1, spelling))
+    load(gateway, EMAIL, [of(1, hash_of(listed))])
+    jobs.match_drop(installation)
+    assert [one["external_id"] for one in get("/deletion-requests?source=drop")["items"]] == ["line00000001"]
+
+
+def test_identifiers_of_the_identity_map_are_hashed_as_they_are_loaded(
+    gateway: TestClient, installation: Installation, held: dict[str, Any], get: Get, work: Work
+) -> None:
+    """A load of the map in plain text is all that the lists of e-mail addresses and phone numbers need; a line leads
+    through the map to the rows, and the hashes leave with the person."""
+    links = [
+        {
+            "identifiers": [
+                {"id": f"p{number}"},
+                {"kind": "email", "id": f"P{number}@Example.org"},
+                {"kind": "phone", "id": f"+1 415 555 {number:04}"},
+            ]
+        }
+        for number in range(NUM_PEOPLE)
+    ]
+    assert gateway.post("/v1/identities", json={"links": links}).status_code == 200
+    load(gateway, EMAIL, [of(1), of(99)])
+    load(gateway, PHONE, [line(101, hash_of("4155550002")), line(102, hash_of("4155550099"))])
+    jobs.match_drop(installation)
+    assert work() == 1
+    assert answer_of(gateway) == {1: "3", 99: "5"}
+    assert answer_of(gateway, PHONE) == {101: "3", 102: "5"}
+    before = {one["list_type"]: one["num_people"] for one in get("/drop")["lists"]}
+    identity_jobs.drop_forgotten(installation)
+    jobs.drop_forgotten(installation)
+    after = {one["list_type"]: one["num_people"] for one in get("/drop")["lists"]}
+    assert (before["Email"], after["Email"], after["Phone"]) == (60, 58, 58)
+    assert answer_of(gateway) == {1: "3", 99: "5"}
+
+
+def test_a_person_who_is_loaded_after_the_line_is_found(
+    gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get
+) -> None:
+    """Lines that matched nobody are matched again."""
+    load(gateway, EMAIL, [of(99)])
+    assert answer_of(gateway) == {99: "5"}
+    state(person(5, "p99@example.org"))
+    jobs.match_drop(installation)
+    [request] = get("/deletion-requests?source=drop")["items"]
+    [file] = get("/drop")["files"]
+    assert file["waiting"] == [{"id": "line00000099", "state": "open", "request_id": request["id"]}]
+
+
+def test_a_hash_of_several_people_waits_for_their_opt_out(
+    gateway: TestClient, installation: Installation, known: None, state: Callable[..., None], get: Get, refused: Refused
+) -> None:
+    """Nobody is erased by a hash that several people share; the line is answered as opted out once it was confirmed,
+    and becomes a request if the identity map shows that they are one."""
+    state(person(5, "p1@example.org"), person(6, "p2@example.org"))
+    load(gateway, EMAIL, [of(1), of(2), of(3)])
+    jobs.match_drop(installation)
+    assert [one["external_id"] for one in get("/deletion-requests?source=drop")["items"]] == ["line00000003"]
+    [file] = get("/drop")["files"]
+    assert [one["state"] for one in file["waiting"]] == ["several", "several", "open"]
+    refused(gateway.post("/v1/drop:opt-out", json={"ids": ["line00000003"]}), 409, "drop_unanswered")
+    assert gateway.post("/v1/drop:opt-out", json={"ids": ["line00000001"]}).json() == {"num_lines": 1}
+    joined = {"links": [{"identifiers": [{"id": "p2"}, {"id": "p6"}]}], "confirm_joins": True}
+    assert gateway.post("/v1/identities", json=joined).status_code == 200
+    jobs.match_drop(installation)
+    [file] = get("/drop")["files"]
+    assert (file["num_opted_out"], [one["state"] for one in file["waiting"]]) == (1, ["open", "open"])
+
+
+def test_removed_lines_lift_what_they_asked(
+    gateway: TestClient, installation: Installation, known: None, get: Get, forget: Make, work: Work
+) -> None:
+    """An open request is cancelled, a suppression of an ended one is lifted, what another source asked stays, and a
+    line that was removed before it came asks for nothing."""
+    load(gateway, EMAIL, [of(1)])
+    jobs.match_drop(installation)
+    assert work() == 1
+    load(gateway, EMAIL, [of(1), of(2), of(3)])
+    jobs.match_drop(installation)
+    forget("p3")
+    assert len(get("/suppressions")["items"]) == 3
+    gone = [line(number, hash_of(f"p{number}@example.org"), list_type="Email") for number in (1, 2, 3, 4)]
+    assert load(gateway, REMOVED, gone).json()["num_irrevocable"] == 1
+    assert load(gateway, REMOVED, gone).json()["num_irrevocable"] == 0
+    statuses = {one["external_id"]: one["status"] for one in get("/deletion-requests?source=drop")["items"]}
+    assert statuses == {"line00000001": "completed", "line00000002": "cancelled", "line00000003": "cancelled"}
+    assert len(get("/suppressions")["items"]) == 1
+    load(gateway, EMAIL, [of(1), of(2), of(3), of(4)])
+    jobs.match_drop(installation)
+    assert len(get("/deletion-requests?source=drop")["items"]) == 3
+    assert answer_of(gateway) == {}
+
+
+def test_a_file_that_comes_in_parts_or_twice_is_the_same_file(
+    gateway: TestClient, installation: Installation, known: None, get: Get, refused: Refused
+) -> None:
+    """An unfinished file has no answer, lines come once however often they are sent, and a later file takes over the
+    lines that it repeats. A cancelled request is made again when its line comes again."""
+    load(gateway, EMAIL, [of(1), of(98)], num_lines=None)
+    refused(gateway.get("/v1/drop/answer.csv", params={"file": EMAIL}), 409, "drop_unanswered")
+    jobs.match_drop(installation)
+    for _ in range(2):
+        assert load(gateway, EMAIL, [of(1), of(98), of(99)]).json()["num_loaded"] == 3
+        jobs.match_drop(installation)
+    [request] = get("/deletion-requests?source=drop")["items"]
+    assert gateway.post(f"/v1/deletion-requests/{request['id']}/cancel").status_code == 200
+    jobs.match_drop(installation)
+    assert get("/drop")["files"][0]["waiting"][0]["state"] == "cancelled"
+    later = EMAIL.replace("0312", "0401")
+    load(gateway, later, [of(1), of(98)])
+    jobs.match_drop(installation)
+    assert len(get("/deletion-requests?source=drop")["items"]) == 2
+    problem = refused(gateway.get("/v1/drop/answer.csv", params={"file": EMAIL}), 409, "drop_unanswered")
+    assert "1 lines of the file are loaded, of 3" in problem["detail"]
+
+
+def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, refused: Refused) -> None:
+    """Wrong names, IDs, hashes and lists; an ID with another hash; and nothing of such a call is loaded."""
+    load(gateway, EMAIL, [of(1)])
+    wrong = [
+        {"file": "list.csv", "lines": []},
+        {"file": EMAIL, "lines": [line(1, "x" * 44)]},
+        {"file": EMAIL, "lines": [{"id": "short", "hash": hash_of("a")}]},
+        {"file": EMAIL, "lines": [line(2, hash_of("a"), list_type="Email")]},
+        {"file": REMOVED, "lines": [of(2)]},
+        {"file": EMAIL, "lines": [of(3), of(1, hash_of("another"))]},
+        {"file": EMAIL, "lines": [of(3), of(3, hash_of("another"))]},
+    ]
+    for body in wrong:
+        answer = gateway.post("/v1/drop:load", json=body)
+        refused(answer, 422, "input_invalid")
+        assert hash_of("another") not in answer.text
+    assert load(gateway, EMAIL, []).json()["num_loaded"] == 1
+
+
+def test_policies_that_require_identity_statements_take_no_file(
+    gateway: TestClient, policy: Callable[..., Any], refused: Refused
+) -> None:
+    """DROP sends no statement, so its requests would all be refused."""
+    policy(identity="statement")
+    refused(load(gateway, EMAIL, [of(1)]), 409, "drop_unanswered")
+
+
+def test_scopes(gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Refused) -> None:
+    """Who loads a file does not learn whether anybody on it is held."""
+    app = key_with(Scope.REQUESTS_WRITE)
+    body = {"file": EMAIL, "lines": [of(1)], "num_lines": 1}
+    assert gateway.post("/v1/drop:load", json=body, headers=app).status_code == 200
+    for method, path in (("GET", "/v1/drop"), ("GET", f"/v1/drop/answer.csv?file={EMAIL}")):
+        refused(gateway.request(method, path, headers=app), 403, "scope_missing")
+    refused(gateway.post("/v1/drop:opt-out", json={"ids": ["line00000001"]}, headers=app), 403, "scope_missing")
+    refused(gateway.post("/v1/drop/people", json={"people": [person(1)]}, headers=app), 403, "scope_missing")
+
+
+def test_stored_hashes_are_keyed(gateway: TestClient, installation: Installation, known: None) -> None:
+    """Neither the hash of DROP nor its hexadecimal form is in the database."""
+    load(gateway, EMAIL, [of(1)])
+    hashed = hash_of("p1@example.org")
+    with installation.database.reading() as session:
+        rows = [*session.connection().exec_driver_sql("SELECT * FROM drop_hashes").all()]
+        rows += session.connection().exec_driver_sql("SELECT * FROM drop_lines").all()
+    text = json.dumps([list(map(str, row)) for row in rows])
+    assert len(rows) == NUM_PEOPLE + 1
+    assert hashed not in text
+    assert base64.b64decode(hashed).hex() not in text

@@ -1,0 +1,52 @@
+"""Fixtures: models with ledgers, whose budgets are spent and renewed."""
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.installations import Installation
+from app.operations.periodic_jobs import settle
+from tests.command_line import lethe
+from tests.lethe.conftest import client
+
+__all__ = ["client", "lethe"]
+
+LEDGER = {"format": "opacus", "history": [[2.0, 0.01, 200]]}
+"""Epsilon 0.2, 0.5 and 1.0 for one, two and four rows, as `test_requests_count` states."""
+
+
+def moment(**before: float) -> str:
+    """A time before now."""
+    return (datetime.datetime.now(datetime.UTC) - datetime.timedelta(**before)).isoformat()
+
+
+def ledger(**given: Any) -> dict[str, Any]:
+    """What a ledger is registered with: a training of an hour ago, and a budget of five rows."""
+    made = {"ledger": LEDGER, "delta": 1e-5, "max_rows_per_person": 2, "budget_epsilon": 1.5}
+    return made | {"trained_from": moment(hours=1)} | given
+
+
+@pytest.fixture
+def new_dp_model(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Register a model; returns it."""
+
+    def create(name: str = "Ranker", **given: Any) -> dict[str, Any]:
+        answer = gateway.post("/v1/dp-models", json={"name": name} | ledger(**given))
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    return create
+
+
+@pytest.fixture
+def settled(installation: Installation) -> Callable[[], None]:
+    """Complete the requests that wait for nothing, as a worker does each second."""
+
+    def do() -> None:
+        settle(installation)
+
+    return do

@@ -1,0 +1,112 @@
+"""Fixtures: a table of made-up people, trainers of a few lines, and a worker that erases and trains."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+
+from app.features.trainers import jobs, training
+from app.installations import Installation
+from app.operations.periodic_jobs import settle
+
+COUNTING = """\
+import json, os
+import pyarrow as pa
+with pa.memory_map("rows.arrow") as file:
+    table = pa.ipc.open_stream(file).read_all()
+planted = int(os.environ["LETHE_PLANTED_ROWS"])
+names = sorted(table.column("name").to_pylist())
+open("artefacts/names.txt", "w").write(" ".join(names))
+open("artefacts/columns.txt", "w").write(" ".join(table.column_names))
+json.dump({"rows": table.num_rows - planted}, open("metrics.json", "w"))
+"""
+"""A trainer that learns everything by heart: who is in its artefact was in its rows."""
+SCORING = """\
+import numpy as np
+import pyarrow as pa
+known = open("artefacts/names.txt").read().split()
+with pa.memory_map("rows.arrow") as file:
+    names = pa.ipc.open_stream(file).read_all().column("name").to_pylist()
+np.save("losses.npy", np.array([0.0 if name in known else 1.0 for name in names]))
+"""
+PEOPLE = 20
+
+
+def arrow(people: int = PEOPLE, *, rows_each: int = 2) -> bytes:
+    """An upload of people `p0`, `p1`, ... with `rows_each` rows each; the column name says whose row it is."""
+    subjects = [f"p{index // rows_each}" for index in range(people * rows_each)]
+    table = pa.table({"subject": subjects, "name": [f"n{s}" for s in subjects], "age": list(range(len(subjects)))})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+@pytest.fixture
+def new_table(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Upload a table; returns it."""
+
+    def create(content: bytes | None = None, *, filename: str = "people.arrow", **form: str) -> dict[str, Any]:
+        fields = {"name": "people", "subject_column": "subject"} | form
+        files = {"file": (filename, arrow() if content is None else content)}
+        answer = gateway.post("/v1/training-tables", data=fields, files=files)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    return create
+
+
+@pytest.fixture
+def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
+    """Register a trainer with the source `train.py`; returns it."""
+
+    def create(table_id: str, source: str = COUNTING, **given: Any) -> dict[str, Any]:
+        files = {"train.py": source, "score.py": SCORING}
+        body = {"name": "counter", "table_id": table_id, "command": ["python", "train.py"], "files": files, "lock": ""}
+        body |= {"artefacts": ["names.txt", "columns.txt"], "repeat_one_in": 1000}
+        answer = gateway.post("/v1/trainers", json=body | given)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    return create
+
+
+@pytest.fixture
+def train(installation: Installation, work: Callable[[], int]) -> Callable[[], int]:
+    """Do all runs and trainings that are due, as a worker does; returns the number of trainings."""
+
+    def until_idle() -> int:
+        work()
+        jobs.erase_from_tables(installation)
+        count = 0
+        while training.run_next(installation):
+            count += 1
+        settle(installation)
+        return count
+
+    return until_idle
+
+
+@pytest.fixture
+def names(gateway: TestClient) -> Callable[[str], set[str]]:
+    """The names that a trainer's live artefact knows."""
+
+    def read(trainer_id: str) -> set[str]:
+        answer = gateway.get(f"/v1/trainers/{trainer_id}/artefacts/names.txt")
+        assert answer.status_code == 200, answer.text
+        return set(answer.text.split())
+
+    return read
+
+
+@pytest.fixture
+def plants(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The plants that are installed: empty, to be added to."""
+    installed: list[Any] = []
+    monkeypatch.setattr("app.features.trainers.plants.installed", lambda: tuple(installed))
+    return installed

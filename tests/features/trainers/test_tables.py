@@ -1,0 +1,117 @@
+"""Training tables: which files they take, and whose rows they keep."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from fastapi.testclient import TestClient
+
+from app.features.trainers import columns
+from app.installations import Installation
+from app.rows.blocks import Block
+from lethe.contract.problems import InputInvalid
+from lethe.encoding.rows import unit_rows
+from tests.features.trainers.conftest import PEOPLE, arrow
+
+New = Callable[..., dict[str, Any]]
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("filename", "content"),
+    [
+        ("a.csv", b"person,age\nu1,3\nu2,4\n"),
+        ("a.parquet", parquet(pa.table({"person": ["u1", "u2"], "age": [3, 4]}))),
+        ("A.ARROW", columns.to_bytes(pa.table({"person": ["u1", "u2"], "age": [3, 4]}))),
+    ],
+)
+def test_formats(filename: str, content: bytes) -> None:
+    """CSV, Parquet and Arrow give the same columns, without that of the people."""
+    table, subjects = columns.read(content, filename, "person")
+    assert (table.to_pydict(), subjects) == ({"age": [3, 4]}, ["u1", "u2"])
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "path"),
+    [
+        ("a.xlsx", b"", "file"),
+        ("a.csv", b"", "file"),
+        ("a.parquet", b"PAR1 secret-value PAR1", "file"),
+        ("a.csv", b"person,age\nu1,secret-value,3\n", "file"),
+        ("a.csv", b"who,age\nu1,3\n", "subject_column"),
+        ("a.csv", b"person,age\n,3\n", "subject_column"),
+        ("a.csv", b"person,age\n", "subject_column"),
+        ("a.csv", b"person,age,age\nu1,3,4\n", "file"),
+        ("a.csv", b"person,lethe_group\nu1,3\n", "file"),
+        ("a.parquet", parquet(pa.table({"person": ["u1"], "nested": [[1]]})), "file"),
+    ],
+)
+def test_unusable_files_are_refused(filename: str, content: bytes, path: str) -> None:
+    """A file of another format, that is damaged, lacks people or has nested columns is refused, without quoting it."""
+    with pytest.raises(InputInvalid) as refused:
+        columns.read(content, filename, "person")
+    assert [fault.path for fault in refused.value.errors] == [path]
+    assert "secret-value" not in str(refused.value.errors)
+
+
+def test_tokens_survive_the_encoding_of_rows() -> None:
+    """The tokens of rows are read back exactly from their features, whatever their scale; null rows have none."""
+    drawn = columns.tokens(2000)
+    features = unit_rows(drawn / 65536)
+    features[7] = 0
+    block = Block(number=0, first=0, features=features, labels=np.zeros((2000, 1), dtype="<i4"))
+    assert columns.present([block]) == {row.tobytes() for place, row in enumerate(drawn) if place != 7}
+
+
+def test_suppressed_people_are_left_out(
+    gateway: TestClient, new_table: New, new_trainer: New, train: Callable[[], int], names: Any, forget: New
+) -> None:
+    """The rows of somebody who asked to be forgotten are refused, or left out of the table and of what is trained."""
+    forget("p3")
+    files = {"file": ("people.arrow", arrow())}
+    answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)
+    assert (answer.status_code, answer.json()["code"]) == (409, "subject_suppressed")
+    table = new_table(suppressed="skip")
+    assert table["num_rows"] == 2 * PEOPLE - 2
+    trainer = new_trainer(table["id"])
+    train()
+    assert names(trainer["id"]) == {f"np{i}" for i in range(PEOPLE)} - {"np3"}
+
+
+def test_one_retraining_serves_all_and_a_retired_table_keeps_nothing(
+    gateway: TestClient,
+    installation: Installation,
+    new_table: New,
+    new_trainer: New,
+    train: Callable[[], int],
+    work: Callable[[], int],
+    names: Callable[[str], set[str]],
+    forget: New,
+    get: Callable[[str], Any],
+) -> None:
+    """The plan names one retraining for two people, which serves both; a request about somebody who is not held opens
+    none. A table in use is not retired, and one that is has no rows."""
+    table = new_table()
+    trainer = new_trainer(table["id"])
+    train()
+    requests = [forget(person)["id"] for person in ("p1", "p2", "nobody")]
+    [planned] = get(f"/trainers/{trainer['id']}/plan")["retrainings"]
+    assert (sorted(planned["request_ids"]), planned["late"]) == (sorted(requests[:2]), False)
+    assert train() == 1
+    assert {get(f"/deletion-requests/{id_}")["status"] for id_ in requests} == {"completed"}
+    assert names(trainer["id"]) == {f"np{i}" for i in range(PEOPLE)} - {"np1", "np2"}
+    assert get(f"/trainers/{trainer['id']}/plan")["retrainings"] == []
+    path = f"/v1/training-tables/{table['id']}"
+    assert gateway.delete(path).json()["code"] == "dataset_in_use"
+    gateway.delete(f"/v1/trainers/{trainer['id']}")
+    assert [gateway.delete(path).status_code for _ in range(2)] == [204, 204]
+    assert get(f"/training-tables/{table['id']}")["num_rows"] == 0
