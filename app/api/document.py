@@ -28,6 +28,7 @@ TAGS = {
     "Identities": "Which identifiers belong to one person, so that a request by any of them reaches all rows.",
     "Systems": "Systems outside of Lethe that learned from people, their tasks, and the bundle of a request.",
     "Trainers": "Models that are trained again from scratch, in isolation, without a person.",
+    "Attested trainers": "Trainers outside of Lethe, their signed manifests, and what may be served.",
     "Lineage": "Models, versions and copies that a person's rows fed.",
     "Suppressions": "People who asked to be forgotten, and whose rows are refused.",
     "Leaving reasons": "Reasons for leaving, estimated from answers that people randomised themselves.",

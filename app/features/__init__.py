@@ -27,5 +27,6 @@ FEATURES = (
     "ledgers",
     "trainers",
     "canary_people",
+    "attested",
 )
 """Names of the installed features, each after those whose tables it refers to."""

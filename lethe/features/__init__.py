@@ -3,6 +3,7 @@
 FEATURES = (
     "additions",
     "analysis",
+    "attested",
     "calculator",
     "canary_people",
     "canary_tests",

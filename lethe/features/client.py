@@ -9,6 +9,7 @@ from lethe.client.resources import Datasets as CoreDatasets
 from lethe.client.resources import DeletionRequests as CoreDeletionRequests
 from lethe.client.resources import Models as CoreModels
 from lethe.features.additions.client import DatasetAdditions
+from lethe.features.attested.client import AttestedTrainers
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.canary_tests.client import ModelCanaryTests
 from lethe.features.desk.client import RequestCases
@@ -58,6 +59,7 @@ class Resources(core.Resources[H]):
 
     accounting: Accounting[H]
     agents: Agents[H]
+    attested_trainers: AttestedTrainers[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
     drop: Drop[H]

@@ -125,6 +125,7 @@ ON_BOTH_DATABASES = OnBothDatabases(
     folder=Path(__file__).parent,
     where_different=(
         "archives/test_dump.py",
+        "attested/test_manifests.py",
         "identities/test_components.py",
         "identities/test_endpoints.py",
         "desk/test_every_page.py",

@@ -111,6 +111,7 @@ _NAMES = {
     "webhook-deliveries": "delivery_id",
     "systems": "system_id",
     "dp-models": "dp_model_id",
+    "attested-trainers": "attested_trainer_id",
     "system-tasks": "task_id",
     "training-tables": "table_id",
     "trainers": "trainer_id",

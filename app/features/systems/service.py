@@ -364,7 +364,7 @@ def _lineage(system_id: str, systems: Mapping[str, System]) -> list[str]:
 def _check(session: Session, row: System) -> None:
     """Raise `InputInvalid` if the details of a system are not usable."""
     faults = []
-    if row.public_key is not None and not _is_usable(row.public_key):
+    if row.public_key is not None and not is_usable(row.public_key):
         faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))
     if row.api_key_id is not None:
         key = session.get(ApiKey, row.api_key_id)
@@ -385,7 +385,7 @@ def _check(session: Session, row: System) -> None:
         raise InputInvalid("The system cannot be registered as it is.", faults)
 
 
-def _is_usable(public_key: str) -> bool:
+def is_usable(public_key: str) -> bool:
     """Return True for a key of large order; signatures under others are made without a private key."""
     try:
         key = base64.urlsafe_b64decode(public_key + "=")

@@ -61,19 +61,28 @@ def sign(
         "evidence_sha256": evidence_sha256,
     }
     _check(statement)
-    header = {"alg": ALGORITHM, "typ": TYPE}
+    return compact(private_jwk, statement, kind=TYPE)
+
+
+def compact(private_jwk: Mapping[str, str], statement: Mapping[str, Any], *, kind: str) -> str:
+    """Return a statement signed by an Ed25519 key as a compact JWS of type `kind`.
+
+    Raises:
+        ValueError: if the key is not a private Ed25519 key.
+    """
+    header = {"alg": ALGORITHM, "typ": kind}
     signed = ".".join(_encoded(json.dumps(part).encode()) for part in (header, statement))
     try:
         key = OKPKey.import_key({**private_jwk, "kty": "OKP", "crv": "Ed25519"})
         private = key.get_op_key("sign")
         if not isinstance(private, Ed25519PrivateKey):
             raise TypeError("Another curve")
-        compact = f"{signed}.{_encoded(private.sign(signed.encode()))}"
+        jws = f"{signed}.{_encoded(private.sign(signed.encode()))}"
     except (JoseError, ValueError, TypeError) as error:
         raise ValueError("Expected a private Ed25519 key (JWK with x and d)") from error
-    if read(compact, private_jwk["x"]) is None:
+    if payload(jws, private_jwk["x"], kind=kind) is None:
         raise ValueError("Expected x and d of one Ed25519 key")
-    return compact
+    return jws
 
 
 def _encoded(content: bytes) -> str:
@@ -88,21 +97,26 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
     Raises:
         PreconditionError: if the signed statement is malformed.
     """
-    try:
-        keys = KeySet.import_key_set({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public_key}]})
-    except (JoseError, ValueError, TypeError):
-        return None
-    payload = signed_payload(compact_jws, keys, kind=TYPE)
-    if payload is None:
+    signed = payload(compact_jws, public_key, kind=TYPE)
+    if signed is None:
         return None
     try:
-        statement = wellformed.read(payload)
+        statement = wellformed.read(signed)
     except PreconditionError:
         raise
     except (ValueError, RecursionError) as error:
         raise PreconditionError("acknowledgement_well_formed", "Expected JSON in the acknowledgement") from error
     _check(statement)
     return dict(statement)
+
+
+def payload(compact_jws: str, public_key: str, *, kind: str) -> bytes | None:
+    """Return what the key with this `x` (base64url of 32 bytes) signed as type `kind`; None if it did not."""
+    try:
+        keys = KeySet.import_key_set({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": public_key}]})
+    except (JoseError, ValueError, TypeError):
+        return None
+    return signed_payload(compact_jws, keys, kind=kind)
 
 
 def _check(statement: Any) -> None:

@@ -10,7 +10,7 @@ import typer
 from lethe.cli.commands import VerifyProof
 from lethe.cli.derived import CommandCall, OptionShape, add_group, derive, made
 from lethe.cli.gateway import console, show
-from lethe.features.systems.contract import SystemOut, TaskOut
+from lethe.features.systems.contract import Grade, SystemOut, TaskOut
 
 add_group("systems", "system", "Systems that learned from people or hold them.")
 add_group("system_tasks", "task", "Tasks of systems outside of Lethe in deletion requests.")
@@ -71,7 +71,9 @@ def verify_bundle(text: str, jwks: Any, *, max_epsilon: float | None, max_delta:
     console.print(f"[green]valid[/]  bundle of request {statement['request']['id']}  key {verified.key_id[:12]}")
     for line in statement["lines"]:
         system = line["system"]
-        console.print(f"       {line['grade']:<18}  {system['id']}  {system['name']}", markup=False)
+        key = line["evidence"].get("public_key")
+        by = f"  (attested by {key})" if line["grade"] == Grade.RETRAINED_ATTESTED else ""
+        console.print(f"       {line['grade']:<18}  {system['id']}  {system['name']}{by}", markup=False)
     console.print(f"       {statement['headline']['officer']['en']}", markup=False)
     return True
 

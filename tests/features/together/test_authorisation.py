@@ -53,14 +53,19 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
+    "POST /v1/attested-trainers/{attested_trainer_id}/identifiers": {"ids": ["p1"]},
+    "POST /v1/attested-trainers/{attested_trainer_id}/manifests": {"jws": "a.b.c", "identifiers": []},
 }
 """Well-formed bodies of routes with ids in their paths."""
 NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
     "POST /v1/models": lambda ids: {"name": "m", "dataset_id": ids["dataset_id"]},
     "POST /v1/accounting/preview": lambda ids: {"model_id": ids["model_id"]},
     "POST /v1/deletion-requests": lambda ids: {"subject_id": "p1", "dataset_ids": [ids["dataset_id"]]},
+    "POST /v1/attested-trainers/{attested_trainer_id}/close": lambda ids: {"request_id": ids["waiting"]},
 }
 """Bodies that name something."""
+QUERIES = {"GET /v1/serving": {"artefact_sha256": "0" * 64}}
+"""Queries of routes that need one."""
 UPLOADS = {"POST /v1/datasets/{dataset_id}/records", "POST /v1/deletion-requests/{request_id}/attachments"}
 """They take a file."""
 BELONGS_TO_NOBODY = {"POST /v1/accounting/bounds/{name}"}
@@ -80,7 +85,7 @@ class World:
         if route in UPLOADS:
             return self.gateway.post(path.format(**ids), headers=headers, files=one_row("somebody"))
         body = NAMING[route](ids) if route in NAMING else BODIES.get(route, {})
-        return self.gateway.request(method, path.format(**ids), headers=headers, json=body)
+        return self.gateway.request(method, path.format(**ids), headers=headers, json=body, params=QUERIES.get(route))
 
 
 def forty(npz_of: Callable[..., bytes]) -> bytes:
@@ -165,8 +170,9 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
         ids["table_id"] = table["id"]
         ids["trainer_id"] = made("/trainers", json=trainers.trainer(table["id"], ids["name"]))["id"]
         assert training.run_next(installation)
+        ids["attested_trainer_id"] = made("/attested-trainers", json=SYSTEM | {"public_key": JWK["x"]})["id"]
         ids["system_id"] = made("/systems", json=SYSTEM)["id"]
-        made("/deletion-requests", json={"subject_id": "p4"})
+        ids["waiting"] = made("/deletion-requests", json={"subject_id": "p4"})["id"]
         [task] = client.get("/v1/system-tasks", headers=admin).json()["items"]
         ids["task_id"] = task["id"]
         yield World(

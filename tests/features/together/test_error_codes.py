@@ -120,6 +120,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "request_unknown": partial(calls.unknown, path="/deletion-requests/dr_0"),
     "delivery_unknown": partial(calls.unknown, path="/webhook-deliveries/whd_0"),
     "system_unknown": partial(calls.unknown, path="/systems/sys_0"),
+    "attested_trainer_unknown": partial(calls.unknown, path="/attested-trainers/atr_0"),
     "dp_model_unknown": partial(calls.unknown, path="/dp-models/dpm_0"),
     "system_task_unknown": partial(calls.unknown, path="/system-tasks/tsk_0"),
     "issuer_unknown": partial(calls.unknown, path="/identity-issuers/iss_0", method="DELETE"),
@@ -160,6 +161,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "network_in_use": calls.network_in_use,
     "tangent_served_elsewhere": calls.tangent_predicted,
     "system_task_ended": lambda w: calls.closed_task(w, "acknowledge"),
+    "manifest_refused": calls.manifest,
     "bundle_not_ready": lambda w: w.code("GET", f"/deletion-requests/{calls.in_review(w)}/bundle"),
     "issuer_exists": lambda w: w.twice(
         "/identity-issuers", {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}

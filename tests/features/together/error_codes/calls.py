@@ -8,9 +8,11 @@ import torch
 from fastapi.testclient import TestClient
 
 from app.main import create_app
+from lethe.features.attested import manifests
 from lethe.features.desk.contract import MAX_NOTES
 from tests.app.deletion import people
 from tests.conftest import CLASSES, npz
+from tests.features.attested.conftest import new_key
 from tests.features.networks import nets
 from tests.features.networks.networks import exported
 from tests.features.together.error_codes.world import World
@@ -34,6 +36,24 @@ def closed_task(w: World, verb: str) -> str:
     path = f"/system-tasks/{task(w, api_key_id=key['id'])}"
     w.done("POST", f"{path}/close", json={"reason": "gone"})
     return w.code("POST", f"{path}/{verb}", json={"by": "somebody"})
+
+
+def manifest(w: World) -> str:
+    """A manifest that another key signed."""
+    key = new_key()
+    body = {"name": "Churn", "contact": "its team", "webhook_url": "https://shop.example/lethe", "public_key": key["x"]}
+    made = w.done("POST", "/attested-trainers", json=body)
+    signed = manifests.sign(
+        new_key(),
+        trainer_id=made["id"],
+        retraining_id=made["retraining_id"],
+        rows_read_at=made["created_at"],
+        identifiers=[],
+        artefacts=["0" * 64],
+        code_revision="1",
+        environment="1",
+    )
+    return w.code("POST", f"/attested-trainers/{made['id']}/manifests", json=signed)
 
 
 def in_review(w: World) -> str:

@@ -1,0 +1,129 @@
+"""Endpoints of `/attested-trainers` and of `/serving`."""
+
+from contextlib import AbstractContextManager
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from sqlalchemy.orm import Session
+
+from app.access.idempotency import Once, StoredResponse
+from app.api.calls import Call, created, page_of, respond
+from app.api.gateway import Mount, serves
+from app.audit import service as audit
+from app.db import now
+from app.features.attested import service
+from app.features.attested.tables import AttestedTrainer
+from app.features.webhooks import receiver
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.sets import Scope
+from lethe.features.attested import contract
+from lethe.features.attested.contract import AttestedTrainerOut, RetrainingOut
+
+router = APIRouter()
+_PLANNED = 100
+
+
+@serves(router, contract.CREATE)
+def create_attested_trainer(call: Call, once: Once, body: contract.AttestedTrainerIn) -> JSONResponse:
+    _check_url(call, body.webhook_url)
+
+    def register(session: Session) -> StoredResponse:
+        row = service.register(session, **dict(body))
+        return created(_trainer(session, call, row), f"/v1/attested-trainers/{row.id}")
+
+    return respond(call.perform(once, register))
+
+
+@serves(router, contract.LIST)
+def list_attested_trainers(call: Call, query: Paging) -> PageOut[AttestedTrainerOut]:
+    with _reading(call) as session:
+        page = page_of(service.registered(session), limit=query.limit, cursor=query.cursor)
+        items = [_trainer(session, call, row) for row in page.items]
+    return PageOut(items=items, next_cursor=page.next_cursor)
+
+
+@serves(router, contract.GET)
+def get_attested_trainer(call: Call, attested_trainer_id: str) -> AttestedTrainerOut:
+    with _reading(call) as session:
+        return _trainer(session, call, service.get(session, attested_trainer_id))
+
+
+@serves(router, contract.CHANGE)
+def change_attested_trainer(
+    call: Call, attested_trainer_id: str, body: contract.AttestedTrainerChangeIn
+) -> AttestedTrainerOut:
+    changes = {name: value for name, value in dict(body).items() if value is not None}
+    if body.webhook_url is not None:
+        _check_url(call, body.webhook_url)
+    with call.writing() as session:
+        row = service.get(session, attested_trainer_id)
+        service.change(session, row, **changes)
+        return _trainer(session, call, row)
+
+
+@serves(router, contract.RETIRE)
+def retire_attested_trainer(call: Call, attested_trainer_id: str) -> None:
+    with call.writing() as session:
+        service.retire(session, service.get(session, attested_trainer_id))
+
+
+@serves(router, contract.IDENTIFIERS)
+def digest_identifiers(call: Call, attested_trainer_id: str, body: contract.IdentifiersIn) -> contract.IdentifiersOut:
+    refs = call.references(body.kind)(body.ids)
+    # All suppressions of the tenant are read, which would hold up writers.
+    with _reading(call) as session:
+        trainer, at = service.get(session, attested_trainer_id), now(session)
+        forbidden = service.forbidden(session, trainer, at=at)
+    with call.writing() as session:
+        audit.record(session, "attested_trainer.people_compared", trainer.id, identifiers=len(refs))
+    keys = call.installation.keys
+    digests = [None if ref in forbidden else service.digest(keys, trainer, ref) for ref in refs]
+    return contract.IdentifiersOut(read_at=at, digests=digests)
+
+
+@serves(router, contract.ACCEPT)
+def accept_manifest(call: Call, attested_trainer_id: str, body: contract.ManifestIn) -> contract.ManifestOut:
+    with call.writing() as session:
+        trainer = service.get(session, attested_trainer_id, lock=True)
+        keys, jws = call.installation.keys, body.jws.strip()
+        return contract.ManifestOut.of(service.accept(session, keys, trainer, jws=jws, identifiers=body.identifiers))
+
+
+@serves(router, contract.CLOSE)
+def close_attested_wait(call: Call, attested_trainer_id: str, body: contract.WaitClosureIn) -> None:
+    with call.writing() as session:
+        service.close(session, service.get(session, attested_trainer_id), request_id=body.request_id)
+
+
+@serves(router, contract.SERVING)
+def get_artefact_serving(call: Call, query: contract.ArtefactServingQuery) -> contract.ArtefactServingOut:
+    with _reading(call) as session:
+        permission = service.serving(session, artefact_sha256=query.artefact_sha256)
+    return contract.ArtefactServingOut.of(permission)
+
+
+def _reading(call: Call) -> AbstractContextManager[Session]:
+    """Return a session that sees all requests of the tenant. A reader that is confined to the requests of its key would
+    permit what the others forbid."""
+    return call.installation.database.reading(by=call.caller.actor)
+
+
+def _check_url(call: Call, url: str) -> None:
+    receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
+
+
+def _trainer(session: Session, call: Call, row: AttestedTrainer) -> AttestedTrainerOut:
+    planned = [RetrainingOut.of(one) for one in service.planned(session, row)[:_PLANNED]]
+    manifest = service.latest_manifest(session, row)
+    is_readable = not row.address.is_damaged
+    return AttestedTrainerOut.of(
+        row,
+        contact=row.address.contact if is_readable else None,
+        webhook_url=row.address.url if is_readable and call.caller.has(Scope.ADMIN) else None,
+        next_retraining=planned[0] if planned else None,
+        planned=planned,
+        artefacts=manifest.artefacts if manifest else [],
+    )
+
+
+MOUNTS = (Mount(router=router),)

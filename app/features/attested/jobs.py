@@ -1,0 +1,17 @@
+"""Periodic jobs of the feature attested."""
+
+from app.features.attested import service
+from app.installations import Installation
+from app.operations.periodic_jobs import PeriodicJob
+
+
+def announce_retrainings(installation: Installation) -> None:
+    """Tell trainers by when they have to train again, each in a transaction of its own."""
+    with installation.database.reading() as session:
+        trainer_ids = service.to_announce(session)
+    for trainer_id in trainer_ids:
+        with installation.database.writing() as session:
+            service.announce(session, trainer_id)
+
+
+WORKER_JOBS = (PeriodicJob(name="announce_retrainings", seconds=30, do=announce_retrainings),)

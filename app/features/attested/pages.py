@@ -1,0 +1,31 @@
+"""Page of trainers outside of Lethe and their next retrainings."""
+
+from fastapi import Response
+
+from app.features.attested import endpoints
+from app.features.desk import rendering as pages
+from app.features.desk.languages import marked
+from app.features.desk.lists import ThePlace
+from app.features.desk.menu import MenuEntry
+from app.features.desk.rendering import ROOT
+from app.features.desk.request_context import TheContext
+
+router = pages.new_router()
+
+
+@router.get("/attested-trainers")
+def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
+    """List all trainers with the retraining that is due next."""
+    listing = context.listing(endpoints.list_attested_trainers, place, "trainer", "trainers")
+    return context.page("attested/list.html", found=listing["page"], place=place, extent=listing["extent"])
+
+
+PAGES = (router,)
+MENU = (
+    MenuEntry(
+        place=71,
+        title=marked("Attested trainers"),
+        path=f"{ROOT}/attested-trainers",
+        endpoint=endpoints.list_attested_trainers,
+    ),
+)

@@ -1,0 +1,42 @@
+"""Plan of retrainings: the fewest that meet all deadlines."""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitInterval:
+    """Wait for a retraining that reads its rows at `asked_at` or later, and at `latest_at` or earlier."""
+
+    asked_at: datetime.datetime
+    latest_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRetraining:
+    """Retraining that reads its rows by `latest_at` and serves `num_waiting` waits. `late`: True if it cannot be in
+    time for one of them."""
+
+    latest_at: datetime.datetime
+    late: bool
+    num_waiting: int
+
+
+def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
+    """Return the fewest retrainings after `at` such that each wait has one within its interval, in order.
+
+    A wait whose latest time has passed, or comes before it was asked, is served at its earliest time, late. The greedy
+    choice of the earliest right end is optimal: the chosen intervals are disjoint, so each needs a retraining of its
+    own.
+    """
+    intervals = sorted(
+        (max(wait.latest_at, wait.asked_at, at), max(wait.asked_at, at), wait.latest_at) for wait in waits
+    )
+    planned: list[PlannedRetraining] = []
+    while intervals:
+        end = intervals[0][0]
+        served = [latest for _, start, latest in intervals if start <= end]
+        intervals = [interval for interval in intervals if interval[1] > end]
+        planned.append(PlannedRetraining(latest_at=end, late=min(served) < end, num_waiting=len(served)))
+    return planned

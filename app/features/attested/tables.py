@@ -1,0 +1,77 @@
+"""Tables of the feature attested."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.sealed import Sealed
+from app.db.tables import Owned, Table, partial_index
+from app.features.systems.tables import SystemAddress
+
+
+class AttestedTrainer(Owned, Table):
+    """Trainer outside of Lethe. `public_key`: Ed25519 key that signs its manifests. `dataset_ids`: datasets whose
+    people it may read; null for all. `lead_days`: days kept free before a deadline. `retraining_id`: retraining that
+    the next manifest answers. `announced`: last `retraining_due` that was sent. `retired_at`: time from which no
+    request waits for it."""
+
+    __tablename__ = "attested_trainers"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    address: Mapped[SystemAddress] = mapped_column(Sealed(SystemAddress), nullable=True)
+    public_key: Mapped[str]
+    dataset_ids: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    lead_days: Mapped[int]
+    retraining_id: Mapped[str]
+    announced: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    created_at: Mapped[datetime.datetime]
+    retired_at: Mapped[datetime.datetime | None]
+    __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
+
+
+class AttestedManifest(Owned, Table):
+    """Accepted manifest of a retraining, without its list of people. `public_key`: key that signed `jws`. `num_served`:
+    number of requests that it served."""
+
+    __tablename__ = "attested_manifests"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_trainers.id"))
+    retraining_id: Mapped[str] = mapped_column(unique=True)
+    public_key: Mapped[str]
+    jws: Mapped[str] = mapped_column(sa.Text)
+    identifiers_sha256: Mapped[str]
+    num_identifiers: Mapped[int]
+    artefacts: Mapped[list[str]] = mapped_column(sa.JSON)
+    rows_read_at: Mapped[datetime.datetime]
+    accepted_at: Mapped[datetime.datetime]
+    num_served: Mapped[int]
+    __table_args__ = (sa.Index(None, "trainer_id", "rows_read_at"),)
+
+
+class AttestedArtefact(Owned, Table):
+    """Artefact that a manifest names."""
+
+    __tablename__ = "attested_artefacts"
+    manifest_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_manifests.id"), primary_key=True)
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    __table_args__ = (sa.Index(None, "tenant_id", "sha256"),)
+
+
+class AttestedWait(Owned, Table):
+    """Wait of a deletion request for the next retraining of a trainer. `status`: open, served, closed (not reached) or
+    cancelled. `asked_at`: end of the request's grace period, before which no retraining serves it. `manifest_id`:
+    manifest that served it."""
+
+    __tablename__ = "attested_waits"
+    request_id: Mapped[str] = mapped_column(sa.ForeignKey("deletion_requests.id"), primary_key=True)
+    trainer_id: Mapped[str] = mapped_column(sa.ForeignKey("attested_trainers.id"), primary_key=True)
+    status: Mapped[str]
+    asked_at: Mapped[datetime.datetime]
+    ended_at: Mapped[datetime.datetime | None]
+    manifest_id: Mapped[str | None] = mapped_column(sa.ForeignKey("attested_manifests.id"))
+    __table_args__ = (
+        sa.Index(None, "trainer_id", "status", "asked_at"),
+        partial_index("request_id", where="status = 'open'", name="ix_attested_waits_open"),
+    )

@@ -1,0 +1,22 @@
+"""`client.attested_trainers`."""
+
+from lethe.client.methods import H, Keyed, Resource, call, pages
+from lethe.features.attested import contract
+
+
+class _NewAttestedTrainer(contract.AttestedTrainerIn, Keyed):
+    pass
+
+
+class AttestedTrainers(Resource[H]):
+    """Trainers outside of Lethe, their manifests, and what may be served."""
+
+    create = call(contract.CREATE, _NewAttestedTrainer)
+    list = pages(contract.LIST)
+    get = call(contract.GET)
+    change = call(contract.CHANGE)
+    retire = call(contract.RETIRE)
+    identifiers = call(contract.IDENTIFIERS)
+    accept = call(contract.ACCEPT)
+    close = call(contract.CLOSE)
+    serving = call(contract.SERVING)
