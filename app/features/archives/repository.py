@@ -15,7 +15,6 @@ from app.db.tables import (
     Model,
     Record,
     RequestEvent,
-    Table,
     Tenant,
     Version,
 )
@@ -135,15 +134,3 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
     """Delete the unclaimed erasures of a dataset."""
     unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
     session.execute(sa.delete(Erasure).where(unclaimed))
-
-
-def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows. SQLite does this by itself."""
-    if session.get_bind().dialect.name != "postgresql":
-        return
-    for table in Table.metadata.sorted_tables:
-        column = table.autoincrement_column
-        if column is not None:
-            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
-            last = sa.func.max(column)
-            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))

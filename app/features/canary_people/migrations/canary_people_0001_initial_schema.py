@@ -26,3 +26,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_canary_rounds_trainer_id", "canary_rounds", ["trainer_id"])
     op.create_index("ix_canary_rounds_key", "canary_rounds", ["key"])
+
+
+def downgrade() -> None:
+    op.drop_table("canary_rounds")
