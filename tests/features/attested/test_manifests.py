@@ -297,7 +297,7 @@ def test_the_bundle_verifies_the_manifest_offline(
     whole = get(f"/deletion-requests/{request['id']}/bundle")
     jwks = gateway.get("/.well-known/jwks.json").json()
     statement = bundle.verify(json.dumps(whole), jwks).statement
-    [line] = [one for one in statement["lines"] if one["system"]["kind"] == "trainer"]
+    [line] = [one for one in statement["lines"] if one["system"]["kind"] == "attested_trainer"]
     assert line["grade"] == "retrained_attested"
     assert line["numbers"] is None
     assert "equal in law" in line["method"]
@@ -305,7 +305,7 @@ def test_the_bundle_verifies_the_manifest_offline(
 
     def refusal(change: Callable[[dict[str, Any]], None]) -> str:
         forged = json.loads(json.dumps(statement))
-        change(next(one for one in forged["lines"] if one["system"]["kind"] == "trainer"))
+        change(next(one for one in forged["lines"] if one["system"]["kind"] == "attested_trainer"))
         forged["asked"] = [one["system"]["id"] for one in forged["lines"]]
         with pytest.raises(CertificateInvalid) as refused:
             bundle.verify(signing.sign(installation.keys, json.dumps(forged).encode(), kind=bundle.TYPE), jwks)
@@ -325,12 +325,14 @@ def test_a_trainer_is_changed(gateway: TestClient, trainer: AttestedTrainer, for
     body = {"name": "n", "contact": "c", "webhook_url": "https://x.example", "public_key": old["x"]}
     refused(gateway.post("/v1/attested-trainers", json=body | {"dataset_ids": ["ds_0"]}), 422, "input_invalid")
     refused(gateway.patch(path, json={"webhook_url": "http://10.0.0.1/x"}), 422, "input_invalid")
-    refused(gateway.get("/v1/attested-trainers/atr_0"), 404, "system_unknown")
+    refused(gateway.get("/v1/attested-trainers/atr_0"), 404, "attested_trainer_unknown")
     refused(gateway.post(f"{path}/manifests", json={"jws": "a.b.c", "identifiers": ["A"]}), 422, "input_invalid")
     trainer.key = new_key()
     changed = gateway.patch(path, json={"public_key": trainer.key["x"], "contact": "night shift", "lead_days": 9})
     assert (changed.json()["contact"], changed.json()["lead_days"]) == ("night shift", 9)
     assert refused_by(trainer, trainer.manifest(trainer.digests("eve"), key=old)) == "manifest_signed"
     trainer.retrain("eve")
-    assert {row["id"]: row["kind"] for row in gateway.get("/v1/systems").json()["items"]}[trainer.id] == "trainer"
+    assert {row["id"]: row["kind"] for row in gateway.get("/v1/systems").json()["items"]}[
+        trainer.id
+    ] == "attested_trainer"
     assert [row["id"] for row in gateway.get("/v1/attested-trainers").json()["items"]] == [trainer.id]
