@@ -23,5 +23,6 @@ FEATURES = (
     "rehearsals",
     "webhooks",
     "systems",
+    "stores",
 )
 """Names of the installed features, each after those whose tables it refers to."""

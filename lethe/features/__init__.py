@@ -20,6 +20,7 @@ FEATURES = (
     "protocols",
     "quality",
     "rehearsals",
+    "stores",
     "systems",
     "tables",
     "theorems",

@@ -73,7 +73,7 @@ def retire_system(call: Call, system_id: str) -> None:
 def list_system_tasks(call: Call, query: contract.TasksQuery) -> PageOut[TaskOut]:
     with call.reading() as session:
         page = service.tasks(session, **dict(query))
-        items = [_task(session, row) for row in page.items]
+        items = [task_out(session, row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -82,7 +82,7 @@ def get_system_task(call: Call, task_id: str) -> contract.TaskWithEvidenceOut:
     with call.reading() as session:
         row = service.get_task(session, task_id)
         return contract.TaskWithEvidenceOut(
-            **_task(session, row).model_dump(),
+            **task_out(session, row).model_dump(),
             by=row.confirmed_by,
             evidence_sha256=row.evidence_sha256,
             note=(row.note.text or None) if not row.note.is_damaged else None,
@@ -96,7 +96,7 @@ def acknowledge_system_task(call: Call, task_id: str, body: contract.Acknowledge
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.acknowledge(session, row, body, caller=call.caller)
-        return _task(session, row)
+        return task_out(session, row)
 
 
 @serves(router, contract.CLOSE)
@@ -104,7 +104,7 @@ def close_system_task(call: Call, task_id: str, body: contract.TaskClosureIn) ->
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.close(session, row, reason=body.reason)
-        return _task(session, row)
+        return task_out(session, row)
 
 
 @serves(router, contract.OF_REQUEST)
@@ -158,7 +158,8 @@ def _system(call: Call, row: RegisteredSystem) -> SystemOut:
     return SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
 
 
-def _task(session: Session, row: SystemTask) -> TaskOut:
+def task_out(session: Session, row: SystemTask) -> TaskOut:
+    """Return a task as the API does."""
     deadline = session.get_one(DeletionRequest, row.request_id).deadline
     return TaskOut.of(
         row,
