@@ -146,7 +146,7 @@ class OfDocuments:
             path = self._folder / "people" / name / f"{place}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n")
-        (self._folder / "export.csv").write_text("\n".join(made.texts[:3]))
+        (self._folder / "export.csv").write_text("".join(f"{text}\n" for text in made.texts[:3]))
         self.store = Documents(self._folder, pattern="people/{identifier}/**")
 
     def delete(self, name: str) -> None:

@@ -106,7 +106,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
         unread = {*Table.metadata.tables} - {*migrate.TABLES}
         assert unread == {
             *("agents", "audit_entries", "dashboard_sessions", "idempotent_answers"),
-            *("identities", "identity_kinds", "systems", "system_tasks"),
+            *("identities", "identity_kinds", "systems", "system_tasks", "search_reports"),
             *(
                 "identity_issuers",
                 "leaving_counts",

@@ -7,6 +7,7 @@ records of all collections to a new folder, and puts this in the place of the ol
 import contextlib
 import secrets
 import sqlite3
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,12 @@ class Chroma:
         new = self._path.with_name(f"{self._path.name}.lethe-new")
         with opened(self._path) as client, opened(new) as target:
             for source in client.list_collections():
+                with warnings.catch_warnings():
+                    # Of collections without an embedding function in their configuration.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    like = source.configuration
                 copy = target.create_collection(
-                    source.name, metadata=source.metadata, configuration=source.configuration, embedding_function=None
+                    source.name, metadata=source.metadata, configuration=like, embedding_function=None
                 )
                 expected = 0
                 for page in _pages(source, include=list(_INCLUDE)):

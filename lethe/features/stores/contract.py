@@ -21,8 +21,8 @@ class SearchReportIn(Body):
         "the SHA-256 of `report`."
     )
     report: Annotated[Text, Field(min_length=1, max_length=100_000)] = Field(
-        description="Search report as JSON text, as `lethe store run` writes it (see docs/stores.md). It holds counts, "
-        "sizes and digests, and nothing of the person."
+        description="Search report as JSON text, as `lethe store run` writes it (see docs/vector-stores.md). It holds "
+        "counts, sizes and digests, and nothing of the person."
     )
 
 

@@ -44,7 +44,7 @@ _FINDING: wellformed.Fields = {
 }
 _STORE: wellformed.Fields = {"kind": wellformed.word, "version": wellformed.text}
 _FILES: wellformed.Fields = {
-    "count": wellformed.count(1),
+    "count": wellformed.count(0),
     "bytes": wellformed.count(0),
     "sha256": wellformed.sha256,
     "listed": wellformed.Kind(

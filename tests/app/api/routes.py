@@ -126,6 +126,7 @@ NEEDS = {
     "GET /v1/system-tasks": Scope.ACCOUNTING_READ,
     "GET /v1/system-tasks/{task_id}": Scope.ACCOUNTING_READ,
     "POST /v1/system-tasks/{task_id}/acknowledge": Scope.REQUESTS_READ,
+    "POST /v1/system-tasks/{task_id}/search-report": Scope.REQUESTS_READ,
     "POST /v1/system-tasks/{task_id}/close": Scope.REQUESTS_REVIEW,
     "GET /v1/deletion-requests/{request_id}/systems": Scope.ACCOUNTING_READ,
     "GET /v1/deletion-requests/{request_id}/bundle": Scope.ACCOUNTING_READ,

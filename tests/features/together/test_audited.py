@@ -1,5 +1,6 @@
 """Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,13 +8,15 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from joserfc.jwk import KeySet
+from joserfc.jwk import KeySet, OKPKey
 
 from app.audit import repository
 from app.audit.checkpoints import AUDIT
 from app.db import Actor
 from app.installations import Installation
 from app.unlearning import queue
+from lethe.features.stores import reports
+from lethe.features.systems import acknowledgements
 from tests.app.api.routes import NEEDS
 from tests.conftest import FORM, npz
 from tests.features.desk.attached import PDF
@@ -85,6 +88,27 @@ def _acknowledgement(there: There) -> httpx.Request:
     [key] = there.client.get("/v1/api-keys").json()["items"]
     path = f"/v1/system-tasks/{_task(there, api_key_id=key['id'])}/acknowledge"
     return there.client.build_request("POST", path, json={"by": "on-call"})
+
+
+def _search_report(there: There) -> httpx.Request:
+    """Signed by a key of the system, over a report of a clean search."""
+    key = {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
+    task_id = _task(there, public_key=key["x"])
+    task = there.client.get(f"/v1/system-tasks/{task_id}").json()
+    counts = {kind: {"sought": 0, "found": 0} for kind in ("vector", "text", "id")}
+    finding = {
+        "store": {"kind": "documents", "version": "1"},
+        "method": "removed",
+        "records": 0,
+        **dict.fromkeys(("before", "control", "after"), counts),
+        "not_sought": dict.fromkeys(counts, 0),
+        "files": {"count": 1, "bytes": 0, "sha256": "ab" * 32, "listed": []},
+    }
+    report = reports.compose(task, [finding])
+    digest = hashlib.sha256(report.encode()).hexdigest()
+    jws = acknowledgements.sign(key, task=task, by="agent", evidence_sha256=digest)
+    path = f"/v1/system-tasks/{task_id}/search-report"
+    return there.client.build_request("POST", path, json={"jws": jws, "report": report})
 
 
 _USER = {"name": "Maria", "email": "maria@example.com", "role": "viewer"}
@@ -185,6 +209,7 @@ CALLS: Calls = {
     ),
     "DELETE /v1/systems/{system_id}": _delete(lambda there: f"/v1/systems/{there.made('/systems', **SYSTEM)}"),
     "POST /v1/system-tasks/{task_id}/acknowledge": lambda there: _acknowledgement(there),
+    "POST /v1/system-tasks/{task_id}/search-report": lambda there: _search_report(there),
     "POST /v1/system-tasks/{task_id}/close": _post(
         lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}
     ),

@@ -42,6 +42,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/assign": {"assignee": "nobody"},
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
+    "POST /v1/system-tasks/{task_id}/search-report": {"jws": "a.b.c", "report": "{}"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
 }
 """Well-formed bodies of routes with ids in their paths."""
