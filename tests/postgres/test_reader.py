@@ -107,6 +107,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
         assert unread == {
             *("agents", "audit_entries", "dashboard_sessions", "idempotent_answers"),
             *("drop_files", "drop_hashes", "drop_lines", "identities", "identity_kinds", "systems", "system_tasks"),
+            "search_reports",
             *("attested_artefacts", "attested_manifests", "attested_trainers", "attested_waits"),
             *("dp_models", "dp_ledgers", "dp_requests"),
             *("training_tables", "training_table_blocks", "trainers", "trainings", "training_artefacts"),

@@ -71,7 +71,7 @@ def retire_system(call: Call, system_id: str) -> None:
 def list_system_tasks(call: Call, query: contract.TasksQuery) -> PageOut[contract.TaskOut]:
     with call.reading() as session:
         page = service.tasks(session, **dict(query))
-        items = [_task(session, row) for row in page.items]
+        items = [task_out(session, row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
@@ -80,7 +80,7 @@ def get_system_task(call: Call, task_id: str) -> contract.TaskWithEvidenceOut:
     with call.reading() as session:
         row = service.get_task(session, task_id)
         return contract.TaskWithEvidenceOut(
-            **_task(session, row).model_dump(),
+            **task_out(session, row).model_dump(),
             by=row.confirmed_by,
             evidence_sha256=row.evidence_sha256,
             note=(row.note.text or None) if not row.note.is_damaged else None,
@@ -94,7 +94,7 @@ def acknowledge_system_task(call: Call, task_id: str, body: contract.Acknowledge
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.acknowledge(session, row, body, caller=call.caller)
-        return _task(session, row)
+        return task_out(session, row)
 
 
 @serves(router, contract.CLOSE)
@@ -102,7 +102,7 @@ def close_system_task(call: Call, task_id: str, body: contract.TaskClosureIn) ->
     with call.writing() as session:
         row = service.get_task(session, task_id)
         service.close(session, row, reason=body.reason)
-        return _task(session, row)
+        return task_out(session, row)
 
 
 @serves(router, contract.OF_REQUEST)
@@ -156,7 +156,8 @@ def _system(call: Call, row: RegisteredSystem) -> contract.SystemOut:
     return contract.SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
 
 
-def _task(session: Session, row: SystemTask) -> contract.TaskOut:
+def task_out(session: Session, row: SystemTask) -> contract.TaskOut:
+    """Return a task as the API does."""
     deadline = session.get_one(DeletionRequest, row.request_id).deadline
     return contract.TaskOut.of(
         row,

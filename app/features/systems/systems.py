@@ -82,6 +82,10 @@ class SystemKind:
     lines: Callable[[Session, RequestProof], list[dict[str, Any]]]
 
 
+TaskEvidence = Callable[[Session, Sequence[str]], Mapping[str, dict[str, Any]]]
+"""Hook `TASK_EVIDENCE`: fields that another feature adds to the evidence of acknowledged tasks, by the task's id."""
+
+
 def kinds() -> tuple[SystemKind, ...]:
     return sockets.plugs("app.features", "systems", "KINDS")
 
@@ -245,16 +249,21 @@ def of_task(row: System) -> RegisteredSystem:
 
 
 def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
+    tasks = service.tasks_of(session, request_id=proof.request.id)
+    gathered: tuple[TaskEvidence, ...] = sockets.plugs("app.features", "hooks", "TASK_EVIDENCE")
+    others = {
+        key: evidence for gather in gathered for key, evidence in gather(session, [t.id for t, _ in tasks]).items()
+    }
     return [
         proof.line(
             {"id": system.id, "kind": "task", "name": system.name},
-            _evidence_of(task),
+            _evidence_of(task) | others.get(task.id, {}),
             waiting=task.status == TaskStatus.OPEN,
             opened_at=_iso(task.opened_at),
             ended_at=_iso(task.ended_at),
             system_map=_map(system.dataset_ids, system.identifier_kinds, system.map_complete_since),
         )
-        for task, system in service.tasks_of(session, request_id=proof.request.id)
+        for task, system in tasks
     ]
 
 

@@ -148,6 +148,7 @@ NEEDS = {
     "GET /v1/system-tasks": Scope.ACCOUNTING_READ,
     "GET /v1/system-tasks/{task_id}": Scope.ACCOUNTING_READ,
     "POST /v1/system-tasks/{task_id}/acknowledge": Scope.REQUESTS_READ,
+    "POST /v1/system-tasks/{task_id}/search-report": Scope.REQUESTS_READ,
     "POST /v1/system-tasks/{task_id}/close": Scope.REQUESTS_REVIEW,
     "GET /v1/attested-trainers": Scope.MODELS_READ,
     "POST /v1/attested-trainers": Scope.ADMIN,

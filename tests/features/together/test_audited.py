@@ -1,5 +1,6 @@
 """Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from joserfc.jwk import KeySet
+from joserfc.jwk import KeySet, OKPKey
 
 from app.audit import repository
 from app.audit.checkpoints import AUDIT
@@ -16,6 +17,8 @@ from app.features.trainers import training
 from app.installations import Installation
 from app.unlearning import queue
 from lethe.features.attested import manifests
+from lethe.features.stores import reports
+from lethe.features.systems import acknowledgements
 from tests.app.api.routes import NEEDS
 from tests.conftest import FORM, npz
 from tests.features.attested.conftest import new_key
@@ -131,6 +134,29 @@ def _closed_wait(there: There) -> httpx.Request:
 
 
 _TRAINER = SYSTEM | {"public_key": JWK["x"]}
+
+
+def _search_report(there: There) -> httpx.Request:
+    """Signed by a key of the system, over a report of a clean search."""
+    key = {name: str(value) for name, value in OKPKey.generate_key("Ed25519").as_dict(private=True).items()}
+    task_id = _task(there, public_key=key["x"])
+    task = there.client.get(f"/v1/system-tasks/{task_id}").json()
+    counts = {kind: {"sought": 0, "found": 0} for kind in ("vector", "text", "id")}
+    finding = {
+        "store": {"kind": "documents", "version": "1"},
+        "method": "removed",
+        "records": 0,
+        **dict.fromkeys(("before", "control", "after"), counts),
+        "not_sought": dict.fromkeys(counts, 0),
+        "files": {"count": 1, "bytes": 0, "sha256": "ab" * 32, "listed": []},
+    }
+    report = reports.compose(task, [finding])
+    digest = hashlib.sha256(report.encode()).hexdigest()
+    jws = acknowledgements.sign(key, task=task, by="agent", evidence_sha256=digest)
+    path = f"/v1/system-tasks/{task_id}/search-report"
+    return there.client.build_request("POST", path, json={"jws": jws, "report": report})
+
+
 _USER = {"name": "Maria", "email": "maria@example.com", "role": "viewer"}
 _KEY = {"name": "app", "scopes": ["models:read"]}
 _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"keys": [JWK]}}
@@ -237,6 +263,7 @@ CALLS: Calls = {
         lambda there: f"/v1/dp-models/{there.made('/dp-models', **DP_MODEL)}"
     ),
     "POST /v1/system-tasks/{task_id}/acknowledge": lambda there: _acknowledgement(there),
+    "POST /v1/system-tasks/{task_id}/search-report": lambda there: _search_report(there),
     "POST /v1/system-tasks/{task_id}/close": _post(
         lambda there: f"/v1/system-tasks/{_task(there)}/close", json={"reason": "gone"}
     ),

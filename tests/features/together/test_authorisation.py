@@ -52,6 +52,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/assign": {"assignee": "nobody"},
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
+    "POST /v1/system-tasks/{task_id}/search-report": {"jws": "a.b.c", "report": "{}"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
     "POST /v1/attested-trainers/{attested_trainer_id}/identifiers": {"ids": ["p1"]},
     "POST /v1/attested-trainers/{attested_trainer_id}/manifests": {"jws": "a.b.c", "identifiers": []},

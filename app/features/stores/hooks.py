@@ -1,0 +1,6 @@
+"""Hooks of the feature stores."""
+
+from app.features.stores import service
+from app.features.systems.systems import TaskEvidence
+
+TASK_EVIDENCE: tuple[TaskEvidence, ...] = (service.task_evidence,)

@@ -1,0 +1,119 @@
+"""The agent: erase people from the configured stores, and answer the open tasks of a system with signed reports.
+
+It runs beside the stores, by their owner. Killed at any moment, it starts again from its journals: a task is answered
+when its report is accepted, and only then its journal entries are removed.
+"""
+
+import contextlib
+import datetime
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lethe import Client
+from lethe.features.stores import erasure, reports, store
+from lethe.features.stores.configuration import Configuration
+from lethe.features.stores.erasure import Finding
+from lethe.features.stores.store import StoreError
+from lethe.features.systems import acknowledgements
+from lethe.features.systems.contract import STRENGTH, Grade, SystemTaskEnded, TaskOut, TaskStatus
+
+_BY = "lethe store run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a task. `grade` is None if it stays open, because of `findings` with ghosts, or of `error`."""
+
+    task_id: str
+    grade: Grade | None
+    findings: Mapping[str, Finding]
+    error: str | None = None
+
+
+def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list[dict[str, Finding]]:
+    """Erase people from all configured stores. Return for each person the findings by the name of the store; call
+    `finish` when they are reported. Raises `StoreError`."""
+    found: list[dict[str, Finding]] = [{} for _ in people]
+    with store.stopped(configuration.stop, configuration.start):
+        for name, one in configuration.stores.items():
+            findings = erasure.erase(one, people, journal=configuration.state / f"{name}.json")
+            for of_person, finding in zip(found, findings, strict=True):
+                of_person[name] = finding
+    return found
+
+
+def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> None:
+    """Forget what was sought of people whose findings are reported."""
+    for name in configuration.stores:
+        erasure.finish(configuration.state / f"{name}.json", people)
+
+
+def grade_of(findings: Mapping[str, Finding]) -> Grade | None:
+    """Return the grade of a person's findings in all stores; None if something is left."""
+    if any(finding.ghosts for finding in findings.values()):
+        return None
+    return max((reports.grade_of(finding.to_json()) for finding in findings.values()), key=STRENGTH.__getitem__)
+
+
+def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
+    """Erase the people of all open tasks of the configured system, answer each task, and yield what became of it.
+
+    A task whose person cannot be found out stays open and stops no other. Raises `StoreError` if no store can be
+    worked on; all tasks stay open then.
+    """
+    key = _key(configuration)
+    tasks, people = [], []
+    for task in _due(client, configuration):
+        identifiers = _identify(client, configuration, task)
+        if identifiers:
+            tasks.append(task)
+            people.append(identifiers)
+        else:
+            reason = "person_unknown: the request has no external_id, or no identifier was found for it"
+            yield Outcome(task_id=task.id, grade=None, findings={}, error=reason)
+    if not tasks:
+        return
+    for task, person, findings in zip(tasks, people, erase(configuration, people), strict=True):
+        grade = grade_of(findings)
+        if grade is not None:
+            named = {"id": task.id, "system_id": task.system_id, "request_id": task.request_id}
+            report = reports.compose(named, [finding.to_json() for finding in findings.values()])
+            digest = hashlib.sha256(report.encode()).hexdigest()
+            jws = acknowledgements.sign(key, task=named, by=_BY, evidence_sha256=digest)
+            with contextlib.suppress(SystemTaskEnded):
+                # Ended in the meantime, by an officer or by a run before that was killed after the call.
+                client.system_tasks.search_report(task.id, jws=jws, report=report)
+            finish(configuration, [person])
+        yield Outcome(task_id=task.id, grade=grade, findings=findings)
+
+
+def _key(configuration: Configuration) -> dict[str, str]:
+    if configuration.system is None or configuration.sign_with is None:
+        raise StoreError("configuration_invalid", "Expected system and sign_with in the configuration")
+    try:
+        return dict(json.loads(configuration.sign_with.read_text()))
+    except (OSError, ValueError, TypeError):
+        raise StoreError("configuration_invalid", "Expected a private JWK in the file sign_with") from None
+
+
+def _due(client: Client, configuration: Configuration) -> Iterator[TaskOut]:
+    """Yield the open tasks whose grace period is over. One that was cancelled since is open no more."""
+    now = datetime.datetime.now(datetime.UTC)
+    for task in list(client.system_tasks.list(status=TaskStatus.OPEN, system_id=configuration.system)):
+        if task.sent_from <= now and client.system_tasks.get(task.id).status == TaskStatus.OPEN:
+            yield task
+
+
+def _identify(client: Client, configuration: Configuration, task: TaskOut) -> list[str]:
+    external_id = client.deletion_requests.get(task.request_id).external_id
+    if not external_id:
+        return []
+    if not configuration.identify:
+        return [external_id]
+    found = subprocess.run(  # noqa: S603
+        [*configuration.identify, external_id], check=False, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    )
+    return [] if found.returncode else sorted({line.strip() for line in found.stdout.splitlines() if line.strip()})

@@ -1,0 +1,90 @@
+"""Commands of the agent beside a system's stores."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lethe.cli.derived import GROUPS, Group
+from lethe.cli.gateway import Key, Url, connect, console, new_group
+from lethe.client.methods import Resource
+
+if TYPE_CHECKING:
+    from lethe.features.stores.erasure import Finding
+
+_app = new_group("Vector stores and folders: erase people, and search the files afterwards.")
+# No call of the gateway belongs to this group: it works beside the stores.
+GROUPS["stores"] = Group("store", Resource, _app)
+Config = Annotated[Path, typer.Option("--config", exists=True, dir_okay=False, help="The agent's stores.toml.")]
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """End with exit code 1 and one line if a store refuses."""
+    from lethe.features.stores.store import StoreError
+
+    try:
+        yield
+    except StoreError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@_app.command("erase")
+def erase(
+    config: Config,
+    identifiers: Annotated[
+        list[str] | None, typer.Argument(help="Identifiers of one person; default: a line each from standard input.")
+    ] = None,
+) -> None:
+    """Erase one person from the configured stores, search the stores' files, and print the findings as JSON.
+
+    Exit code 1 if something is left; the command can be repeated.
+    """
+    from lethe.features.stores import agent, configuration
+
+    with _refusals():
+        settings = configuration.load(config)
+        person = identifiers or [line.strip() for line in sys.stdin if line.strip()]
+        if not person:
+            raise typer.BadParameter("expected an identifier")
+        [findings] = agent.erase(settings, [person])
+        grade = agent.grade_of(findings)
+        console.print_json(json.dumps({name: finding.to_json() for name, finding in findings.items()}))
+        _print_ghosts(findings)
+        if grade is None:
+            raise typer.Exit(1)
+        agent.finish(settings, [person])
+        console.print(_WORDS[grade])
+
+
+@_app.command("run")
+def run(config: Config, url: Url = None, key: Key = None) -> None:
+    """Answer the open tasks of a system: erase each person, search the stores' files, and send the signed report.
+
+    Prints a line per task. Exit code 1 if a task stays open.
+    """
+    from lethe.features.stores import agent, configuration
+
+    is_done = True
+    with _refusals(), connect(url, key) as client:
+        for outcome in agent.answer(client, configuration.load(config)):
+            is_done = is_done and outcome.grade is not None
+            state = _WORDS[outcome.grade] if outcome.grade else f"open: {outcome.error or 'something is left'}"
+            console.print(f"{outcome.task_id}  {state}", markup=False)
+            _print_ghosts(outcome.findings)
+    if not is_done:
+        raise typer.Exit(1)
+
+
+_WORDS = {"searched": "searched", "acknowledged": "deleted, not searched"}
+
+
+def _print_ghosts(findings: "Mapping[str, Finding]") -> None:
+    for name, finding in findings.items():
+        for ghost in finding.ghosts:
+            console.print(f"  left in {name}: {ghost.kind} in {ghost.file}, {ghost.where}", markup=False)

@@ -1,0 +1,82 @@
+"""Configuration of the agent: a TOML file with the system, its key, and its stores."""
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lethe.features.stores.chroma import Chroma
+from lethe.features.stores.documents import Documents
+from lethe.features.stores.lance import LanceDB
+from lethe.features.stores.postgres import PGVector
+from lethe.features.stores.store import Store, StoreError
+
+_FIELDS = {
+    "chroma": ({"path", "collection", "identifier"}, Chroma),
+    "lancedb": ({"path", "table", "identifier", "record_id"}, LanceDB),
+    "pgvector": ({"url", "table", "identifier", "record_id"}, PGVector),
+    "documents": ({"path", "pattern"}, Documents),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Configuration of the agent. `system` is the id of the system, and `sign_with` the file of its private Ed25519
+    JWK; both are needed to answer tasks only. `identify` is a command that gets the external id of a request as its
+    last argument and prints the person's identifiers, a line each; without it the external id is the identifier.
+    `stop` and `start` are the commands around the work. `stores` maps names to stores, and `state` is the folder of
+    journals."""
+
+    state: Path
+    stores: dict[str, Store]
+    system: str | None = None
+    sign_with: Path | None = None
+    identify: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    start: tuple[str, ...] = ()
+
+
+def load(path: Path) -> Configuration:
+    """Read a configuration; paths in it are relative to its folder. Raises `StoreError`."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise StoreError("configuration_invalid", f"{path} is not a TOML file ({type(error).__name__})") from None
+    folder, stores = path.parent, {}
+    for name, fields in document.pop("stores", {}).items():
+        stores[name] = _store(name, dict(fields), folder)
+    unknown = document.keys() - {field.name for field in dataclasses.fields(Configuration)}
+    if unknown or not stores or not isinstance(document.get("state", ""), str):
+        expected = f"no {', '.join(sorted(unknown))}" if unknown else "a table [stores.NAME] for each store"
+        raise StoreError("configuration_invalid", f"Expected {expected} in {path.name}")
+    commands = {name: _command(document.get(name, [])) for name in ("identify", "stop", "start")}
+    state = folder / document.get("state", ".lethe-stores")
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = document.get("sign_with")
+    return Configuration(
+        state=state,
+        stores=stores,
+        system=document.get("system"),
+        sign_with=folder / key if key else None,
+        **commands,
+    )
+
+
+def _store(name: str, fields: dict[str, Any], folder: Path) -> Store:
+    kind = fields.pop("kind", None)
+    if kind not in _FIELDS or not name.replace("-", "").replace("_", "").isalnum():
+        raise StoreError("configuration_invalid", f"Expected a kind of {', '.join(_FIELDS)} for store {name}")
+    expected, make = _FIELDS[kind]
+    if fields.keys() != expected or not all(isinstance(value, str) for value in fields.values()):
+        raise StoreError("configuration_invalid", f"Expected the texts {', '.join(sorted(expected))} for store {name}")
+    if "path" in fields:
+        fields["path"] = folder / fields["path"]
+    made: Store = make(**fields)
+    return made
+
+
+def _command(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise StoreError("configuration_invalid", "Expected commands as lists of texts")
+    return tuple(value)

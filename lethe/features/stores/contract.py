@@ -1,0 +1,42 @@
+"""Operation that acknowledges a task with the report of a search in the system's stores."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from lethe.contract.fields import Body, Text, example
+from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.sets import Scope
+from lethe.features.systems.contract import AcknowledgementRefused, SystemTaskEnded, SystemTaskUnknown, TaskOut
+
+_TASKS = ResourceOperations("Systems", "/v1/system-tasks")
+
+
+class SearchReportIn(Body):
+    model_config = example(jws="eyJhbGciOi...", report='{"format":"lethe-search-report/1",...}')
+
+    jws: Annotated[Text, Field(min_length=1, max_length=10_000)] = Field(
+        description="Acknowledgement signed with the system's Ed25519 key (compact JWS), whose `evidence_sha256` is "
+        "the SHA-256 of `report`."
+    )
+    report: Annotated[Text, Field(min_length=1, max_length=100_000)] = Field(
+        description="Search report as JSON text, as `lethe store run` writes it (see docs/vector-stores.md). It holds "
+        "counts, sizes and digests, and nothing of the person."
+    )
+
+
+REPORT = of_one(
+    _TASKS.operation(
+        "report_system_task",
+        "POST",
+        "/{task_id}/search-report",
+        scope=Scope.REQUESTS_READ,
+        takes=SearchReportIn,
+        gives=TaskOut,
+        repeat="idempotent",
+        problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
+        does="Confirm that a system has erased a person from its stores and searched their files, with the report that "
+        "the system signed. A report of something left is refused and the task stays open. Repeating the call is a "
+        "no-op.",
+    )
+)

@@ -1,0 +1,86 @@
+"""A folder of documents, such as the files that a vector store was filled from.
+
+A person's documents are the files that match a pattern with the identifier in it. They are overwritten and removed, and
+the rest of the folder is searched for copies.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lethe.features.stores import store
+from lethe.features.stores.needles import Record
+from lethe.features.stores.store import StoreError, StoreFile
+
+PLACE = "{identifier}"
+_PART_BYTES = 2048
+
+
+class Documents:
+    """A folder. `pattern` is a glob with `{identifier}` in it, such as `customers/{identifier}/**`."""
+
+    kind = "documents"
+    method = "The person's files were overwritten with zeros and removed."
+
+    def __init__(self, path: Path, *, pattern: str) -> None:
+        if PLACE not in pattern or pattern.startswith("/") or ".." in pattern:
+            raise StoreError("identifier_missing", f"Expected a pattern in the folder with {PLACE} in it")
+        self._path, self._pattern = path, pattern
+
+    def version(self) -> str:
+        return "1"
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        if not self._path.is_dir():
+            raise StoreError("store_missing", "Expected a folder at the configured path")
+        with store.locked(self._path.with_name(f".{self._path.name}.lethe-lock")):
+            store.require_unused(self._path)
+            yield
+
+    def _paths(self, identifier: str) -> list[Path]:
+        if "/" in identifier or identifier in ("", ".", ".."):
+            raise StoreError("identifier_unusable", "Expected an identifier that can be the name of a file")
+        # Wildcards of an identifier are characters of a name.
+        escaped = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in identifier)
+        pattern = self._pattern.replace(PLACE, escaped)
+        # In Python 3.11 a pattern that ends with ** finds folders alone.
+        found = self._path.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
+        return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+    def find(self, identifier: str) -> list[Record]:
+        return [Record(id=None, texts=tuple(_parts(path))) for path in self._paths(identifier)]
+
+    def plant(self, identifier: str) -> None:
+        path = self._path / self._pattern.replace(PLACE, identifier).replace("**", "control").replace("*", "control")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{store.CONTROL}{secrets.token_hex(24)}")
+
+    def erase(self, identifiers: Sequence[str]) -> None:
+        for identifier in identifiers:
+            for path in self._paths(identifier):
+                store.overwrite(path)
+                path.unlink()
+                for parent in path.relative_to(self._path).parents:
+                    with contextlib.suppress(OSError):
+                        (self._path / parent).rmdir() if parent.name else None
+
+    def files(self) -> list[StoreFile]:
+        paths = sorted(path for path in self._path.rglob("*") if path.is_file() and not path.is_symlink())
+        return [self._file(path) for path in paths]
+
+    def _file(self, path: Path) -> StoreFile:
+        name = path.relative_to(self._path).as_posix()
+        return StoreFile(path=path, name=name, is_public=False, decoded=lambda: [("name", name.encode())])
+
+    def live(self) -> Iterator[Record]:
+        """Yield nothing: a copy of a person's document in another file is what is sought."""
+        yield from ()
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    """Yield the content in parts, so that a copy of any of them is found."""
+    with path.open("rb") as file:
+        while part := file.read(_PART_BYTES):
+            yield part

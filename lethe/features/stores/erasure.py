@@ -1,0 +1,282 @@
+"""Erase people from a store, and search its files before and after.
+
+Whatever is sought must be found in the files while it is there: what the store returned of a person, and a record of a
+made-up person (the control), which is added before and erased with them. What is sought is kept in a journal until
+`finish`, because a store that was erased from returns nothing to search for.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lethe.features.stores.needles import KINDS, Needle, Record, needles
+from lethe.features.stores.reports import MAX_LISTED
+from lethe.features.stores.searching import Searcher
+from lethe.features.stores.store import CONTROL, Store, StoreError, StoreFile
+
+_MAX_GHOSTS = 20
+_LIVE_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ghost:
+    """What is left of a person: the kind, the name of the file, and the offset in bytes, in the file or in a part of it
+    that was decoded."""
+
+    kind: str
+    file: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Result for a person. `before`, `control` and `after` map each kind to the numbers sought and found: of the person
+    before the deletion, of the made-up person before it, and of both after it. `not_sought` counts by kind what cannot
+    be told from live records or by chance. `files` has their number, size, and digests. `ghosts` is what is left."""
+
+    store: dict[str, str]
+    method: str
+    records: int
+    before: dict[str, dict[str, int]]
+    control: dict[str, dict[str, int]]
+    after: dict[str, dict[str, int]]
+    not_sought: dict[str, int]
+    files: dict[str, Any]
+    ghosts: tuple[Ghost, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding without names of ghosts, which are for the owner of the store."""
+        document = dataclasses.asdict(self)
+        del document["ghosts"]
+        return document
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sought:
+    """Needle of a person or of their control, and whether the files had it before the deletion; None: not searched."""
+
+    needle: Needle
+    is_control: bool
+    was_found: bool | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"needle": self.needle.to_json(), "is_control": self.is_control, "was_found": self.was_found}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Entry:
+    """Entry of the journal: a person and their made-up companions."""
+
+    person: list[str]
+    controls: list[str]
+    records: int
+    sought: list[_Sought]
+
+
+def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> list[Finding]:
+    """Erase people from a store and return a finding for each. A person is given by all identifiers by which the store
+    may know them.
+
+    `journal` is a file that other users cannot read. It has samples of what is sought, so that a repetition after a
+    crash, or after ghosts were found, searches for the same; `finish` removes them.
+
+    Raises:
+        StoreError: if the store cannot be held, read, searched or erased from. Repeat the call.
+    """
+    version = store.version()
+    with store.held():
+        entries = _read(journal)
+        asked = [_begin(store, entries, list(person)) for person in people]
+        _write(journal, entries)
+        everything = [one for entry in asked for one in entry.sought]
+        found, _ = search(store.files(), [one.needle for one in everything])
+        for place, one in enumerate(everything):
+            if one.was_found is None:
+                one.was_found = place in found
+        _write(journal, entries)
+        names = [name for entry in asked for name in (*entry.person, *entry.controls)]
+        store.erase(names)
+        if any(store.find(name) for name in names):
+            raise StoreError("not_deleted", "The store still returns records that were deleted")
+        found, files = search(store.files(), [one.needle for one in everything])
+        shared = _shared(store.live(), [one.needle for one in everything]) if found else set()
+    findings, start = [], 0
+    for entry in asked:
+        places = range(start, start + len(entry.sought))
+        start += len(entry.sought)
+        findings.append(
+            _finding(
+                entry,
+                [
+                    (one, _left(found.get(place, []), place, shared))
+                    for one, place in zip(entry.sought, places, strict=True)
+                ],
+                [place - places.start for place in places if _is_shared(everything[place].needle, place, shared)],
+                store={"kind": store.kind, "version": version},
+                method=store.method,
+                files=files,
+            )
+        )
+    return findings
+
+
+def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
+    """Remove people from the journal, once their findings are reported."""
+    left = [entry for entry in _read(journal) if not any(set(entry.person) & set(person) for person in people)]
+    if left:
+        _write(journal, left)
+    else:
+        journal.unlink(missing_ok=True)
+
+
+def _begin(store: Store, entries: list[_Entry], person: list[str]) -> _Entry:
+    """Return the entry of a person, with what the store has of them and of a new control."""
+    entry = next((one for one in entries if set(one.person) & set(person)), None)
+    if entry is None:
+        entry = _Entry(person=[], controls=[], records=0, sought=[])
+        entries.append(entry)
+    entry.person = sorted({*entry.person, *person})
+    control = f"{CONTROL}{secrets.token_hex(12)}"
+    records = [record for name in entry.person for record in store.find(name)]
+    entry.records = max(entry.records, len(records))
+    try:
+        store.plant(control)
+    except StoreError as error:
+        if error.code != "control_not_planted":
+            raise
+    entry.controls.append(control)
+    known = {repr(one.needle.to_json()) for one in entry.sought}
+    for is_control, of_one in ((False, needles(records, entry.person)), (True, needles(store.find(control), []))):
+        entry.sought += [
+            _Sought(needle=needle, is_control=is_control) for needle in of_one if repr(needle.to_json()) not in known
+        ]
+    return entry
+
+
+Found = dict[int, list[tuple[int, str, str]]]
+"""By the index of the needle: the sample, the file, and where in it."""
+
+
+def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found, dict[str, Any]]:
+    """Return where needles are in files, and the sizes and digests of the files."""
+    searcher, found, listed, seen = Searcher(sought), Found(), [], Counter[tuple[int, int]]()
+    for file in files:
+        digest, size = hashlib.sha256(), [0]
+
+        def counted(file: StoreFile = file, digest: Any = digest, size: list[int] = size) -> Iterator[bytes]:
+            for chunk in file.chunks():
+                digest.update(chunk)
+                size[0] += len(chunk)
+                yield chunk
+
+        streams: list[tuple[str, Iterable[bytes]]] = [("", counted())]
+        if file.decoded is not None:
+            streams += [(f"{name}, ", [content]) for name, content in file.decoded()]
+        for name, chunks in streams:
+            for hit in searcher.hits(chunks):
+                hits = found.setdefault(hit.needle, [])
+                seen[hit.needle, hit.sample] += 1
+                # A sample that is there so often is that of live records too, or its first places are enough.
+                if seen[hit.needle, hit.sample] <= _MAX_GHOSTS:
+                    hits.append((hit.sample, file.name, f"{name}offset {hit.offset}"))
+        listed.append([file.name if file.is_public else None, size[0], digest.hexdigest()])
+    whole = json.dumps(listed, separators=(",", ":")).encode()
+    return found, {
+        "count": len(listed),
+        "bytes": sum(size for _, size, _ in listed),
+        "sha256": hashlib.sha256(whole).hexdigest(),
+        "listed": listed[:MAX_LISTED],
+    }
+
+
+def _shared(live: Iterable[Record], sought: Sequence[Needle]) -> set[tuple[int, int]]:
+    """Return the needles and samples that live records have too."""
+    searcher, shared, batch = Searcher(sought), set[tuple[int, int]](), bytearray()
+    for record in live:
+        for text in (record.id or "", *record.texts):
+            batch += (text if isinstance(text, bytes) else text.encode("utf8", "surrogatepass")) + b"\0"
+        for vector in record.vectors:
+            batch += vector.astype("<f8").tobytes()
+        if len(batch) >= _LIVE_BYTES:
+            shared |= {(hit.needle, hit.sample) for hit in searcher.hits([bytes(batch)])}
+            batch.clear()
+    return shared | {(hit.needle, hit.sample) for hit in searcher.hits([bytes(batch)])}
+
+
+def _left(hits: list[tuple[int, str, str]], place: int, shared: set[tuple[int, int]]) -> list[tuple[str, str]]:
+    return [(file, where) for sample, file, where in hits if (place, sample) not in shared]
+
+
+def _is_shared(needle: Needle, place: int, shared: set[tuple[int, int]]) -> bool:
+    return all((place, sample) in shared for sample in range(len(needle.samples)))
+
+
+def _finding(
+    entry: _Entry, outcomes: Sequence[tuple[_Sought, list[tuple[str, str]]]], shared: Sequence[int], **about: Any
+) -> Finding:
+    told = [(one, left) for place, (one, left) in enumerate(outcomes) if one.needle.why is None and place not in shared]
+    held = [(one, left) for one, left in told if one.needle.is_held]
+    ghosts = [Ghost(kind=one.needle.kind, file=file, where=where) for one, left in told for file, where in left]
+    untold = Counter(one.needle.kind for one, _ in outcomes) - Counter(one.needle.kind for one, _ in told)
+    return Finding(
+        records=entry.records,
+        before=_counts((one, bool(one.was_found)) for one, _ in held if not one.is_control),
+        control=_counts((one, bool(one.was_found)) for one, _ in held if one.is_control),
+        after=_counts((one, bool(left)) for one, left in told),
+        not_sought={kind: untold[kind] for kind in KINDS},
+        ghosts=tuple(ghosts[:_MAX_GHOSTS]),
+        **about,
+    )
+
+
+def _counts(outcomes: Iterable[tuple[_Sought, bool]]) -> dict[str, dict[str, int]]:
+    counts = {kind: {"sought": 0, "found": 0} for kind in KINDS}
+    for one, is_found in outcomes:
+        counts[one.needle.kind]["sought"] += 1
+        counts[one.needle.kind]["found"] += is_found
+    return counts
+
+
+def _read(journal: Path) -> list[_Entry]:
+    try:
+        document = json.loads(journal.read_text())
+        return [
+            _Entry(
+                **entry
+                | {"sought": [_Sought(**one | {"needle": Needle.from_json(one["needle"])}) for one in entry["sought"]]}
+            )
+            for entry in document
+        ]
+    except FileNotFoundError:
+        return []
+    except (ValueError, LookupError, TypeError):
+        raise StoreError(
+            "journal_damaged", f"The journal {journal.name} cannot be read; what it sought is lost"
+        ) from None
+
+
+def _write(journal: Path, entries: Sequence[_Entry]) -> None:
+    """Replace the journal, synced, before the store is changed."""
+    document = [
+        {
+            "person": entry.person,
+            "controls": entry.controls,
+            "records": entry.records,
+            "sought": [one.to_json() for one in entry.sought],
+        }
+        for entry in entries
+    ]
+    new = journal.with_name(f"{journal.name}.new")
+    number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(number, "w") as file:
+        json.dump(document, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(journal)

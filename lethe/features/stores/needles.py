@@ -1,0 +1,100 @@
+"""What is sought of a person in the files of a store: samples of their vectors, texts and ids."""
+
+import base64
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+KINDS = ("vector", "text", "id")
+SAMPLE = 8
+"""Components of a sample of a vector."""
+MIN_DISTINCT = 4
+"""A sample with fewer distinct components other than zero is like others, or like empty space."""
+MIN_BYTES = 8
+"""Texts and ids of fewer bytes occur by chance."""
+_BYTES, _MAX_WHOLE = 32, 48
+_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Record of a store. `id` is None if it is not stored as text. `vectors` are float arrays of one dimension each,
+    and `texts` whatever else the record says in letters."""
+
+    id: str | None
+    vectors: tuple[np.ndarray[Any, Any], ...] = ()
+    texts: tuple[str | bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needle:
+    """A vector, text or id of which `samples` are sought: arrays of float64, or bytes. Any sample that is there shows
+    it. Without samples it cannot be told from others; `why` is then `too_short` or `too_plain`. `is_held` is True if
+    the store returned it, so that its files must have it before the deletion."""
+
+    kind: str
+    samples: tuple[bytes | np.ndarray[Any, Any], ...] = field(repr=False)
+    why: str | None = None
+    is_held: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        samples = [
+            {"bytes": base64.b64encode(one).decode()} if isinstance(one, bytes) else {"floats": one.tolist()}
+            for one in self.samples
+        ]
+        return {"kind": self.kind, "samples": samples, "why": self.why, "is_held": self.is_held}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Needle":
+        samples = tuple(
+            base64.b64decode(one["bytes"]) if "bytes" in one else np.array(one["floats"], dtype=np.float64)
+            for one in document["samples"]
+        )
+        return cls(**{**document, "samples": samples})
+
+
+def needles(records: Iterable[Record], identifiers: Sequence[str]) -> list[Needle]:
+    """Return what is sought of a person who has these records and identifiers, each once."""
+    found = [dataclasses.replace(_of_text("id", identifier), is_held=False) for identifier in identifiers]
+    for record in records:
+        found += [_of_text("id", record.id)] if record.id is not None else []
+        found += [_of_vector(vector) for vector in record.vectors]
+        found += [_of_text("text", text) for text in record.texts]
+    return list({(one.kind, one.why, one.is_held, _key(one)): one for one in found}.values())
+
+
+def _key(needle: Needle) -> bytes:
+    return b"\0".join(one if isinstance(one, bytes) else one.tobytes() for one in needle.samples)
+
+
+def _of_text(kind: str, text: str | bytes) -> Needle:
+    """Return samples of a text in UTF-8: all of it if it is short, else some parts spread over it."""
+    content = text if isinstance(text, bytes) else text.encode("utf8", "surrogatepass")
+    if len(content) < MIN_BYTES:
+        return Needle(kind=kind, samples=(), why="too_short")
+    width = min(_BYTES, len(content)) if len(content) > _MAX_WHOLE else len(content)
+    starts = np.linspace(0, len(content) - width, _SAMPLES).astype(int)
+    samples = {content[start : start + width] for start in starts}
+    telling = sorted(one for one in samples if len(set(one)) >= MIN_DISTINCT)
+    return Needle(kind=kind, samples=tuple(telling), why=None if telling else "too_plain")
+
+
+def _of_vector(vector: np.ndarray[Any, Any]) -> Needle:
+    """Return samples of 8 components, spread over a vector, as it is and normalised to length one."""
+    values = np.asarray(vector, dtype=np.float64)
+    width = min(SAMPLE, len(values))
+    starts = range(0, len(values) - width + 1, width)
+    usable = [start for start in starts if _is_telling(values[start : start + width])]
+    if not usable:
+        return Needle(kind="vector", samples=(), why="too_plain")
+    chosen = sorted({usable[place] for place in np.linspace(0, len(usable) - 1, _SAMPLES).astype(int)})
+    length = float(np.linalg.norm(values))
+    scales = [1.0] if abs(length - 1) < 1e-6 else [1.0, 1 / length]
+    return Needle(kind="vector", samples=tuple(values[s : s + width] * scale for scale in scales for s in chosen))
+
+
+def _is_telling(sample: np.ndarray[Any, Any]) -> bool:
+    return bool(np.isfinite(sample).all()) and len(np.unique(sample[sample != 0])) >= MIN_DISTINCT

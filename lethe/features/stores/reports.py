@@ -1,0 +1,131 @@
+"""Search reports: what a store's files were searched for before and after a deletion, as evidence of a task.
+
+A report is JSON text. The system signs its SHA-256 with the acknowledgement of the task, so that nothing in it can be
+changed. It holds counts, sizes and digests, and nothing of the person.
+"""
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lethe.features.stores.kinds import KINDS, VECTOR_STORES
+from lethe.features.systems.contract import Grade
+from lethe.proof import wellformed
+from lethe.proof.errors import PreconditionError
+
+FORMAT = "lethe-search-report/1"
+MAX_CHARACTERS = 100_000
+ENCODINGS = ["utf-8", "float16", "float32", "float64", "vectors at length one"]
+"""How needles are sought: texts and ids in UTF-8, vectors as they are and normalised in three formats of numbers."""
+MAX_LISTED = 50
+"""Files of a finding that a report lists; the digest covers all."""
+_SOUGHT = ("vector", "text", "id")
+_OBJECT = wellformed.Kind("an object", lambda value: isinstance(value, dict))
+_LIST = wellformed.Kind("a list of at least one", lambda value: isinstance(value, list) and bool(value))
+_REPORT: wellformed.Fields = {
+    "format": wellformed.text,
+    "task_id": wellformed.named("tsk"),
+    "system_id": wellformed.named("sys"),
+    "request_id": wellformed.named("dr"),
+    "at": wellformed.moment,
+    "encodings": _LIST,
+    "findings": _LIST,
+}
+_FINDING: wellformed.Fields = {
+    "store": _OBJECT,
+    "method": wellformed.text,
+    "records": wellformed.count(0),
+    "before": _OBJECT,
+    "control": _OBJECT,
+    "after": _OBJECT,
+    "not_sought": _OBJECT,
+    "files": _OBJECT,
+}
+_STORE: wellformed.Fields = {"kind": wellformed.word, "version": wellformed.text}
+_FILES: wellformed.Fields = {
+    "count": wellformed.count(0),
+    "bytes": wellformed.count(0),
+    "sha256": wellformed.sha256,
+    "listed": wellformed.Kind(
+        f"at most {MAX_LISTED} files", lambda value: isinstance(value, list) and len(value) <= MAX_LISTED
+    ),
+}
+_COUNTS: wellformed.Fields = {"sought": wellformed.count(0), "found": wellformed.count(0)}
+
+
+def compose(
+    task: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], *, at: datetime.datetime | None = None
+) -> str:
+    """Return the report of a task, given the findings of all stores of the system as JSON.
+
+    Raises:
+        PreconditionError: if a finding is malformed, or found something left.
+    """
+    document = {
+        "format": FORMAT,
+        "task_id": task["id"],
+        "system_id": task["system_id"],
+        "request_id": task["request_id"],
+        "at": (at or datetime.datetime.now(datetime.UTC)).isoformat(),
+        "encodings": ENCODINGS,
+        "findings": [dict(finding) for finding in findings],
+    }
+    text = json.dumps(document, separators=(",", ":"))
+    read(text)
+    return text
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return the document of a report.
+
+    Raises:
+        PreconditionError: if it is malformed, or reports something left (`search_clean`).
+    """
+    try:
+        document = wellformed.read(text)
+    except PreconditionError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise PreconditionError("report_well_formed", "Expected JSON in the search report") from error
+    wellformed.check("the search report", document, _REPORT)
+    is_known = document["format"] == FORMAT and document["encodings"] == ENCODINGS
+    _require("report_well_formed", is_known and len(text) <= MAX_CHARACTERS, f"a {FORMAT} document")
+    for finding in document["findings"]:
+        wellformed.check("the finding", finding, _FINDING)
+        wellformed.check("the store", finding["store"], _STORE)
+        wellformed.check("the files", finding["files"], _FILES)
+        _require("report_well_formed", finding["store"]["kind"] in KINDS, "a supported store")
+        for part in ("before", "control", "after"):
+            wellformed.check(part, finding[part], dict.fromkeys(_SOUGHT, _OBJECT))
+            for counts in finding[part].values():
+                wellformed.check(part, counts, _COUNTS)
+                _require("report_well_formed", counts["found"] <= counts["sought"], "no more found than sought")
+        wellformed.check("not_sought", finding["not_sought"], dict.fromkeys(_SOUGHT, wellformed.count(0)))
+        is_clean = not any(counts["found"] for counts in finding["after"].values())
+        _require("search_clean", is_clean, "a search that found nothing after the deletion")
+    return dict(document)
+
+
+def grade_of(finding: Mapping[str, Any]) -> Grade:
+    """Return `searched` if the search saw all that it sought while it was there, in the person's records and in the
+    control, and sought each of their vectors; else `acknowledged`: deleted, not searched."""
+    kind = "vector" if finding["store"]["kind"] in VECTOR_STORES else "text"
+    is_seen = all(
+        counts["found"] == counts["sought"] for part in ("before", "control") for counts in finding[part].values()
+    )
+    is_controlled = all(
+        finding["control"][one]["sought"] > 0 for one in _SOUGHT if finding["before"][one]["sought"] or one == kind
+    )
+    # What was there before is sought after; ids by which a person is known are sought in addition.
+    is_sought = all(
+        finding["after"][one]["sought"] >= finding["before"][one]["sought"] + finding["control"][one]["sought"]
+        for one in _SOUGHT
+    )
+    is_told = finding["not_sought"]["vector"] == 0
+    return Grade.SEARCHED if is_seen and is_controlled and is_sought and is_told else Grade.ACKNOWLEDGED
+
+
+def _require(name: str, holds: bool, expected: str) -> None:
+    if not holds:
+        raise PreconditionError(name, f"Expected {expected}")
