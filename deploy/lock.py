@@ -28,7 +28,8 @@ def wanted(extras: list[str]) -> list[str]:
     )
     asked = [*sdk["dependencies"], *server["dependencies"]]
     asked += [one for extra in extras for one in server["optional-dependencies"][extra]]
-    for own in [one for one in asked if Requirement(one).name == "lethe-sdk"]:  # its wheel is built beside the server's
+    # Its wheel is built beside the server's; its extras name one another.
+    while own := next((one for one in asked if Requirement(one).name == "lethe-sdk"), None):
         asked.remove(own)
         asked += [one for extra in sorted(Requirement(own).extras) for one in sdk["optional-dependencies"][extra]]
     found = [one for one in asked if Requirement(one).name != "torch"]
