@@ -14,18 +14,7 @@ from sqlalchemy.orm import Session
 from app import signing
 from app.accounting import budgets, repository
 from app.accounting.ledger import History
-from app.db.tables import (
-    Certificate,
-    Dataset,
-    DeletionRequest,
-    Erasure,
-    LedgerEntry,
-    Model,
-    Run,
-    Version,
-    new_id,
-    stored_mechanism,
-)
+from app.db import tables
 from app.keys import Keys
 from app.signing import Wanted
 from lethe.contract.problems import CertificateDamaged, CertificateUnknown
@@ -45,13 +34,13 @@ def to_sign(
     keys: Keys,
     at: datetime.datetime,
     *,
-    request: DeletionRequest,
-    erasure: Erasure,
-    model: Model,
-    dataset: Dataset,
-    run: Run,
-    version: Version,
-    entry: LedgerEntry,
+    request: tables.DeletionRequest,
+    erasure: tables.Erasure,
+    model: tables.Model,
+    dataset: tables.Dataset,
+    run: tables.Run,
+    version: tables.Version,
+    entry: tables.LedgerEntry,
     evidence: Evidence,
     observed: Observed | None,
 ) -> Wanted:
@@ -75,10 +64,10 @@ def to_sign(
         "version": version.number,
     }
 
-    def certificate() -> Certificate:
-        certificate_id = new_id("crt")
+    def certificate() -> tables.Certificate:
+        certificate_id = tables.new_id("crt")
         statement = statements.statement(certificate_id=certificate_id, issued_at=at.isoformat(), **facts)
-        return Certificate(id=certificate_id, jws=sign(keys, statement), issued_at=at, **columns)
+        return tables.Certificate(id=certificate_id, jws=sign(keys, statement), issued_at=at, **columns)
 
     return facts, certificate
 
@@ -86,12 +75,12 @@ def to_sign(
 class Evidences:
     """Evidence for many requests about one model at the present state of its chain, read together."""
 
-    def __init__(self, session: Session, model: Model, history: History, *, request_ids: Sequence[str]) -> None:
+    def __init__(self, session: Session, model: tables.Model, history: History, *, request_ids: Sequence[str]) -> None:
         self._session = session
         self._model = model
         self._history = history
-        self._datasets: dict[str, Dataset] = {}
-        self._erasures: dict[str, list[tuple[Erasure, int, int]]] = {}
+        self._datasets: dict[str, tables.Dataset] = {}
+        self._erasures: dict[str, list[tuple[tables.Erasure, int, int]]] = {}
         for erasure, dataset, records in repository.erasures_with_rows(session, request_ids=request_ids):
             # An unclaimed erasure counts as if claimed now.
             revision = dataset.revision + 1 if erasure.revision is None else erasure.revision
@@ -100,7 +89,7 @@ class Evidences:
         self._steps_present: dict[int, int] = {}
         self._releases: dict[tuple[str, int], list[tuple[str, Mechanism, Counter[int], int]]] = {}
 
-    def of(self, erasure: Erasure) -> Evidence:
+    def of(self, erasure: tables.Erasure) -> Evidence:
         """Return the evidence for the guarantees about an erasure, without the old part of the history.
 
         Raises `PrivacyError` if the parts contradict each other.
@@ -150,7 +139,7 @@ class Evidences:
             released = [
                 (
                     model.id,
-                    stored_mechanism(model.mechanism),
+                    tables.stored_mechanism(model.mechanism),
                     repository.releases_before(self._session, model_id=model.id, revision=revision),
                     len(model.lost_releases),
                 )
@@ -162,7 +151,7 @@ class Evidences:
         return self._releases[dataset_id, revision]
 
 
-def get(session: Session, keys: Keys, certificate_id: str) -> Certificate:
+def get(session: Session, keys: Keys, certificate_id: str) -> tables.Certificate:
     """Return a certificate. Raises `CertificateUnknown`, and `CertificateDamaged` if it is not what was signed."""
     row = repository.certificate(session, certificate_id)
     certificate = CertificateUnknown.if_none(row, certificate_id=certificate_id)
@@ -170,7 +159,7 @@ def get(session: Session, keys: Keys, certificate_id: str) -> Certificate:
     return certificate
 
 
-def damaged(keys: Keys, certificates: Iterable[Certificate]) -> list[str]:
+def damaged(keys: Keys, certificates: Iterable[tables.Certificate]) -> list[str]:
     """Return the ids of the stored certificates that are not what was signed."""
     published = signing.published(keys)
     return [stored.id for stored in certificates if signed_payload(stored.jws, published, kind=TYPE) is None]
@@ -214,7 +203,7 @@ class Absence:
     statement: dict[str, Any]
 
 
-def of(session: Session, keys: Keys, request: DeletionRequest, *, identity_rule: str) -> Absence | None:
+def of(session: Session, keys: Keys, request: tables.DeletionRequest, *, identity_rule: str) -> Absence | None:
     """Return the signed statement that the request's datasets held nothing when it was accepted; None if they did.
 
     Only for callers who may know whether anything is held. `identity_rule` says in words when two identifiers denote

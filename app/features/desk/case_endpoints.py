@@ -22,20 +22,6 @@ from app.features.people import users
 from lethe.contract.deletion_requests import DeletionRequestOut, EventsQuery
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.desk import contract
-from lethe.features.desk.contract import (
-    Addressing,
-    AssigneeOut,
-    AssignmentIn,
-    AttachmentKind,
-    AttachmentOut,
-    EvidenceFormat,
-    EvidenceQuery,
-    NoteIn,
-    NoteOut,
-    ReplyFormat,
-    ReplyLanguage,
-    ReplyQuery,
-)
 
 router = APIRouter(route_class=PlainRoute)
 files = APIRouter(route_class=forms.SpooledRoute)
@@ -51,14 +37,18 @@ _DOWNLOAD_HEADERS = {
 
 
 @serves(router, contract.ASSIGNEES)
-def list_assignees(call: Call, query: Paging) -> PageOut[AssigneeOut]:
+def list_assignees(call: Call, query: Paging) -> PageOut[contract.AssigneeOut]:
     with call.reading() as session:
         page = people_repository.enabled_users(session, users.DECIDING, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[AssigneeOut(id=user.id, name=user.name) for user in page.items], next_cursor=page.next_cursor)
+    return PageOut(
+        items=[contract.AssigneeOut(id=user.id, name=user.name) for user in page.items], next_cursor=page.next_cursor
+    )
 
 
 @serves(router, contract.ASSIGN)
-def assign_deletion_request(call: Call, intake: TheIntake, request_id: str, body: AssignmentIn) -> DeletionRequestOut:
+def assign_deletion_request(
+    call: Call, intake: TheIntake, request_id: str, body: contract.AssignmentIn
+) -> DeletionRequestOut:
     with call.writing() as session:
         request = deletion.get(session, request_id)
         service.assign(session, request, assignee=body.assignee)
@@ -66,7 +56,7 @@ def assign_deletion_request(call: Call, intake: TheIntake, request_id: str, body
 
 
 @serves(router, contract.ADD_NOTE)
-def add_request_note(call: Call, request_id: str, body: NoteIn) -> JSONResponse:
+def add_request_note(call: Call, request_id: str, body: contract.NoteIn) -> JSONResponse:
     with call.writing() as session:
         note = service.add_note(session, deletion.get(session, request_id), text=body.text, policy=call.caller.policy)
         response = _note_to_response(note, access.names_of(session, {note.author}))
@@ -74,7 +64,7 @@ def add_request_note(call: Call, request_id: str, body: NoteIn) -> JSONResponse:
 
 
 @serves(router, contract.NOTES)
-def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[NoteOut]:
+def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[contract.NoteOut]:
     with call.reading() as session:
         deletion.get(session, request_id)
         page = repository.page_of(session, RequestNote, request_id=request_id, **dict(query))
@@ -82,8 +72,8 @@ def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[No
     return PageOut(items=[_note_to_response(note, names) for note in page.items], next_cursor=page.next_cursor)
 
 
-def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> NoteOut:
-    return NoteOut(
+def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> contract.NoteOut:
+    return contract.NoteOut(
         id=note.id,
         at=note.at,
         author=note.author,
@@ -117,7 +107,7 @@ def add_request_attachment(
 
 
 @serves(files, contract.ATTACHMENTS)
-def list_request_attachments(call: Call, request_id: str, query: Paging) -> PageOut[AttachmentOut]:
+def list_request_attachments(call: Call, request_id: str, query: Paging) -> PageOut[contract.AttachmentOut]:
     with call.reading() as session:
         deletion.get(session, request_id)
         page = repository.page_of(session, RequestAttachment, request_id=request_id, **dict(query))
@@ -134,7 +124,7 @@ def get_request_attachment(call: Call, request_id: str, attachment_id: str) -> R
         service.record_download(session, request_id=request_id, attachment_id=attachment_id)
     with call.reading() as session:
         attachment, content = service.read_attachment(session, request_id=request_id, attachment_id=attachment_id)
-        kind, name = AttachmentKind(attachment.kind), urllib.parse.quote(attachment.name.text, safe="")
+        kind, name = contract.AttachmentKind(attachment.kind), urllib.parse.quote(attachment.name.text, safe="")
     disposition = f"attachment; filename=\"{attachment_id}.{kind.value}\"; filename*=UTF-8''{name}"
     headers = _DOWNLOAD_HEADERS | {"Content-Disposition": disposition}
     return Response(content, media_type=file_kinds.MEDIA_TYPES[kind], headers=headers)
@@ -150,20 +140,24 @@ def delete_request_attachment(call: Call, request_id: str, attachment_id: str) -
         service.delete_attachment(session, request_id=request_id, attachment_id=attachment_id)
 
 
-def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, str]) -> AttachmentOut:
+def _attachment_to_response(attachment: RequestAttachment, names: Mapping[str, str]) -> contract.AttachmentOut:
     name = "" if attachment.name.is_damaged else attachment.name.text
-    return AttachmentOut.of(
+    return contract.AttachmentOut.of(
         attachment, author_name=names.get(attachment.author), name=name, damaged=attachment.name.is_damaged
     )
 
 
 @serves(files, contract.REPLY)
-def get_reply(call: Call, intake: TheIntake, request_id: str, query: ReplyQuery) -> Response:
+def get_reply(call: Call, intake: TheIntake, request_id: str, query: contract.ReplyQuery) -> Response:
     return reply_file(call, intake, request_id, query)
 
 
 def reply_file(
-    call: Call, intake: TheIntake, request_id: str, query: ReplyQuery, addressing: Addressing | None = None
+    call: Call,
+    intake: TheIntake,
+    request_id: str,
+    query: contract.ReplyQuery,
+    addressing: contract.Addressing | None = None,
 ) -> Response:
     """Return the reply as a file, with what an officer typed for it.
 
@@ -180,7 +174,7 @@ def reply_file(
         origin=call.installation.settings.dashboard_origin,
         addressing=addressing,
     )
-    if query.format is ReplyFormat.PDF:
+    if query.format is contract.ReplyFormat.PDF:
         # The libraries of PDF take longer to import than the gateway's other parts.
         from app.features.desk import reply_pdf
 
@@ -192,7 +186,7 @@ def reply_file(
 
 
 @serves(files, contract.EVIDENCE_PACK)
-def get_evidence_pack(call: Call, intake: TheIntake, request_id: str, query: EvidenceQuery) -> Response:
+def get_evidence_pack(call: Call, intake: TheIntake, request_id: str, query: contract.EvidenceQuery) -> Response:
     keys, tenant_id = call.installation.keys, call.caller.tenant_id
     with call.writing() as session:
         deletion.get(session, request_id)
@@ -221,14 +215,14 @@ def get_evidence_pack(call: Call, intake: TheIntake, request_id: str, query: Evi
         made_at=made_at,
     )
     folder = forms.folder(call.installation.settings)
-    if query.format is EvidenceFormat.PDF:
+    if query.format is contract.EvidenceFormat.PDF:
         content, media_type = evidence_pack.as_pdf(evidence, folder=folder), "application/pdf"
     else:
         content, media_type = evidence_pack.as_zip(evidence, keys, folder=folder), "application/zip"
     return _file(content, media_type, f"evidence-{request.id}.{query.format.value}", language=query.language)
 
 
-def _file(content: bytes, media_type: str, name: str, *, language: ReplyLanguage) -> Response:
+def _file(content: bytes, media_type: str, name: str, *, language: contract.ReplyLanguage) -> Response:
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
         "Content-Language": language.value,

@@ -20,17 +20,8 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access.idempotency import Once, StoredResponse
-from app.api import problems
+from app.api import deletion_requests, problems
 from app.api.calls import Call
-from app.api.deletion_requests import (
-    asked,
-    audited_search,
-    checked_statement,
-    horizon_of,
-    names_of_assignees,
-    sought_by,
-    view_of,
-)
 from app.api.gateway import Mount, serves
 from app.audit import service as audit
 from app.db.tables import DeletionRequest
@@ -79,9 +70,9 @@ def create_batch_from_csv(
 
 @serves(router, contract.EXPORT)
 def export_deletion_requests(call: Call, query: RequestFilter) -> StreamingResponse:
-    search = sought_by(call, query)
+    search = deletion_requests.sought_by(call, query)
     with call.reading() as session:
-        view = view_of(session, call)
+        view = deletion_requests.view_of(session, call)
     pages = _pages(call, view, search)
     # Invalid filters are refused before the answer begins.
     first = next(pages)
@@ -129,8 +120,8 @@ def _asked(call: Call, item: _Item, source: str | None) -> RequestDraft | Proble
         return item.body
     try:
         body = DeletionRequestIn.model_validate(item.body)
-        statement = body.identity_statement and checked_statement(call, body, body.identity_statement)
-        return asked(call, body, statement=statement or None, source=source)
+        statement = body.identity_statement and deletion_requests.checked_statement(call, body, body.identity_statement)
+        return deletion_requests.asked(call, body, statement=statement or None, source=source)
     except ValidationError as error:
         expected = "The request does not have the form that the documentation asks for."
         return InputInvalid(expected, problems.faults(error, DeletionRequestIn))
@@ -157,7 +148,7 @@ def _store(
             items = [contract.BatchItemOut.model_validate(item) for item in before.body["items"]]
         else:
             outcomes = iter(deletion.submit_all(session, ready) if ready else ())
-            view = view_of(session, call)
+            view = deletion_requests.view_of(session, call)
             items = [
                 _answered(item, next(outcomes) if isinstance(draft, RequestDraft) else draft, view)
                 for item, draft in group
@@ -256,7 +247,7 @@ def _pages(call: Call, view: View, search: Sought) -> Iterator[_Page]:
     while True:
         with call.reading() as session:
             page = search_repository.requests(session, search, view=view, limit=_PAGE, cursor=cursor)
-            names = names_of_assignees(session, call, page.items)
+            names = deletion_requests.names_of_assignees(session, call, page.items)
         yield page.items, names
         if (cursor := page.next_cursor) is None:
             return
@@ -307,9 +298,11 @@ def _row(request: DeletionRequest, view: View, columns: Sequence[str], names: Ma
 
 @serves(router, contract.COUNT)
 def count_deletion_requests(call: Call, query: RequestFilter) -> contract.CountOut:
-    search = audited_search(call, query)
+    search = deletion_requests.audited_search(call, query)
     with call.reading() as session:
-        count = search_repository.count(session, search, view=view_of(session, call), at_most=contract.COUNTED)
+        count = search_repository.count(
+            session, search, view=deletion_requests.view_of(session, call), at_most=contract.COUNTED
+        )
     return contract.CountOut(count=count)
 
 
@@ -317,10 +310,10 @@ def count_deletion_requests(call: Call, query: RequestFilter) -> contract.CountO
 def decide_deletion_requests(call: Call, body: contract.DecisionsIn) -> contract.DecisionsOut:
     _check(body)
     filters = body.model_dump(include={field.name for field in fields(Sought)})
-    search = Sought(**filters, horizon=horizon_of(call))
+    search = Sought(**filters, horizon=deletion_requests.horizon_of(call))
     decided = refused = 0
     with call.writing() as session:
-        view = view_of(session, call)
+        view = deletion_requests.view_of(session, call)
         page = search_repository.requests(session, search, view=view, limit=body.limit, cursor=body.cursor)
         for request in page.items:
             try:
