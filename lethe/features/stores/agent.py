@@ -16,7 +16,6 @@ from lethe import Client
 from lethe.features.stores import erasure, reports, store
 from lethe.features.stores.configuration import Configuration
 from lethe.features.stores.erasure import Finding
-from lethe.features.stores.store import StoreError
 from lethe.features.systems import acknowledgements
 from lethe.features.systems.contract import STRENGTH, Grade, SystemTaskEnded, TaskOut, TaskStatus
 
@@ -92,11 +91,11 @@ def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
 
 def _key(configuration: Configuration) -> dict[str, str]:
     if configuration.system is None or configuration.sign_with is None:
-        raise StoreError("configuration_invalid", "Expected system and sign_with in the configuration")
+        raise store.StoreError("configuration_invalid", "Expected system and sign_with in the configuration")
     try:
         return dict(json.loads(configuration.sign_with.read_text()))
     except (OSError, ValueError, TypeError):
-        raise StoreError("configuration_invalid", "Expected a private JWK in the file sign_with") from None
+        raise store.StoreError("configuration_invalid", "Expected a private JWK in the file sign_with") from None
 
 
 def _due(client: Client, configuration: Configuration) -> Iterator[TaskOut]:

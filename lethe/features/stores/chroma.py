@@ -16,7 +16,6 @@ import numpy as np
 
 from lethe.features.stores import store
 from lethe.features.stores.needles import Record
-from lethe.features.stores.store import StoreError, StoreFile
 
 TESTED = "1.5.9"
 _BATCH = 1000
@@ -40,19 +39,21 @@ class Chroma:
         with store.locked(self._path.with_name(f".{self._path.name}.lethe-lock")):
             store.recover(self._path)
             if not (self._path / "chroma.sqlite3").is_file():
-                raise StoreError("store_missing", "Expected a folder of Chroma at the configured path")
+                raise store.StoreError("store_missing", "Expected a folder of Chroma at the configured path")
             store.require_unused(self._path)
             with contextlib.closing(sqlite3.connect(self._path / "chroma.sqlite3")) as database:
                 [(places,)] = database.execute("SELECT count(*) FROM databases WHERE name != 'default_database'")
             if places:
-                raise StoreError("store_unsupported", "The folder has other databases than default_database")
+                raise store.StoreError("store_unsupported", "The folder has other databases than default_database")
             yield
 
     def find(self, identifier: str) -> list[Record]:
         with opened(self._path) as client:
             collection = self._collection(client)
             if collection.count() and not self._has_identifier(collection):
-                raise StoreError("identifier_missing", "No record of the collection has the key of the identifier")
+                raise store.StoreError(
+                    "identifier_missing", "No record of the collection has the key of the identifier"
+                )
             same: list[str | int] = [identifier, int(identifier)] if identifier.isdecimal() else [identifier]
             found = [collection.get(where={self._identifier: one}, include=list(_INCLUDE)) for one in same]
             return [record for page in found for record in _records(page)]
@@ -66,7 +67,7 @@ class Chroma:
             collection = self._collection(client)
             width = collection._model.dimension
             if width is None:
-                raise StoreError("control_not_planted", "The collection has no vectors")
+                raise store.StoreError("control_not_planted", "The collection has no vectors")
             collection.add(
                 ids=[f"{store.CONTROL}{secrets.token_hex(12)}"],
                 embeddings=[np.random.default_rng().normal(size=width).tolist()],
@@ -97,12 +98,14 @@ class Chroma:
                     if kept:
                         copy.add(**{name: column for name, column in chosen.items() if _has_values(column)})
                 if copy.count() != expected:
-                    raise StoreError("rebuild_incomplete", "The new folder has not as many records as the old one")
+                    raise store.StoreError(
+                        "rebuild_incomplete", "The new folder has not as many records as the old one"
+                    )
         store.swap(self._path, new)
 
-    def files(self) -> list[StoreFile]:
+    def files(self) -> list[store.StoreFile]:
         paths = sorted(path for path in self._path.rglob("*") if path.is_file())
-        return [StoreFile(path=path, name=path.relative_to(self._path).as_posix()) for path in paths]
+        return [store.StoreFile(path=path, name=path.relative_to(self._path).as_posix()) for path in paths]
 
     def live(self) -> Iterator[Record]:
         with opened(self._path) as client:
@@ -112,16 +115,15 @@ class Chroma:
 
     def _collection(self, client: Any) -> Any:
         if self._name not in [one.name for one in client.list_collections()]:
-            raise StoreError("collection_missing", "The folder has no collection of the configured name")
+            raise store.StoreError("collection_missing", "The folder has no collection of the configured name")
         return client.get_collection(self._name, embedding_function=None)
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[Any]:
     import chromadb
-    from chromadb.config import Settings
 
-    client = chromadb.PersistentClient(str(path), settings=Settings(anonymized_telemetry=False))
+    client = chromadb.PersistentClient(str(path), settings=chromadb.Settings(anonymized_telemetry=False))
     try:
         yield client
     finally:

@@ -5,16 +5,13 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from lethe.cli.derived import GROUPS, Group
 from lethe.cli.gateway import Key, Url, connect, console, new_group
 from lethe.client.methods import Resource
-
-if TYPE_CHECKING:
-    from lethe.features.stores.erasure import Finding
 
 _app = new_group("Vector stores and folders: erase people, and search the files afterwards.")
 # No call of the gateway belongs to this group: it works beside the stores.
@@ -84,7 +81,7 @@ def run(config: Config, url: Url = None, key: Key = None) -> None:
 _WORDS = {"searched": "searched", "acknowledged": "deleted, not searched"}
 
 
-def _print_ghosts(findings: "Mapping[str, Finding]") -> None:
+def _print_ghosts(findings: Mapping[str, Any]) -> None:
     for name, finding in findings.items():
         for ghost in finding.ghosts:
             console.print(f"  left in {name}: {ghost.kind} in {ghost.file}, {ghost.where}", markup=False)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from lethe.features.stores import store
 from lethe.features.stores.needles import Record
-from lethe.features.stores.store import StoreError, StoreFile
 
 PLACE = "{identifier}"
 _PART_BYTES = 2048
@@ -25,7 +24,7 @@ class Documents:
 
     def __init__(self, path: Path, *, pattern: str) -> None:
         if PLACE not in pattern or pattern.startswith("/") or ".." in pattern:
-            raise StoreError("identifier_missing", f"Expected a pattern in the folder with {PLACE} in it")
+            raise store.StoreError("identifier_missing", f"Expected a pattern in the folder with {PLACE} in it")
         self._path, self._pattern = path, pattern
 
     def version(self) -> str:
@@ -34,16 +33,16 @@ class Documents:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         if not self._path.is_dir():
-            raise StoreError("store_missing", "Expected a folder at the configured path")
+            raise store.StoreError("store_missing", "Expected a folder at the configured path")
         with store.locked(self._path.with_name(f".{self._path.name}.lethe-lock")):
             store.require_unused(self._path)
             yield
 
     def _paths(self, identifier: str) -> list[Path]:
         if "/" in identifier or identifier in ("", ".", ".."):
-            raise StoreError("identifier_unusable", "Expected an identifier that can be the name of a file")
+            raise store.StoreError("identifier_unusable", "Expected an identifier that can be the name of a file")
         # Wildcards of an identifier are characters of a name.
-        escaped = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in identifier)
+        escaped = "".join(f"[{one}]" if one in "*?[" else one for one in identifier)
         pattern = self._pattern.replace(PLACE, escaped)
         # In Python 3.11 a pattern that ends with ** finds folders alone.
         found = self._path.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
@@ -66,13 +65,13 @@ class Documents:
                     with contextlib.suppress(OSError):
                         (self._path / parent).rmdir() if parent.name else None
 
-    def files(self) -> list[StoreFile]:
+    def files(self) -> list[store.StoreFile]:
         paths = sorted(path for path in self._path.rglob("*") if path.is_file() and not path.is_symlink())
         return [self._file(path) for path in paths]
 
-    def _file(self, path: Path) -> StoreFile:
+    def _file(self, path: Path) -> store.StoreFile:
         name = path.relative_to(self._path).as_posix()
-        return StoreFile(path=path, name=name, is_public=False, decoded=lambda: [("name", name.encode())])
+        return store.StoreFile(path=path, name=name, is_public=False, decoded=lambda: [("name", name.encode())])
 
     def live(self) -> Iterator[Record]:
         """Yield nothing: a copy of a person's document in another file is what is sought."""

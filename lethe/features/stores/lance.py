@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from lethe.features.stores import store
 from lethe.features.stores.needles import Record
-from lethe.features.stores.store import StoreError, StoreFile
 
 TESTED, TESTED_FORMAT = "0.40.0", "14.0.2"
 _DECODED = (".lance", ".idx")
@@ -42,23 +42,23 @@ class LanceDB:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         if not self._path.is_dir():
-            raise StoreError("store_missing", "Expected a folder of LanceDB at the configured path")
+            raise store.StoreError("store_missing", "Expected a folder of LanceDB at the configured path")
         with store.locked(self._path / f".{self._name}.lethe-lock"):
             store.recover(self._folder)
             if (work := self._path / f".{self._name}.lethe-work").exists():
                 store.destroy(work)
             if not self._folder.is_dir():
-                raise StoreError("collection_missing", "The folder has no table of the configured name")
+                raise store.StoreError("collection_missing", "The folder has no table of the configured name")
             store.require_unused(self._folder)
             names = self._table().schema.names
             if missing := {self._identifier, self._id} - set(names):
-                raise StoreError("identifier_missing", f"The table has {len(missing)} of the configured columns less")
+                raise store.StoreError(
+                    "identifier_missing", f"The table has {len(missing)} of the configured columns less"
+                )
             yield
 
     def _table(self, path: Path | None = None) -> Any:
-        import lancedb
-
-        return lancedb.connect(str(path or self._path)).open_table(self._name)
+        return _connected(str(path or self._path)).open_table(self._name)
 
     def _where(self, identifiers: Sequence[str]) -> str:
         quoted = ", ".join("'" + one.replace("'", "''") + "'" for one in identifiers)
@@ -69,12 +69,11 @@ class LanceDB:
         return [record for batch in batches for record in self._records(batch)]
 
     def plant(self, identifier: str) -> None:
-        import pyarrow as pa
 
         table = self._table()
         template = table.head(1)
         if not template.num_rows:
-            raise StoreError("control_not_planted", "The table has no rows")
+            raise store.StoreError("control_not_planted", "The table has no rows")
         columns = []
         for field in template.schema:
             column = template[field.name].combine_chunks()
@@ -89,31 +88,28 @@ class LanceDB:
         table.add(pa.table(columns, schema=template.schema))
 
     def erase(self, identifiers: Sequence[str]) -> None:
-        import lancedb
-        import pyarrow as pa
-
         source, work = self._table(), self._path / f".{self._name}.lethe-work"
         version, where = source.version, self._where(identifiers)
         kept = f"`{self._identifier}` IS NULL OR NOT ({where})"
-        target = lancedb.connect(str(work)).create_table(self._name, schema=source.schema)
+        target = _connected(str(work)).create_table(self._name, schema=source.schema)
         batches = source.search().where(kept).to_batches(_ROWS)
         while part := list(itertools.islice(batches, _BATCHES)):
             target.add(pa.Table.from_batches(part, schema=source.schema))
         if target.count_rows() != source.count_rows() - source.count_rows(where):
-            raise StoreError("rebuild_incomplete", "The new table has not as many rows as the old one")
+            raise store.StoreError("rebuild_incomplete", "The new table has not as many rows as the old one")
         for index in source.list_indices():
             _index_again(target, index)
         if self._table().version != version:
-            raise StoreError("store_in_use", "The table was changed while it was rebuilt; stop what writes to it")
+            raise store.StoreError("store_in_use", "The table was changed while it was rebuilt; stop what writes to it")
         new = self._folder.with_name(f"{self._folder.name}.lethe-new")
         (work / self._folder.name).rename(new)
         store.swap(self._folder, new)
         store.destroy(work)
 
-    def files(self) -> list[StoreFile]:
+    def files(self) -> list[store.StoreFile]:
         paths = sorted(path for path in self._folder.rglob("*") if path.is_file())
         return [
-            StoreFile(
+            store.StoreFile(
                 path=path,
                 name=path.relative_to(self._path).as_posix(),
                 decoded=functools.partial(_decoded, path) if path.suffix in _DECODED else None,
@@ -126,7 +122,6 @@ class LanceDB:
             yield from self._records(batch)
 
     def _records(self, batch: Any) -> Iterator[Record]:
-        import pyarrow as pa
 
         columns = [batch.column(name) for name in batch.schema.names if name != "_rowid"]
         ids = batch.column(self._id)
@@ -143,9 +138,13 @@ class LanceDB:
             )
 
 
-def _is_vector(kind: Any) -> bool:
-    import pyarrow as pa
+def _connected(path: str) -> Any:
+    import lancedb
 
+    return lancedb.connect(path)
+
+
+def _is_vector(kind: Any) -> bool:
     is_list = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
     return bool(is_list and pa.types.is_floating(kind.value_type))
 
@@ -158,7 +157,7 @@ def _index_again(table: Any, index: Any) -> None:
 
     kind: Any = getattr(kinds, index.index_type, None)
     if not hasattr(kind, "__dataclass_fields__"):
-        raise StoreError("index_unknown", "The table has an index of a kind that cannot be made again")
+        raise store.StoreError("index_unknown", "The table has an index of a kind that cannot be made again")
     details = dict(index.index_details)
     known = details | details.get("compression", {})
     if "metric_type" in details:
@@ -168,7 +167,7 @@ def _index_again(table: Any, index: Any) -> None:
     try:
         table.create_index(column, config=kind(**options), name=index.name)
     except (ValueError, RuntimeError, TypeError) as error:
-        raise StoreError("index_not_rebuilt", f"An index was refused ({type(error).__name__})") from None
+        raise store.StoreError("index_not_rebuilt", f"An index was refused ({type(error).__name__})") from None
 
 
 def _decoded(path: Path) -> Iterator[tuple[str, bytes]]:

@@ -22,7 +22,7 @@ _SAMPLES = 3
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """Record of a store. `id` is None if it is not stored as text. `vectors` are float arrays of one dimension each,
-    and `texts` whatever else the record says in letters."""
+    and `texts` the other texts of the record."""
 
     id: str | None
     vectors: tuple[np.ndarray[Any, Any], ...] = ()

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psycopg
+from psycopg import sql
 
 from lethe.features.stores import store
 from lethe.features.stores.needles import Record
-from lethe.features.stores.store import StoreError, StoreFile
 
 TESTED_SERVERS, TESTED = ("16",), "0.8."
 LOCK_TIMEOUT = "10s"
@@ -55,33 +56,30 @@ class PGVector:
             server = connection.execute("SHOW server_version").fetchone()[0].split()[0]
             found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
             if found is None:
-                raise StoreError("store_unsupported", "The database has no extension vector")
+                raise store.StoreError("store_unsupported", "The database has no extension vector")
         if server.split(".")[0] not in TESTED_SERVERS or not found[0].startswith(TESTED):
-            raise StoreError("store_version_untested", f"Found PostgreSQL {server} with pgvector {found[0]}")
+            raise store.StoreError("store_version_untested", f"Found PostgreSQL {server} with pgvector {found[0]}")
         return f"{server} with pgvector {found[0]}"
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        import psycopg
 
         try:
             with psycopg.connect(self._url, autocommit=True, application_name="lethe store") as connection:
                 connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
                 yield connection
         except psycopg.errors.LockNotAvailable:
-            raise StoreError("store_in_use", "The table is locked by another session; try again") from None
+            raise store.StoreError("store_in_use", "The table is locked by another session; try again") from None
         except psycopg.Error as error:
             # The message may quote rows.
-            raise StoreError("store_failed", f"PostgreSQL answered {type(error).__name__}") from None
+            raise store.StoreError("store_failed", f"PostgreSQL answered {type(error).__name__}") from None
 
     @property
     def _table(self) -> Any:
-        from psycopg import sql
 
         return sql.Identifier(*filter(None, (self._schema, self._name)))
 
     def _sql(self, text: str) -> Any:
-        from psycopg import sql
 
         names = {"table": self._table, "identifier": sql.Identifier(self._identifier)}
         return sql.SQL(text).format(**names)
@@ -90,14 +88,18 @@ class PGVector:
     def held(self) -> Iterator[None]:
         with self._connected() as connection:
             if not connection.execute("SELECT pg_try_advisory_lock(hashtext('lethe store'))").fetchone()[0]:
-                raise StoreError("store_in_use", "Another run of lethe store works on the database")
+                raise store.StoreError("store_in_use", "Another run of lethe store works on the database")
             if not connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()[0]:
-                raise StoreError("store_not_readable", "Expected a superuser, who may rewrite statistics and the log")
+                raise store.StoreError(
+                    "store_not_readable", "Expected a superuser, who may rewrite statistics and the log"
+                )
             columns = {name: kind for name, kind, _ in self._columns(connection)}
             if missing := {self._identifier, self._id} - columns.keys():
-                raise StoreError("identifier_missing", f"The table has {len(missing)} of the configured columns less")
+                raise store.StoreError(
+                    "identifier_missing", f"The table has {len(missing)} of the configured columns less"
+                )
             if connection.execute(_ELSEWHERE, [self._table.as_string(connection)] * 2).fetchone()[0]:
-                raise StoreError("store_unsupported", "The table lies in a tablespace of its own")
+                raise store.StoreError("store_unsupported", "The table lies in a tablespace of its own")
             self._session = connection
             yield
 
@@ -114,7 +116,6 @@ class PGVector:
         return self._select("WHERE {identifier}::text = %s", [identifier])
 
     def _select(self, condition: str, arguments: list[Any]) -> list[Record]:
-        from psycopg import sql
 
         columns = [(name, kind) for name, kind, _ in self._columns(self._session) if kind in (*_VECTORS, *_TEXTS)]
         listed = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name, _ in columns)
@@ -139,8 +140,6 @@ class PGVector:
         ]
 
     def plant(self, identifier: str) -> None:
-        import psycopg
-        from psycopg import sql
 
         names: list[Any] = []
         values: list[Any] = []
@@ -160,7 +159,7 @@ class PGVector:
                 )
             elif kind == "uuid":
                 values.append(sql.SQL("gen_random_uuid()"))
-            elif kind in ("text", "character varying"):
+            elif kind in _TEXTS[:2]:
                 values.append(sql.Literal(f"{store.CONTROL}{secrets.token_hex(24)}"))
             elif name == self._id:
                 values.append(sql.SQL("(SELECT max({c}) + 1 FROM {t})").format(c=column, t=self._table))
@@ -174,7 +173,7 @@ class PGVector:
         except psycopg.Error:
             planted = 0
         if planted != 1:
-            raise StoreError("control_not_planted", "The table takes no row of a made-up person")
+            raise store.StoreError("control_not_planted", "The table takes no row of a made-up person")
 
     def erase(self, identifiers: Sequence[str]) -> None:
         session = self._session
@@ -205,7 +204,7 @@ class PGVector:
             )
             session.execute("SELECT pg_reload_conf()")
 
-    def files(self) -> list[StoreFile]:
+    def files(self) -> list[store.StoreFile]:
         session = self._session
         session.execute("CHECKPOINT")
         folder = Path(session.execute("SHOW data_directory").fetchone()[0])
@@ -221,10 +220,10 @@ class PGVector:
                 if path.is_file() and not (top.name == "base" and path.relative_to(top).parts[0] in others)
             ]
         except OSError:
-            raise StoreError(
+            raise store.StoreError(
                 "store_not_readable", "Run lethe store where and as who can read the server's files"
             ) from None
-        return [StoreFile(path=path, name=path.relative_to(folder).as_posix()) for path in paths]
+        return [store.StoreFile(path=path, name=path.relative_to(folder).as_posix()) for path in paths]
 
     def live(self) -> Iterator[Record]:
         yield from self._select("", [])

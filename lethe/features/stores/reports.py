@@ -9,11 +9,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.features.stores.kinds import KINDS, VECTOR_STORES
 from lethe.features.systems.contract import Grade
 from lethe.proof import wellformed
 from lethe.proof.errors import PreconditionError
 
+VECTOR_STORES = ("chroma", "lancedb", "pgvector")
+KINDS = (*VECTOR_STORES, "documents")
+"""Kinds of stores that are supported, which are those that the tests run on."""
 FORMAT = "lethe-search-report/1"
 MAX_CHARACTERS = 100_000
 ENCODINGS = ["utf-8", "float16", "float32", "float64", "vectors at length one"]

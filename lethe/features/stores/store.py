@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -82,8 +83,6 @@ def of_package(name: str, module: str, tested: str) -> str:
 
 def require_unused(folder: Path) -> None:
     """Raise `StoreError` if another process has a file of a folder open, or if this cannot be seen."""
-    import os
-
     import psutil
 
     inside = os.path.realpath(folder) + os.sep
@@ -155,8 +154,6 @@ def destroy(folder: Path) -> None:
 
 def overwrite(path: Path) -> None:
     """Overwrite a file with zeros, in place, and sync it. File systems that copy on write keep the old blocks."""
-    import os
-
     with path.open("r+b") as file:
         left = path.stat().st_size
         while left:
@@ -166,8 +163,6 @@ def overwrite(path: Path) -> None:
 
 
 def _sync(folder: Path, *, deep: bool = True) -> None:
-    import os
-
     for path in (folder, *(folder.rglob("*") if deep else ())):
         number = os.open(path, os.O_RDONLY)
         try:

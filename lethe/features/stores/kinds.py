@@ -1,4 +1,0 @@
-"""Kinds of stores that are supported, which are those that the tests run on."""
-
-VECTOR_STORES = ("chroma", "lancedb", "pgvector")
-KINDS = (*VECTOR_STORES, "documents")
