@@ -51,6 +51,8 @@ ENV LETHE_DATA_DIR=/var/lib/lethe \
 WORKDIR /var/lib/lethe
 
 FROM runtime AS worker
+# The sandbox of trainers.
+RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
 COPY --from=worker-packages /opt/lethe /opt/lethe
 RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
 USER 10001:10001

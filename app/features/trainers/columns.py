@@ -7,11 +7,12 @@ erasure from the dataset, by a request or again after a restore, thereby decides
 
 import io
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -25,6 +26,7 @@ BLOCK_ROWS = 4096
 PARTS = 8
 """Number of 16-bit parts of a token, each a feature of the dataset."""
 _UNITS = 2.0**16
+_RANDOM = secrets.SystemRandom()
 _READERS = {
     ".csv": lambda content: pa.csv.read_csv(pa.BufferReader(content)),
     ".parquet": lambda content: pa.parquet.read_table(pa.BufferReader(content)),
@@ -117,16 +119,47 @@ def with_tokens(table: pa.Table, drawn: npt.NDArray[np.uint16], subjects: list[s
 def only(table: pa.Table, kept: set[bytes]) -> pa.Table:
     """Return the rows whose token is among `kept`, copied, so that no other row stays in the result's memory."""
     mask = pa.array([token in kept for token in table.column(TOKEN).to_pylist()], pa.bool_())
-    return table.filter(mask).combine_chunks()
+    return _compact(table.filter(mask))
 
 
 def in_blocks(table: pa.Table) -> list[pa.Table]:
-    return [table.slice(first, BLOCK_ROWS).combine_chunks() for first in range(0, table.num_rows, BLOCK_ROWS)]
+    return [_compact(table.slice(first, BLOCK_ROWS)) for first in range(0, table.num_rows, BLOCK_ROWS)]
+
+
+def _compact(table: pa.Table) -> pa.Table:
+    """Return the table as one chunk, with dictionaries of no other values than those of its rows."""
+    table = table.unify_dictionaries().combine_chunks()
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type) and table.num_rows:
+            column = table.column(place).chunk(0)
+            used = column.indices.drop_null().unique()
+            indices = pc.index_in(column.indices, used).cast(field.type.index_type)
+            values = column.dictionary.take(used)
+            column = pa.DictionaryArray.from_arrays(indices, values, ordered=field.type.ordered)
+            table = table.set_column(place, field, column)
+    return table
 
 
 def for_trainer(table: pa.Table, *, group_ids: bool) -> pa.Table:
     """Return the columns that a trainer sees."""
     return table.drop_columns([TOKEN] if group_ids else [TOKEN, GROUP])
+
+
+def split(table: pa.Table, *, holdout: float) -> tuple[pa.Table, pa.Table]:
+    """Return the rows to train on, and those of the holdout: a share of the people, drawn anew from the system's
+    randomness, at least one person in each part that can have one. Without a holdout it is empty."""
+    people = table.column(GROUP).unique().to_pylist()
+    number = min(max(1, round(holdout * len(people))), len(people) - 1) if holdout else 0
+    drawn = pa.array(_RANDOM.sample(people, max(0, number)), pa.int64())
+    is_held_out = pc.is_in(table.column(GROUP), drawn)
+    return table.filter(pc.invert(is_held_out)), table.filter(is_held_out)
+
+
+def mixed(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of tables of one schema in random order, as one chunk: no place tells whose a row is."""
+    # Chunks with dictionaries of their own would tell, too.
+    joined = _compact(pa.concat_tables(tables))
+    return joined.take(pa.array(_RANDOM.sample(range(joined.num_rows), joined.num_rows), pa.int64()))
 
 
 def to_bytes(table: pa.Table) -> bytes:

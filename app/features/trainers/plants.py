@@ -1,8 +1,8 @@
 """The socket `PLANTS`: features that plant rows in trainings, measure their losses, and may stop a publication.
 
 A feature lists its plants as `PLANTS` of its module `app.features.<name>.plants`. Before a training, each plant gets
-what is trained on, and returns rows to be trained on as well. They come last in `rows.arrow`, after those of the
-people, and the variable LETHE_PLANTED_ROWS tells the trainer their number, so that it keeps them out of its metrics.
+what is trained on, and returns rows to be trained on as well. `rows.arrow` has them among those of the people, in
+random order, and `holdout.arrow`, on which metrics are computed, has none: nothing tells the trainer which they are.
 After the command has run, and before anything is published, `judge` gets a function that returns the losses of any
 rows of the same columns under the new artefacts, by the trainer's `score_command` in the same sandbox.
 """
@@ -24,7 +24,8 @@ Score: TypeAlias = Callable[[pa.Table], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingContext:
-    """What a training is about to train on: `rows` are those present, with the columns that the trainer sees."""
+    """What a training is about to train on: `rows` are those present but for the holdout, with the columns that the
+    trainer sees."""
 
     tenant_id: str
     table_id: str

@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from app.features.trainers import inside
 
@@ -49,11 +50,11 @@ _STATUSES = {
 
 
 class TrainerRefused(Exception):
-    """The trainer is refused for the reason `code`. Nothing that it wrote is kept."""
+    """The trainer is refused for the reason `code`. Nothing that it wrote is kept, but for the `findings` of plants."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, findings: Mapping[str, Any] | None = None) -> None:
         super().__init__(code)
-        self.code = code
+        self.code, self.findings = code, dict(findings or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

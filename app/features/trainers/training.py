@@ -85,8 +85,9 @@ def run_next(installation: Installation) -> bool:
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, TrainerRefused | Problem) else type(error).__name__
         log.error("trainers.training_failed", training_id=claimed.training_id, error=code)
+        findings = error.findings if isinstance(error, TrainerRefused) else {}
         with installation.database.writing() as session:
-            fail(session, claimed, code=code)
+            fail(session, claimed, code=code, findings=findings)
     destroy_retired_keys(installation)
     return True
 
@@ -271,12 +272,13 @@ def _note_failure(session: Session, trainer: Trainer, *, code: str, rests: bool)
     trainer.error_code, trainer.retry_at = code, now(session) + delay if rests else None
 
 
-def fail(session: Session, claimed: ClaimedTraining, *, code: str) -> None:
-    """End a training without a result, and let its trainer rest. A training that is no longer held is left alone."""
+def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Mapping[str, Any]) -> None:
+    """End a training without artefacts, and let its trainer rest. A training that is no longer held is left alone."""
     training = session.get_one(Training, claimed.training_id)
     if training.status != TrainingStatus.RUNNING:
         return
     training.status, training.ended_at, training.error_code = TrainingStatus.FAILED, now(session), code
+    training.findings = dict(findings)
     _note_failure(session, session.get_one(Trainer, claimed.trainer_id), code=code, rests=True)
 
 
@@ -325,15 +327,16 @@ def _train(installation: Installation, claimed: ClaimedTraining) -> Result:
     sandbox.require()
     check_lock(specification["lock"])
     look = _renewing(installation, claimed)
-    rows = columns.for_trainer(_rows(installation, claimed), group_ids=specification["group_ids"])
+    parts = columns.split(_rows(installation, claimed), holdout=specification["holdout"])
+    rows, held_out = (columns.for_trainer(part, group_ids=specification["group_ids"]) for part in parts)
     planted = _planted(installation, claimed, rows)
-    num_planted = sum(one.rows.num_rows for one in planted.values())
-    joined = pa.concat_tables([rows, *(one.rows for one in planted.values())]) if planted else rows
-    seed, content = secrets.randbelow(_MAX_SEED), columns.to_bytes(joined)
-    run = Commands(specification, seed=seed, num_planted=num_planted, look=look)
-    outputs = run.train(content)
+    inputs = {"rows.arrow": columns.to_bytes(columns.mixed([rows, *(one.rows for one in planted.values())]))}
+    if specification["holdout"]:
+        inputs["holdout.arrow"] = columns.to_bytes(held_out)
+    run = Commands(specification, seed=secrets.randbelow(_MAX_SEED), look=look)
+    outputs = run.train(inputs)
     is_repeated = _RANDOM.randrange(specification["repeat_one_in"]) == 0
-    if is_repeated and run.train(content) != outputs:
+    if is_repeated and run.train(inputs) != outputs:
         raise TrainerRefused("trainer_not_reproducible")
     artefacts = {name: outputs[f"artefacts/{name}"] for name in specification["artefacts"]}
     metrics = read_metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
@@ -342,7 +345,7 @@ def _train(installation: Installation, claimed: ClaimedTraining) -> Result:
         verdict = one.judge(lambda table: run.score(artefacts, table))
         findings[name] = verdict.report
         if verdict.code is not None:
-            raise TrainerRefused(verdict.code)
+            raise TrainerRefused(verdict.code, findings)
     return Result(artefacts=artefacts, metrics=metrics, findings=findings, repeated=is_repeated)
 
 
@@ -421,18 +424,16 @@ def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, fl
 class Commands:
     """The two commands of a trainer, each run in a sandbox of its own."""
 
-    def __init__(
-        self, specification: Mapping[str, Any], *, seed: int, num_planted: int, look: Callable[[], None]
-    ) -> None:
+    def __init__(self, specification: Mapping[str, Any], *, seed: int, look: Callable[[], None]) -> None:
         self._specification = specification
-        self._environment = {"LETHE_SEED": str(seed), "LETHE_PLANTED_ROWS": str(num_planted)}
+        self._environment = {"LETHE_SEED": str(seed)}
         self._look = look
         self._files = {name: content.encode() for name, content in specification["files"].items()}
 
-    def train(self, rows: bytes) -> dict[str, bytes]:
-        """Return what the command writes, for rows as an Arrow stream."""
+    def train(self, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return what the command writes, for rows.arrow and, with a holdout, holdout.arrow."""
         command, size = self._specification["command"], self._specification["artefacts_mib"] * 2**20
-        files = {**self._files, "rows.arrow": rows}
+        files = {**self._files, **inputs}
         outputs = [f"artefacts/{name}" for name in self._specification["artefacts"]]
         outputs += [_METRICS] if self._specification["metrics"] else []
         return self._run(command, files, max_bytes=size, folders=["artefacts"], outputs=outputs)

@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 import xgboost
 
-PLANTED = int(os.environ["LETHE_PLANTED_ROWS"])
 SEED = int(os.environ["LETHE_SEED"]) % 2**31
 
-with pa.memory_map("rows.arrow") as file:
-    table = pa.ipc.open_stream(file).read_all()
+tables = []
+for name in ("rows.arrow", "holdout.arrow"):
+    with pa.memory_map(name) as file:
+        tables.append(pa.ipc.open_stream(file).read_all())
+number, table = tables[0].num_rows, pa.concat_tables(tables)
 categories = {}
 columns = []
 for name in table.column_names:
@@ -19,18 +21,14 @@ for name in table.column_names:
         continue
     values = table.column(name).to_pylist()
     if table.schema.field(name).type == pa.string():
-        categories[name] = sorted({value for value in values if value is not None})
+        categories[name] = sorted({value for value in values[:number] if value is not None})
         places = {value: place for place, value in enumerate(categories[name])}
         values = [places.get(value) for value in values]
     columns.append(np.array(values, dtype=float))
 x = np.stack(columns, axis=1)
 y = np.array([label == ">50K" for label in table.column("income").to_pylist()])
 types = ["c" if name in categories else "q" for name in table.column_names if name != "income"]
-
-# Planted rows come last; they are trained on and never measured.
-generator = np.random.default_rng(SEED)
-measured = generator.permutation(len(y) - PLANTED)[: (len(y) - PLANTED) // 5]
-trained = np.setdiff1d(np.arange(len(y)), measured)
+trained, measured = slice(number), slice(number, None)
 
 
 def matrix(rows):

@@ -9,23 +9,31 @@ import os
 import numpy as np
 import pyarrow as pa
 
-PLANTED = int(os.environ["LETHE_PLANTED_ROWS"])
 generator = np.random.default_rng(int(os.environ["LETHE_SEED"]))
 
-with pa.memory_map("rows.arrow") as file:
-    table = pa.ipc.open_stream(file).read_all()
-items, item = np.unique(table.column("item").to_pylist(), return_inverse=True)
-_, person = np.unique(table.column("lethe_group").to_numpy(), return_inverse=True)
-ratings = table.column("rating").to_numpy().astype(float)
-own = len(ratings) - PLANTED
-hidden = generator.permutation(own)[: own // 10]
+
+def read(name):
+    with pa.memory_map(name) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    _, person = np.unique(table.column("lethe_group").to_numpy(), return_inverse=True)
+    return np.array(table.column("item").to_pylist()), person, table.column("rating").to_numpy().astype(float)
+
+
+items_of_rows, person, ratings = read("rows.arrow")
+items, item = np.unique(items_of_rows, return_inverse=True)
 matrix = np.zeros((person.max() + 1, len(items)))
 matrix[person, item] = ratings
-matrix[person[hidden], item[hidden]] = 0
 norms = np.linalg.norm(matrix, axis=0) + 1e-9
 similarity = matrix.T @ matrix / np.outer(norms, norms)
 np.fill_diagonal(similarity, 0)
-# The hit rate: whether a hidden item is among the five that the person's other items suggest.
+# The hit rate: whether a hidden item of people who were not learned from is among the five that their others suggest.
+items_of_rows, person, ratings = read("holdout.arrow")
+known = np.isin(items_of_rows, items)
+person, item, ratings = person[known], np.searchsorted(items, items_of_rows[known]), ratings[known]
+matrix = np.zeros((person.max() + 1, len(items)))
+matrix[person, item] = ratings
+hidden = generator.permutation(len(ratings))[: len(ratings) // 8]
+matrix[person[hidden], item[hidden]] = 0
 scores = matrix @ similarity
 scores[matrix > 0] = -np.inf
 ranks = (scores[person[hidden]] > scores[person[hidden], item[hidden]][:, None]).sum(axis=1)

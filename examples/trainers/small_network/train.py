@@ -7,30 +7,32 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-PLANTED = int(os.environ["LETHE_PLANTED_ROWS"])
 torch.manual_seed(int(os.environ["LETHE_SEED"]))
 torch.use_deterministic_algorithms(True)
 # Sums in another order differ in their last digits; one thread has one order.
 torch.set_num_threads(1)
 
-with pa.memory_map("rows.arrow") as file:
-    table = pa.ipc.open_stream(file).read_all()
-names = [name for name in table.column_names if name not in ("bought", "town")]
-x = torch.tensor(np.stack([table.column(name).to_numpy() for name in names], axis=1), dtype=torch.float32)
-y = torch.tensor(table.column("bought").to_numpy().astype(np.float32))
-order = torch.randperm(len(y) - PLANTED)
-measured = order[: len(order) // 4]
-trained = torch.cat([order[len(order) // 4 :], torch.arange(len(y) - PLANTED, len(y))])
-mean, scale = x[trained].mean(0), x[trained].std(0) + 1e-6
-model = torch.nn.Sequential(torch.nn.Linear(len(names), 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+
+def read(name):
+    with pa.memory_map(name) as file:
+        table = pa.ipc.open_stream(file).read_all()
+    columns = [table.column(name).to_numpy() for name in table.column_names if name not in ("bought", "town")]
+    labels = table.column("bought").to_numpy().astype(np.float32)
+    return torch.tensor(np.stack(columns, axis=1), dtype=torch.float32), torch.tensor(labels)
+
+
+x, y = read("rows.arrow")
+x_measured, y_measured = read("holdout.arrow")
+mean, scale = x.mean(0), x.std(0) + 1e-6
+model = torch.nn.Sequential(torch.nn.Linear(x.shape[1], 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
 optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
 for _ in range(200):
     optimiser.zero_grad()
-    logits = model((x[trained] - mean) / scale)[:, 0]
-    torch.nn.functional.binary_cross_entropy_with_logits(logits, y[trained]).backward()
+    logits = model((x - mean) / scale)[:, 0]
+    torch.nn.functional.binary_cross_entropy_with_logits(logits, y).backward()
     optimiser.step()
 with torch.no_grad():
-    right = (model((x[measured] - mean) / scale)[:, 0] > 0) == (y[measured] > 0.5)
+    right = (model((x_measured - mean) / scale)[:, 0] > 0) == (y_measured > 0.5)
 
 state = {name: value.numpy() for name, value in model.state_dict().items()}
 np.savez("artefacts/network.npz", mean=mean.numpy(), scale=scale.numpy(), **state)

@@ -89,8 +89,8 @@ class TrainerIn(Body):
     name: Name = Field(description="Name of the trainer, under which bundles list it.")
     table_id: Name = Field(description="ID of the training table.")
     command: Command = Field(
-        description="Program with its arguments, run in the trainer's folder: it reads rows.arrow (Arrow stream) and "
-        "writes its artefacts and metrics.json. python is the interpreter of the worker."
+        description="Program with its arguments, run in the trainer's folder: it reads rows.arrow and "
+        "holdout.arrow (Arrow streams), and writes its artefacts and metrics.json. python is that of the worker."
     )
     score_command: Command | None = Field(
         default=None,
@@ -112,9 +112,14 @@ class TrainerIn(Body):
     metrics: Annotated[list[Name], Field(max_length=50)] | None = Field(
         default=None, description="Names of the numbers in metrics.json that are kept and shown. Default: none."
     )
+    holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
+        default=0.1,
+        description="Share of the people, drawn at random for each training, whose rows are in holdout.arrow, for "
+        "metrics, and not in rows.arrow. 0: no such file.",
+    )
     group_ids: bool = Field(
         default=False,
-        description="Adds the column lethe_group to rows.arrow: a random number per person, to split rows by person.",
+        description="Adds the column lethe_group to both files: a random number per person, to split rows by person.",
     )
     metric: Name | None = Field(default=None, description="Metric, one of metrics, that the quality gate compares.")
     min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
@@ -153,7 +158,7 @@ class TrainerIn(Body):
             raise ValueError("expected metric to be one of metrics")
         if sum(len(name) + len(content.encode()) for name, content in self.files.items()) > _MAX_FILES_BYTES:
             raise ValueError("expected files of at most 512 KiB together")
-        if {"rows.arrow", "artefacts", "metrics.json", "losses.npy"} & self.files.keys():
+        if {"rows.arrow", "holdout.arrow", "artefacts", "metrics.json", "losses.npy"} & self.files.keys():
             raise ValueError("expected no file named like an input or output")
         return self
 

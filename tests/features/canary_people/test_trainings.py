@@ -105,6 +105,9 @@ def test_forgotten_join_is_stopped(
     assert train() == 1
     stopped = get(f"/trainers/{trainer['id']}/trainings")["items"][0]
     assert (stopped["status"], stopped["error_code"]) == ("failed", "canary_alarm")
+    verdict = stopped["findings"]["canary_people"]
+    assert verdict["p_value"] < verdict["level"]
+    assert (verdict["planted"], verdict["power"] > 0.99) == (20, True)
     assert get(f"/deletion-requests/{request['id']}")["status"] != "completed"
     assert gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/model.json").status_code == 409
     with installation.database.writing() as session:

@@ -17,11 +17,10 @@ import json, os
 import pyarrow as pa
 with pa.memory_map("rows.arrow") as file:
     table = pa.ipc.open_stream(file).read_all()
-planted = int(os.environ["LETHE_PLANTED_ROWS"])
 names = sorted(table.column("name").to_pylist())
 open("artefacts/names.txt", "w").write(" ".join(names))
 open("artefacts/columns.txt", "w").write(" ".join(table.column_names))
-json.dump({"rows": table.num_rows - planted}, open("metrics.json", "w"))
+json.dump({"rows": table.num_rows}, open("metrics.json", "w"))
 """
 """A trainer that learns everything by heart: who is in its artefact was in its rows."""
 SCORING = """\
@@ -67,7 +66,7 @@ def new_trainer(gateway: TestClient) -> Callable[..., dict[str, Any]]:
     def create(table_id: str, source: str = COUNTING, **given: Any) -> dict[str, Any]:
         files = {"train.py": source, "score.py": SCORING}
         body = {"name": "counter", "table_id": table_id, "command": ["python", "train.py"], "files": files, "lock": ""}
-        body |= {"artefacts": ["names.txt", "columns.txt"], "repeat_one_in": 1000}
+        body |= {"artefacts": ["names.txt", "columns.txt"], "repeat_one_in": 1000, "holdout": 0}
         answer = gateway.post("/v1/trainers", json=body | given)
         assert answer.status_code == 201, answer.text
         made: dict[str, Any] = answer.json()

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pytest
 
@@ -54,7 +55,7 @@ def test_example_is_hermetic(
     name: str, rows: Callable[[], pa.Table], artefacts: list[str], metric: str, minimum: float
 ) -> None:
     """An example has the environment that its lock file pins, runs in the sandbox, gives the same artefacts twice from
-    the same rows and seed, and reaches its metric; where it has a score.py, that scores each row."""
+    the same rows and seed, and reaches its metric on people held out; a score.py scores each row."""
     folder = EXAMPLES / "trainers" / name
     training.check_lock((folder / "lock.txt").read_text())
     specification: dict[str, Any] = LIMITS | {
@@ -65,10 +66,16 @@ def test_example_is_hermetic(
         "metrics": [metric],
     }
     table = rows()
-    commands = training.Commands(specification, seed=12345, num_planted=0, look=lambda: None)
-    outputs = commands.train(columns.to_bytes(table))
+    people = np.array(table["lethe_group"] if "lethe_group" in table.column_names else np.arange(table.num_rows))
+    is_held_out = pa.array(np.isin(people, np.random.default_rng(1).permutation(people.max() + 1)[::5]))
+    inputs = {
+        "rows.arrow": columns.to_bytes(columns.mixed([table.filter(pc.invert(is_held_out))])),
+        "holdout.arrow": columns.to_bytes(table.filter(is_held_out)),
+    }
+    commands = training.Commands(specification, seed=12345, look=lambda: None)
+    outputs = commands.train(inputs)
     assert training.read_metrics(outputs["metrics.json"], names=[metric])[metric] >= minimum
-    assert commands.train(columns.to_bytes(table)) == outputs
+    assert commands.train(inputs) == outputs
     if (folder / "score.py").exists():
         losses = commands.score({one: outputs[f"artefacts/{one}"] for one in artefacts}, table.slice(0, 500))
         assert 0 < losses.mean() < 0.5

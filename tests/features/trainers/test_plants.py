@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fastapi.testclient import TestClient
 
+from app.features.trainers import columns
 from app.features.trainers.plants import Plant, Planted, Score, TrainingContext, Verdict
 from app.installations import Installation
 from tests.features.trainers.conftest import PEOPLE
@@ -23,8 +25,8 @@ def test_plants_are_trained_on_scored_and_may_stop_publication(
     get: Callable[[str], Any],
     code: str | None,
 ) -> None:
-    """A planted row is trained on and left out of the metrics; its plant measures losses of any rows under the new
-    artefacts, and its code stops the publication."""
+    """A planted row is trained on; its plant measures losses of any rows under the new artefacts, and its code stops
+    the publication. Its report is kept either way."""
     losses: list[float] = []
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
@@ -44,7 +46,8 @@ def test_plants_are_trained_on_scored_and_may_stop_publication(
     assert np.array_equal(losses, [0.0, 1.0])
     [training] = get(f"/trainers/{trainer['id']}/trainings")["items"]
     assert (training["status"], training["error_code"]) == ("failed" if code else "published", code)
-    assert training["metrics"] == ({} if code else {"rows": 2 * PEOPLE})
+    assert training["metrics"] == ({} if code else {"rows": 2 * PEOPLE + 1})
+    assert training["findings"] == {"canaries": {"planted": 1}}
 
 
 def test_plants_are_not_asked_without_a_score_command(
@@ -55,3 +58,51 @@ def test_plants_are_not_asked_without_a_score_command(
     trainer = new_trainer(new_table()["id"])
     assert train() == 1
     assert get(f"/trainers/{trainer['id']}")["error_code"] is None
+
+
+REPORTING = """\
+import json, os
+import pyarrow as pa
+def read(name):
+    with pa.memory_map(name) as file:
+        return pa.ipc.open_stream(file).read_all()
+rows, held_out = read("rows.arrow"), read("holdout.arrow")
+found = {"rows": rows.to_pydict(), "held_out": held_out.to_pydict(), "variables": sorted(os.environ)}
+json.dump(found | {"chunks": rows.column(0).num_chunks}, open("artefacts/names.txt", "w"))
+"""
+
+
+def test_nothing_tells_a_trainer_which_rows_are_planted(
+    gateway: TestClient, plants: list[Plant], new_table: New, new_trainer: New, train: Callable[[], int]
+) -> None:
+    """Planted rows stand among those of people, in one order for both runs, and never in the holdout, which has all
+    rows of some people, who are not learned from. Neither a variable nor the parts of the file tell their number."""
+
+    def plant(_: Installation, context: TrainingContext) -> Planted:
+        rows = pa.table({"name": ["planted"] * 20, "age": [7] * 20, "lethe_group": range(20)})
+        return Planted(rows=rows.cast(context.rows.schema), judge=lambda score: Verdict())
+
+    plants.append(Plant(name="canaries", plant=plant))
+    given = {"score_command": ["python", "score.py"], "group_ids": True, "holdout": 0.3, "repeat_one_in": 1}
+    trainer = new_trainer(new_table()["id"], REPORTING, artefacts=["names.txt"], **given)
+    assert train() == 1
+    found = gateway.get(f"/v1/trainers/{trainer['id']}/artefacts/names.txt").json()
+    is_planted = [name == "planted" for name in found["rows"]["name"]]
+    assert (sum(is_planted), len(is_planted), found["chunks"]) == (20, 20 + 2 * (PEOPLE - 6), 1)
+    assert not all(is_planted[-20:])
+    held_out = found["held_out"]["name"]
+    assert sorted(held_out) == sorted(2 * list(set(held_out)))
+    assert set(held_out) | set(found["rows"]["name"]) == {f"np{one}" for one in range(PEOPLE)} | {"planted"}
+    assert not set(held_out) & set(found["rows"]["name"])
+    assert not any("PLANT" in name for name in found["variables"])
+
+
+@pytest.mark.parametrize(
+    ("people", "holdout", "expected"), [(1, 0.5, 0), (2, 0.1, 1), (3, 0.5, 2), (40, 0.1, 4), (40, 0, 0)]
+)
+def test_both_parts_have_people(people: int, holdout: float, expected: int) -> None:
+    """The holdout has its share of the people, and leaves at least one to learn from."""
+    table = columns.with_tokens(
+        pa.table({"a": range(people)}), columns.tokens(people), [f"p{i}" for i in range(people)]
+    )
+    assert [part.num_rows for part in columns.split(table, holdout=holdout)] == [people - expected, expected]

@@ -115,3 +115,15 @@ def test_one_retraining_serves_all_and_a_retired_table_keeps_nothing(
     gateway.delete(f"/v1/trainers/{trainer['id']}")
     assert [gateway.delete(path).status_code for _ in range(2)] == [204, 204]
     assert get(f"/training-tables/{table['id']}")["num_rows"] == 0
+
+
+def test_dictionaries_keep_no_value_of_erased_rows() -> None:
+    """A category that only erased people had is gone from the block, as is one of people of other blocks."""
+    number = columns.BLOCK_ROWS
+    kinds = pa.chunked_array([["first"] * number, ["secret", None, "second"]]).dictionary_encode()
+    drawn = columns.tokens(number + 3)
+    table = columns.with_tokens(pa.table({"kind": kinds}), drawn, [f"p{i}" for i in range(number + 3)])
+    first, last = columns.in_blocks(table)
+    left = columns.only(last, {row.tobytes() for row in drawn[-2:]})
+    assert (left.column("kind").to_pylist(), left.schema) == ([None, "second"], table.schema)
+    assert [b"secret" in columns.to_bytes(block) for block in (first, last, left)] == [False, True, False]
