@@ -26,8 +26,8 @@ from rich.table import Table
 from app import installations
 from app.config import Settings
 from app.db.tables import DeletionRequest
+from app.features.archives import restoring
 from app.installations import Installation
-from app.journal import tombstones
 from benchmarks.installed import free_port, installed, served
 from benchmarks.stored import fill, timed
 
@@ -46,7 +46,7 @@ def measured(settings: Settings, number: int, models: int) -> dict[str, Any]:
         if is_empty:
             fill(installation, number, 10, models=models, over_days=2 * 365)
             put_in_review(installation)
-            tombstones.record_restored(installation)  # or the gateway would write all down, while it is measured
+            restoring.record_restored(installation)  # or the gateway would write all down, while it is measured
     with served(settings) as (address, pid), httpx.Client(base_url=address, timeout=60) as browser:
         gateway = psutil.Process(pid)
         log_in(browser, key)

@@ -20,8 +20,7 @@ from benchmarks.accuracy import LARGE, Problem
 from lethe.encoding.rows import unit_rows
 from lethe.features.objective import accountant, calibration
 from lethe.features.objective.accountant import Published
-from lethe.proof import accountant as chains
-from lethe.proof import conversion
+from lethe.proof import conversion, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.mechanism import Adjacency
 from worker.features.objective.solver import minimise
@@ -98,7 +97,9 @@ def measured(name: str, problem: Callable[[int], Problem]) -> dict[str, Any]:
         )
     chain = accuracy.made(num_slots=len(first.train), num_classes=first.num_classes, epsilon=1.0)
     released = Exposure(mechanism=chain, records=1, releases=((chain.learn_steps, 1),))
-    result["chain_adaptive"] = conversion.gdp_epsilon(mu=chains.adaptive_mu([released]), delta=len(first.train) ** -1.1)
+    result["chain_adaptive"] = conversion.gdp_epsilon(
+        mu=methods.adaptive_mu([released]), delta=len(first.train) ** -1.1
+    )
     result["chain"] = float(np.mean([accuracy.learned(problem(seed), 1.0)[0] for seed in range(repeats)]))
     return result
 

@@ -21,8 +21,8 @@ from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest, Model
 from app.deletion import repository as deletion
+from app.features.archives import restoring
 from app.installations import Installation
-from app.journal import tombstones
 from app.operations import repository as operations
 from app.unlearning import due_repository, queue
 from app.unlearning import repository as unlearning
@@ -37,7 +37,7 @@ def stored(settings: Settings, *, number: int, waiting: int) -> dict[str, Any]:
         began = time.perf_counter()
         fill(installation, number, waiting)
         filled = time.perf_counter() - began
-        tombstones.record_restored(installation)  # else the gateway writes down a million old requests meanwhile
+        restoring.record_restored(installation)  # else the gateway writes down a million old requests meanwhile
     found: dict[str, Any] = {
         "requests": number,
         "waiting": number * waiting // 100,

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from benchmarks import data, page
 from lethe.encoding.rows import Features, Labels, encode_vectors
+from lethe.features.insight import margins
 from lethe.features.networks.tangents.graph import Graph
 from lethe.features.networks.tangents.model import Tangent, network_inputs
 from lethe.proof import accountant, calibration
@@ -214,7 +215,7 @@ def planned(mechanism: Mechanism) -> Row:
     delta, steps, certified = mechanism.num_slots**-1.1, [], []
     for _ in range(REQUESTS):
         steps.append(calibration.least_steps(now, records=1, epsilon=EPSILON, delta=delta, at_most=10**7))
-        certified.append(calibration.least_epsilon(now, records=1, steps=steps[-1], delta=delta))
+        certified.append(margins.least_epsilon(now, records=1, steps=steps[-1], delta=delta))
         now = accountant.advance(now, Run(steps=steps[-1], records=1))
     return {
         "parameters": mechanism.num_parameters,

@@ -34,6 +34,7 @@ from benchmarks.paper.printed import (
     TABLE_3_STORED,
     Problem,
 )
+from lethe.features.insight import margins
 from lethe.features.theorems import evaluate
 from lethe.proof import accountant, calibration
 from lethe.proof.accountant import Chain, Run
@@ -222,7 +223,7 @@ def counted(problem: Problem, sigma: float, removed: int, epsilon: float) -> Row
     for way, times in WAYS.items():
         before = {"records": times * removed, "steps": 0, "delta": problem.delta}
         row[way] = least(problem, way, sigma, removed, epsilon)
-        row[f"{way}_epsilon_0"] = calibration.least_epsilon(learned(problem, way, sigma), **before)
+        row[f"{way}_epsilon_0"] = margins.least_epsilon(learned(problem, way, sigma), **before)
     return row
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from app.unlearning import planner
 from app.unlearning.planner import Plan, PlanReason
 from benchmarks.rivals.rival import Certified, Claim, Record, Rows, Setting, State, Weights
+from lethe.features.insight import margins
 from lethe.features.theorems import evaluate
 from lethe.proof import accountant, calibration, conversion, methods
 from lethe.proof.accountant import Chain, Run
@@ -132,7 +133,7 @@ class NoisyChain:
         seen = standing.releases[:-1] or standing.releases  # versions published while the last of them was there
         mu = methods.adaptive_mu([accountant.exposed(self.mechanism, Counter(seen), records=1)])
         return Certified(
-            forgotten=calibration.least_epsilon(standing.chain, records=0, steps=0, delta=delta),
+            forgotten=margins.least_epsilon(standing.chain, records=0, steps=0, delta=delta),
             adaptive=conversion.gdp_epsilon(mu=mu, delta=delta),
         )
 

@@ -309,7 +309,7 @@ def _finish(installation: Installation, restored: Restored, journal: Journal | N
             _record(session, installation, restored, tenant_id, lost)
     if journal is not None:
         _copy_tombstones(journal.path, installation.settings.resolved_tombstones())
-        _record_restored(installation, signed=signed)
+        record_restored(installation, signed=signed)
         tombstones.record(installation)
     installations.unfinished(installation.settings).unlink()
     sync_folder(installation.settings.data_dir)
@@ -449,7 +449,7 @@ def _copy_tombstones(journal: Path, own: Path) -> None:
     sync_folder(own.parent)
 
 
-def _record_restored(installation: Installation, *, signed: int | None = None) -> None:
+def record_restored(installation: Installation, *, signed: int | None = None) -> None:
     """Append a `restored` line, to continue from the events of the restored database and from its checkpoints up to
     number `signed`, by default all of them."""
 
