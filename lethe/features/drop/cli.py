@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from lethe.cli.derived import VERBS, OptionShape, add_group, derive
+from lethe.cli.derived import VERBS, CommandCall, OptionShape, add_group, derive, made
 from lethe.cli.gateway import Key, Url, connect, console, show
 from lethe.features.identities.client import csv_rows
 from lethe.features.identities.contract import CUSTOMER_ID
@@ -36,15 +36,12 @@ def people(
         show(client.drop.load_people(csv_rows(file), kind=kind, first=2, place="line"))
 
 
-@_app.command("answer")
+@made("drop.answer", OptionShape(positional=("file",)))
 def answer(
-    file: Annotated[str, typer.Argument(help="Name of the file, as DROP gave it.")],
+    call: CommandCall,
     out: Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder to write the answer to.")] = Path(),
-    url: Url = None,
-    key: Key = None,
 ) -> None:
     """Write the answer to a file of DROP, under the same name. Fails while a line has no status."""
-    to = out / Path(file).name
-    with connect(url, key) as client:
-        client.drop.answer(to, file=file)
+    to = out / Path(call.arguments["file"]).name
+    call(to)
     console.print(str(to), markup=False, highlight=False)

@@ -88,7 +88,7 @@ def test_from_the_review_to_the_proof(officer: Visitor, worker: Child) -> None:
     expect(page.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
     expect(page.get_by_text("<b>urgent</b>")).to_be_visible()
     models = page.get_by_role("region", name="What the request asks of each model")
-    expect(models.get_by_role("link", name=re.compile("^mdl_"))).to_have_attribute("href", re.compile("/admin/models/"))
+    expect(models.get_by_role("link", name="churn")).to_have_attribute("href", re.compile("/admin/models/"))
     expect(models.get_by_role("link", name=re.compile("^run_"))).to_have_attribute("href", re.compile("/admin/runs/"))
     page.get_by_role("button", name="Verify now").click()
     expect(page.get_by_text("It holds.")).to_be_visible()
