@@ -1,9 +1,13 @@
 import re
 
 from app import errors
+from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.problems import FieldError, Problem
 from tests.tables import each
+
+CONTRACTS = {module.__name__ for module in sockets.modules("lethe.features", "contract")}
+"""Modules of features that declare conditions of their own; imported here, whatever other tests import."""
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
@@ -39,7 +43,8 @@ def test_a_condition_carries_what_is_said_about_it(condition: type[Problem]) -> 
     assert error.line == f"{condition.code}: Do something else.; a.b: expected a number"
 
 
-def test_all_conditions_are_declared_in_one_place() -> None:
-    """Conditions that callers see live in the contract, those inside the server in `app.errors`, and nowhere else."""
+def test_conditions_are_declared_in_contracts() -> None:
+    """Conditions that callers see live in the contract, or in that of the one feature that answers with them; those
+    inside the server in `app.errors`; and none elsewhere."""
     declared = {condition.__module__ for condition in conditions()}
-    assert declared - {"lethe.errors"} == {errors.__name__, problems.__name__}
+    assert declared - CONTRACTS - {"lethe.errors"} == {errors.__name__, problems.__name__}

@@ -12,7 +12,7 @@ from lethe.contract.sets import ClosedSet, Scope
 from lethe.features.systems.contract import Ids
 
 
-class DpModelUnknown(NotFound, title="There is no such model", template="There is no model {dp_model_id!r}."): ...
+class DpModelUnknown(NotFound, title="There is no such DP model", template="There is no DP model {dp_model_id!r}."): ...
 
 
 class Relation(ClosedSet):
