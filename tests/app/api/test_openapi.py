@@ -105,7 +105,9 @@ COLUMNS = {
 }
 PEOPLE = [f"p{n},{n},{('private', 'public')[n % 2]},{('low', 'high')[n // 3 % 2]}" for n in range(40)]
 KEPT = ("{model_id}", "{dataset_id}")
-STAYS = {"model_id", "dataset_id", "key_id", "user_id"}
+STAYS = {"model_id", "dataset_id", "key_id", "user_id", "system_id", "dp_model_id", "table_id", "trainer_id"} | {
+    "attested_trainer_id"
+}
 """What is retired, revoked or disabled can be looked at."""
 CHANGING = {"request_id", "key_id", "issuer_id", "id"}
 VERIFY_KEY = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="

@@ -54,6 +54,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
     "POST /v1/system-tasks/{task_id}/search-report": {"jws": "a.b.c", "report": "{}"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},
+    "POST /v1/dp-models/{dp_model_id}/ledgers": {name: value for name, value in DP_MODEL.items() if name != "name"},
     "POST /v1/attested-trainers/{attested_trainer_id}/identifiers": {"ids": ["p1"]},
     "POST /v1/attested-trainers/{attested_trainer_id}/manifests": {"jws": "a.b.c", "identifiers": []},
 }
@@ -65,7 +66,10 @@ NAMING: dict[str, Callable[[dict[str, str]], dict[str, Any]]] = {
     "POST /v1/attested-trainers/{attested_trainer_id}/close": lambda ids: {"request_id": ids["waiting"]},
 }
 """Bodies that name something."""
-QUERIES = {"GET /v1/serving": {"artefact_sha256": "0" * 64}}
+QUERIES = {
+    "GET /v1/serving": {"artefact_sha256": "0" * 64},
+    "GET /v1/drop/answer.csv": {"file": "20260312_4821_Email.csv"},
+}
 """Queries of routes that need one."""
 UPLOADS = {"POST /v1/datasets/{dataset_id}/records", "POST /v1/deletion-requests/{request_id}/attachments"}
 """They take a file."""
@@ -215,6 +219,8 @@ def test_a_key_opens_what_its_scope_says(world: World, refused: Refused, route: 
         for scope in _opening(route):
             answer = world.call(route, world.ids, world.keys[scope])
             opened = answer.is_success or answer.status_code in (409, 410, 422)
+            # The door is open; the signature of the body is not that of the system.
+            opened = opened or answer.json()["code"] == "acknowledgement_refused"
             assert opened or route in BELONGS_TO_NOBODY, answer.text
 
 
@@ -254,6 +260,8 @@ def test_what_belongs_to_others_is_unknown(world: World, route: str) -> None:
 def test_lists_hold_nothing_of_others(world: World, route: str) -> None:
     """Whatever another tenant's admin lists, nothing of this tenant is in it."""
     answer = world.call(route, world.ids, world.other)
-    assert answer.status_code == (200 if Scope.ADMIN in _opening(route) else 403)
+    is_opened = Scope.ADMIN in _opening(route)
+    expected = ({200, 409} if route in QUERIES else {200}) if is_opened else {403}
+    assert answer.status_code in expected
     named = {one for name, one in world.ids.items() if "_" in one and name != "tenant_id"}
     assert not [one for one in named if one in answer.text]
