@@ -111,7 +111,7 @@ def test_it_makes_nothing_and_reads_only_what_it_needs(url: str) -> None:
             *("attested_artefacts", "attested_manifests", "attested_trainers", "attested_waits"),
             *("dp_models", "dp_ledgers", "dp_requests"),
             *("training_tables", "training_table_blocks", "trainers", "trainings", "training_artefacts"),
-            "retired_training_keys",
+            *("retired_training_keys", "canary_rounds"),
             *(
                 "identity_issuers",
                 "leaving_counts",

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
 
 from lethe.features.canary_people.drawing import MAX_PLANTED, MIN_PLANTED, NUM_NEVER
 from lethe.proof.errors import DomainError, require_count
@@ -87,6 +86,8 @@ def mann_whitney_cdf(statistic: int, m: int, n: int) -> float:
     >>> [round(mann_whitney_cdf(statistic, 2, 3), 12) for statistic in (0, 5, 6)]
     [0.1, 0.9, 1.0]
     """
+    from scipy import optimize
+
     top = m * n
     if statistic >= top:
         return 1.0
@@ -149,6 +150,8 @@ def power(present: Losses, never: Losses, *, alarm_level: float) -> float:
 
     Reference: DeLong, DeLong and Clarke-Pearson, Biometrics 44 (1988).
     """
+    from scipy import stats
+
     _check(present, never)
     m, n = len(present), len(never)
     ordered, others = np.sort(never), np.sort(present)

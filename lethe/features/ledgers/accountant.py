@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
 
 from lethe.proof.errors import PreconditionError
 
@@ -260,6 +259,7 @@ def _sampled(step: Step, count: int, rows: int, lost: float, distributions: Any)
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
+    from scipy import stats
 
     most = min(rows, 1 + int(stats.binom.isf(lost, rows, step.rate)))
     held = np.arange(most + 1)
@@ -286,6 +286,7 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
     """Return dp-accounting's privacy loss of a mixture of Gaussians, with an inverse that is computed for many values
     at once, as its own takes seconds."""
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
+    from scipy import special, stats
 
     sign = -1.0 if adjacency == AdjacencyType.REMOVE else 1.0
     logs = np.log(weights) - held**2 / (2 * noise**2)
