@@ -27,5 +27,6 @@ MENU = (
         title=marked("Attested trainers"),
         path=f"{ROOT}/attested-trainers",
         endpoint=endpoints.list_attested_trainers,
+        group="models",
     ),
 )

@@ -21,4 +21,8 @@ def show_trainers(context: TheContext, place: ThePlace) -> Response:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(place=72, title=marked("Trainers"), path=f"{ROOT}/trainers", endpoint=endpoints.list_trainers),)
+MENU = (
+    MenuEntry(
+        place=72, title=marked("Trainers"), path=f"{ROOT}/trainers", endpoint=endpoints.list_trainers, group="models"
+    ),
+)

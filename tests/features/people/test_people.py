@@ -51,6 +51,7 @@ TITLES = {
     "Tenants Installation": {Role.OPERATOR},
 }
 PAGES = {title: roles for titles, roles in TITLES.items() for title in titles.split()}
+PAGES |= dict.fromkeys(("Trainers", "Attested trainers"), PAGES["Models"])
 PAGES |= {"Leaving reasons": READERS, "Audit log": {Role.ADMINISTRATOR, Role.OFFICER}}
 """The roles that see a page of the menu."""
 
