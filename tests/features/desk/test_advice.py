@@ -8,6 +8,7 @@ from app.features.desk.glossary import advice, glossary
 from app.features.rehearsals import service as rehearsals
 from lethe.contract import problems
 from lethe.contract.problems import Problem
+from lethe.features.rehearsals import contract
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -30,7 +31,8 @@ def test_every_named_condition_of_a_run_has_advice() -> None:
     lost fails no run."""
     sources = "".join(path.read_text() for path in (ROOT / "worker").rglob("*.py"))
     names = {*re.findall(r"raise (\w+)", sources), *re.findall(r"`(\w+)`", rehearsals.draw.__doc__ or "")}
-    named = {name: found for name in names if (found := getattr(errors, name, getattr(problems, name, None)))}
+    declaring = (errors, problems, contract)
+    named = {name: getattr(one, name) for name in names for one in declaring if hasattr(one, name)}
     codes = {one.code for one in named.values() if isinstance(one, type) and issubclass(one, Problem)}
     assert {"rehearsal_done", "rehearsal_too_large", "audit_failed", "dataset_damaged"} <= codes
     assert codes - {errors.LeaseLost.code} <= ADVICE.keys()
