@@ -38,7 +38,7 @@ def _refs(call: Call, drop_list: DropList, hashes: Iterable[str]) -> list[str]:
 
 
 @serves(router, contract.LOAD)
-def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LoadedOut:
+def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedOut:
     drop_list = list_of(body.file)
     lines: dict[str, str] = {}
     for line in body.lines:
@@ -51,12 +51,12 @@ def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LoadedOut:
     with call.writing() as session:
         if drop_list is None:
             num_irrevocable = service.remove(session, body.file, lines)
-            return contract.LoadedOut(
+            return contract.LinesLoadedOut(
                 file=body.file, num_loaded=len(lines), num_lines=body.num_lines, num_irrevocable=num_irrevocable
             )
         service.load(session, body.file, lines, num_lines=body.num_lines)
         num_loaded = service.num_loaded(session, body.file)
-    return contract.LoadedOut(file=body.file, num_loaded=num_loaded, num_lines=body.num_lines, num_irrevocable=0)
+    return contract.LinesLoadedOut(file=body.file, num_loaded=num_loaded, num_lines=body.num_lines, num_irrevocable=0)
 
 
 @serves(router, contract.PEOPLE)
@@ -114,7 +114,7 @@ def get_drop(call: Call) -> contract.DropOut:
                     num_not_found=states[State.NOT_FOUND],
                     num_waiting=num_waiting,
                     waiting=[
-                        contract.WaitingOut(id=line_id, state=state, request_id=request_id)
+                        contract.WaitingLineOut(id=line_id, state=state, request_id=request_id)
                         for line_id, state, request_id in waiting
                     ],
                 )

@@ -29,7 +29,7 @@ from lethe.features.trainers.contract import (
     ArtefactOut,
     ColumnOut,
     PlannedOut,
-    PlanOut,
+    TrainerPlanOut,
     TableOut,
     TrainerOut,
     TrainingOut,
@@ -168,13 +168,13 @@ def list_trainings(call: Call, trainer_id: str, query: Paging) -> PageOut[Traini
 
 
 @serves(router, contract.PLAN)
-def get_trainer_plan(call: Call, trainer_id: str) -> PlanOut:
+def get_trainer_plan(call: Call, trainer_id: str) -> TrainerPlanOut:
     with call.reading() as session:
         row = service.get(session, trainer_id)
         planned = [] if call.caller.discreet else training.plan_of(session, row, at=now(session))
         seconds = service.last_seconds(session, row)
     retrainings = [PlannedOut.of(one, late=one.is_late) for one in planned]
-    return PlanOut(expected_seconds=seconds, retrainings=retrainings)
+    return TrainerPlanOut(expected_seconds=seconds, retrainings=retrainings)
 
 
 @serves(router, contract.RELEASE)

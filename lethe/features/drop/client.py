@@ -68,7 +68,7 @@ class Drop(Resource[H]):
             totals.num_lines += num_lines
         return totals
 
-    async def _send(self, name: str, lines: list[dict[str, str]], num_lines: int | None) -> contract.LoadedOut:
+    async def _send(self, name: str, lines: list[dict[str, str]], num_lines: int | None) -> contract.LinesLoadedOut:
         body = checked(contract.LinesIn, {"file": name, "lines": lines, "num_lines": num_lines})
         return await self._calls.call(contract.LOAD, arguments=body)
 

@@ -77,7 +77,7 @@ class LinesIn(LargeBody):
         return self
 
 
-class LoadedOut(Answer):
+class LinesLoadedOut(Answer):
     file: str = Field(description="Name of the file.")
     num_loaded: int = Field(description="Number of lines of the file that have been loaded.")
     num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
@@ -117,7 +117,7 @@ class PeopleOut(Answer):
     num_people: int = Field(description="Number of people in the call.")
 
 
-class WaitingOut(Answer):
+class WaitingLineOut(Answer):
     id: str = Field(description="ID of the line.")
     state: str = Field(
         description="matching: the request is about to be made; open: the request has not ended; cancelled: the "
@@ -138,7 +138,7 @@ class FileOut(Answer):
     num_opted_out: int = Field(description="Number of lines of several people who have been opted out (status 4).")
     num_not_found: int = Field(description="Number of lines that match nobody now (status 5).")
     num_waiting: int = Field(description="Number of lines that have no status yet.")
-    waiting: list[WaitingOut] = Field(description=f"The first {MAX_LISTED} of these lines.")
+    waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} of these lines.")
 
 
 class ListOut(Answer):
@@ -181,7 +181,7 @@ LOAD = _DROP.operation(
     ":load",
     scope=Scope.REQUESTS_WRITE,
     takes=LinesIn,
-    gives=LoadedOut,
+    gives=LinesLoadedOut,
     repeat="idempotent",
     problems=(DropUnanswered,),
     does="Load lines of a file of California's DROP, all of them or none. Lines that match one person become deletion "

@@ -219,7 +219,7 @@ class PlannedOut(Answer):
     late: bool = Field(description="Whether that date can no longer be met at the expected duration.")
 
 
-class PlanOut(Answer):
+class TrainerPlanOut(Answer):
     """Fewest retrainings that meet every due date of the requests known now."""
 
     expected_seconds: float = Field(
@@ -334,7 +334,7 @@ PLAN = of_one(
         "GET",
         "/{trainer_id}/plan",
         scope=Scope.ACCOUNTING_READ,
-        gives=PlanOut,
+        gives=TrainerPlanOut,
         problems=(NotFound,),
         does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
     )
