@@ -4,6 +4,8 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from app.features.systems.retrainings import fewest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitInterval:
@@ -24,19 +26,12 @@ class PlannedRetraining:
 
 
 def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
-    """Return the fewest retrainings after `at` such that each wait has one within its interval, in order.
-
-    A wait whose latest time has passed, or comes before it was asked, is served at its earliest time, late. The greedy
-    choice of the earliest right end is optimal: the chosen intervals are disjoint, so each needs a retraining of its
-    own.
-    """
-    intervals = sorted(
-        (max(wait.latest_at, wait.asked_at, at), max(wait.asked_at, at), wait.latest_at) for wait in waits
+    """Return the fewest retrainings after `at` such that each wait has one within its interval, in order. A wait whose
+    latest time has passed, or comes before it was asked, is served at its earliest time, late."""
+    planned = fewest(
+        waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
     )
-    planned: list[PlannedRetraining] = []
-    while intervals:
-        end = intervals[0][0]
-        served = [latest for _, start, latest in intervals if start <= end]
-        intervals = [interval for interval in intervals if interval[1] > end]
-        planned.append(PlannedRetraining(latest_at=end, late=min(served) < end, num_waiting=len(served)))
-    return planned
+    return [
+        PlannedRetraining(latest_at=end, late=any(wait.latest_at < end for wait in served), num_waiting=len(served))
+        for end, served in planned
+    ]

@@ -18,19 +18,18 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.db import actor, bulk, now
-from app.db.bulk import in_parts
-from app.db.tables import Dataset, DeletionRequest, Model, Suppression, Version, new_id
-from app.deletion import completion, search_repository
+from app.db.tables import DeletionRequest, Model, Suppression, Version, new_id
+from app.deletion import search_repository
 from app.deletion.history import Change
 from app.features.attested.planning import PlannedRetraining, WaitInterval, plan
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
-from app.features.systems.service import is_usable
+from app.features.systems.service import complete, is_usable, may_concern, unknown_datasets
 from app.features.systems.tables import SystemAddress
 from app.features.webhooks import service as webhooks
 from app.features.webhooks.service import API_VERSION, WebhookMessage
 from app.keys import Keys
 from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown
-from lethe.contract.sets import EventKind, RequestStatus, VersionStatus
+from lethe.contract.sets import EventKind, VersionStatus
 from lethe.features.attested import manifests
 from lethe.features.attested.contract import AttestedTrainerUnknown, ManifestRefused, ServingReason
 from lethe.features.systems.contract import SystemTaskEnded
@@ -65,9 +64,7 @@ def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
     """Change the given details of a trainer. Raises `InputInvalid` as `register`."""
     url, contact = changes.pop("webhook_url", None), changes.pop("contact", None)
     if url or contact:
-        row.address = SystemAddress(
-            key=row.address.key, url=url or row.address.url, contact=contact or row.address.contact
-        )
+        row.address = row.address.changed(url=url, contact=contact)
     for name, value in changes.items():
         setattr(row, name, value)
     with session.no_autoflush:
@@ -172,12 +169,7 @@ def _concerned(trainers: Sequence[AttestedTrainer], request: DeletionRequest) ->
     return [
         trainer
         for trainer in trainers
-        if trainer.tenant_id == request.tenant_id
-        and (
-            trainer.dataset_ids is None
-            or request.dataset_ids is None
-            or not set(request.dataset_ids).isdisjoint(trainer.dataset_ids)
-        )
+        if trainer.tenant_id == request.tenant_id and may_concern(trainer.dataset_ids, request)
     ]
 
 
@@ -192,15 +184,7 @@ def close(session: Session, trainer: AttestedTrainer, *, request_id: str) -> Non
         raise SystemTaskEnded(task_id=request_id, status=wait.status)
     wait.status, wait.ended_at = CLOSED, now(session)
     audit.record(session, "attested_trainer.wait_closed", trainer.id, request_id=request_id)
-    _complete(session, [request_id])
-
-
-def _complete(session: Session, request_ids: Collection[str]) -> None:
-    """Complete the running requests that wait for nothing else; `settle` completes those that are not running."""
-    session.flush()
-    for part in in_parts(request_ids):
-        running = DeletionRequest.id.in_(part), DeletionRequest.status == RequestStatus.RUNNING
-        completion.complete_done(session, session.scalars(sa.select(DeletionRequest).where(*running)).all())
+    complete(session, [request_id])
 
 
 def digest(keys: Keys, trainer: AttestedTrainer, subject_ref: str) -> str:
@@ -273,7 +257,7 @@ def accept(
         wait.status, wait.ended_at, wait.manifest_id = SERVED, at, manifest.id
     manifest.num_served = len(served)
     audit.record(session, "attested_trainer.manifest_accepted", trainer.id, manifest_id=manifest.id, served=len(served))
-    _complete(session, [wait.request_id for wait in served])
+    complete(session, [wait.request_id for wait in served])
     return manifest
 
 
@@ -462,12 +446,6 @@ def _check(session: Session, row: AttestedTrainer) -> None:
     faults = []
     if not is_usable(row.public_key):
         faults.append(FieldError("public_key", "expected the base64url of an Ed25519 public key of large order"))
-    ids = row.dataset_ids or ()
-    known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(ids)))) if ids else set()
-    faults += [
-        FieldError(f"dataset_ids.{place}", "expected the ID of a dataset")
-        for place, dataset_id in enumerate(ids)
-        if dataset_id not in known
-    ]
+    faults += unknown_datasets(session, row.dataset_ids)
     if faults:
         raise InputInvalid("The trainer cannot be registered as it is.", faults)

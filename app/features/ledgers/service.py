@@ -16,12 +16,12 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.bulk import Page, page
-from app.db.tables import Dataset, DeletionRequest, new_id
-from app.deletion import completion
+from app.db.tables import DeletionRequest, new_id
 from app.deletion.history import Change
 from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
+from app.features.systems.service import complete, may_concern, unknown_datasets
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import EventKind, RequestStatus
+from lethe.contract.sets import EventKind
 from lethe.features.ledgers import accountant
 from lethe.features.ledgers.contract import DpModelUnknown, DpRequestStatus, LedgerIn
 from lethe.proof.errors import PreconditionError
@@ -63,10 +63,7 @@ def register(
     session: Session, body: LedgerIn, numbers: Numbers, *, name: str, dataset_ids: list[str] | None
 ) -> DpModel:
     """Register a model of the session's tenant with its first ledger. Raises `InputInvalid`."""
-    known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(dataset_ids or ()))))
-    unknown = [place for place, dataset_id in enumerate(dataset_ids or ()) if dataset_id not in known]
-    if unknown:
-        faults = [FieldError(f"dataset_ids.{place}", "expected the ID of a dataset") for place in unknown]
+    if faults := unknown_datasets(session, dataset_ids):
         raise InputInvalid("The model cannot be registered as it is.", faults)
     row = DpModel(
         id=new_id("dpm"),
@@ -123,7 +120,7 @@ def retire(session: Session, model: DpModel) -> None:
     for row in waiting:
         row.status, row.ended_at = DpRequestStatus.CLOSED, model.retired_at
     audit.record(session, "dp_model.retired", model.id)
-    _complete(session, waiting)
+    complete(session, [row.request_id for row in waiting])
 
 
 def get(session: Session, dp_model_id: str) -> DpModel:
@@ -251,18 +248,7 @@ def _reassess(session: Session, model: DpModel, ledger: DpLedger) -> None:
                 entry.ended_at = now(session)
                 bounded.append(entry)
             entry.status, entry.ledger_id = DpRequestStatus.BOUNDED, ledger.id
-    _complete(session, bounded)
-
-
-def _complete(session: Session, entries: Sequence[DpRequest]) -> None:
-    """Complete the requests that waited for nothing else; `settle` completes those that are not running."""
-    session.flush()
-    ids = [entry.request_id for entry in entries]
-    for start in range(0, len(ids), 500):
-        query = sa.select(DeletionRequest).where(
-            DeletionRequest.id.in_(ids[start : start + 500]), DeletionRequest.status == RequestStatus.RUNNING
-        )
-        completion.complete_done(session, session.scalars(query).all())
+    complete(session, [entry.request_id for entry in bounded])
 
 
 def _counts(ledger: DpLedger) -> sa.ColumnElement[bool]:
@@ -276,10 +262,7 @@ def _of(model: DpModel) -> sa.Select[DpRequest]:
 
 
 def _concerns(model: DpModel, request: DeletionRequest) -> bool:
-    if model.tenant_id != request.tenant_id:
-        return False
-    named, held = request.dataset_ids, model.dataset_ids
-    return named is None or held is None or bool(set(named).intersection(held))
+    return model.tenant_id == request.tenant_id and may_concern(model.dataset_ids, request)
 
 
 def _add(session: Session, model: DpModel, body: LedgerIn, numbers: Numbers) -> DpLedger:

@@ -1,13 +1,12 @@
 """Models with ledgers as a kind of systems, and their lines in the bundle of a request."""
 
-import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from app.features.ledgers import service
 from app.features.ledgers.tables import DpLedger, DpRequest
-from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind
+from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
 from lethe.features.ledgers import accountant
 from lethe.features.ledgers.contract import DpRequestStatus
 from lethe.features.ledgers.evidence import BOUNDED, SPENT
@@ -23,14 +22,7 @@ def _systems(session: Session) -> list[RegisteredSystem]:
             kind=_KIND,
             grade=Grade.DECLARED,
             name=model.name,
-            contact=None,
-            webhook_url=None,
-            public_key=None,
-            api_key_id=None,
             dataset_ids=model.dataset_ids,
-            identifier_kinds=[],
-            map_complete_since=None,
-            parents=[],
             created_at=model.created_at,
             retired_at=model.retired_at,
         )
@@ -44,9 +36,9 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
             {"id": model.id, "kind": _KIND, "name": model.name},
             _evidence(entry, ledger),
             waiting=entry.status == DpRequestStatus.WAITING,
-            opened_at=_iso(entry.opened_at),
-            ended_at=None if entry.ended_at is None else _iso(entry.ended_at),
-            system_map={"dataset_ids": model.dataset_ids, "identifier_kinds": [], "complete_since": None},
+            opened_at=iso(entry.opened_at),
+            ended_at=iso(entry.ended_at),
+            system_map=map_of(model.dataset_ids),
         )
         for entry, model, ledger in service.entries_of(session, request_id=proof.request.id)
     ]
@@ -67,16 +59,12 @@ def _evidence(entry: DpRequest, ledger: DpLedger | None) -> dict[str, Any]:
         "relation": ledger.relation,
         "delta": ledger.delta,
         "max_rows_per_person": ledger.max_rows_per_person,
-        "trained_from": _iso(ledger.trained_from),
+        "trained_from": iso(ledger.trained_from),
         "budget_epsilon": ledger.budget_epsilon,
         "forgotten_rows": entry.forgotten_rows,
         "epsilon_of_person": ledger.epsilon,
         "epsilon_of_forgotten": known[entry.forgotten_rows],
     }
-
-
-def _iso(time: datetime.datetime) -> str:
-    return time.astimezone(datetime.UTC).isoformat()
 
 
 KINDS = (SystemKind(name=_KIND, systems=_systems, lines=_lines),)

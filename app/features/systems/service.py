@@ -59,12 +59,9 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 def change(session: Session, row: System, **changes: Any) -> None:
     """Change the given details of a system. Raises `InputInvalid` as `register`, and for parents that form a cycle."""
-    address = {name: changes.pop(name) for name in ("webhook_url", "contact") if name in changes}
-    if address:
-        url, contact = address.get("webhook_url"), address.get("contact")
-        row.address = SystemAddress(
-            key=row.address.key, url=url or row.address.url, contact=contact or row.address.contact
-        )
+    url, contact = changes.pop("webhook_url", None), changes.pop("contact", None)
+    if url or contact:
+        row.address = row.address.changed(url=url, contact=contact)
     for name, value in changes.items():
         setattr(row, name, value)
     with session.no_autoflush:
@@ -270,9 +267,7 @@ def _end(
     request = session.get_one(DeletionRequest, task.request_id)
     if note is not None:
         task.note, request.kept = TaskNote(text=note), RetentionLevel.DETAILS
-    # `settle` completes a request that is not running.
-    if request.status == RequestStatus.RUNNING:
-        completion.complete_done(session, [request])
+    complete(session, [request.id])
 
 
 def _signed(task: SystemTask, system: System, body: contract.AcknowledgementIn) -> dict[str, str | None]:
@@ -337,19 +332,15 @@ class _Register:
             for system in self.systems.values()
             if system.tenant_id == request.tenant_id
             and system.retired_at is None
-            and (request.dataset_ids is None or self._may_hold(system, set(request.dataset_ids)))
+            and any(may_concern(self._held_by(one), request) for one in _lineage(system.id, self.systems))
         ]
 
-    def _may_hold(self, system: System, dataset_ids: set[str]) -> bool:
-        for ancestor in _lineage(system.id, self.systems):
-            row = self.systems.get(ancestor)
-            if ancestor in self._dataset_of:
-                held: list[str] | None = [self._dataset_of[ancestor]]
-            else:
-                held = None if row is None else row.dataset_ids
-            if held is None or dataset_ids.intersection(held):
-                return True
-        return False
+    def _held_by(self, ancestor: str) -> list[str] | None:
+        """Return the datasets that a model or system learned from; None for all."""
+        if ancestor in self._dataset_of:
+            return [self._dataset_of[ancestor]]
+        row = self.systems.get(ancestor)
+        return None if row is None else row.dataset_ids
 
 
 def _lineage(system_id: str, systems: Mapping[str, System]) -> list[str]:
@@ -370,10 +361,7 @@ def _check(session: Session, row: System) -> None:
         key = session.get(ApiKey, row.api_key_id)
         if key is None or key.revoked_at is not None:
             faults.append(FieldError("api_key_id", "expected the ID of an API key in use"))
-    if row.dataset_ids is not None:
-        known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(row.dataset_ids))))
-        unknown = [place for place, dataset_id in enumerate(row.dataset_ids) if dataset_id not in known]
-        faults += [FieldError(f"dataset_ids.{place}", "expected the ID of a dataset") for place in unknown]
+    faults += unknown_datasets(session, row.dataset_ids)
     systems = {system.id: system for system in registered(session)} | {row.id: row}
     models = set(session.scalars(sa.select(Model.id).where(Model.id.in_(row.parents))))
     for place, parent in enumerate(row.parents):
@@ -383,6 +371,28 @@ def _check(session: Session, row: System) -> None:
             faults.append(FieldError(f"parents.{place}", "expected no system that was derived from this one"))
     if faults:
         raise InputInvalid("The system cannot be registered as it is.", faults)
+
+
+def unknown_datasets(session: Session, dataset_ids: Sequence[str] | None) -> list[FieldError]:
+    """Return a fault for each of the `dataset_ids` of a system that the tenant does not have; None stands for all."""
+    ids = dataset_ids or ()
+    known = set(session.scalars(sa.select(Dataset.id).where(Dataset.id.in_(ids)))) if ids else set()
+    unknown = [place for place, dataset_id in enumerate(ids) if dataset_id not in known]
+    return [FieldError(f"dataset_ids.{place}", "expected the ID of a dataset") for place in unknown]
+
+
+def may_concern(dataset_ids: Collection[str] | None, request: DeletionRequest) -> bool:
+    """Return True if a request is about any of the datasets that a system may hold people of; None stands for all."""
+    asked = request.dataset_ids
+    return asked is None or dataset_ids is None or not set(asked).isdisjoint(dataset_ids)
+
+
+def complete(session: Session, request_ids: Collection[str]) -> None:
+    """Complete the running requests that wait for nothing else; `settle` completes those that are not running."""
+    session.flush()
+    for part in bulk.in_parts(request_ids):
+        running = DeletionRequest.id.in_(part), DeletionRequest.status == RequestStatus.RUNNING
+        completion.complete_done(session, session.scalars(sa.select(DeletionRequest).where(*running)).all())
 
 
 def is_usable(public_key: str) -> bool:

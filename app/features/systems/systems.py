@@ -7,7 +7,7 @@ Another feature adds a kind by the tuple `KINDS` of its module `systems`, makes 
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,16 +60,16 @@ class RegisteredSystem:
     kind: str
     grade: Grade
     name: str
-    contact: str | None
-    webhook_url: str | None
-    public_key: str | None
-    api_key_id: str | None
     dataset_ids: list[str] | None
-    identifier_kinds: list[str]
-    map_complete_since: datetime.datetime | None
-    parents: list[str]
     created_at: datetime.datetime
     retired_at: datetime.datetime | None
+    contact: str | None = None
+    webhook_url: str | None = None
+    public_key: str | None = None
+    api_key_id: str | None = None
+    identifier_kinds: list[str] = field(default_factory=list)
+    map_complete_since: datetime.datetime | None = None
+    parents: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +104,13 @@ def statement_of(session: Session, keys: Keys, request: DeletionRequest) -> dict
     certified = sorted(line["system"]["id"] for line in lines if line["evidence"]["type"] == "certificate")
     joint = accounting.joint_of(session, request_id=request.id)
     return bundle.statement(
-        issued_at=_iso(now(session)),
+        issued_at=iso(now(session)),
         request={
             "id": request.id,
-            "submitted_at": _iso(request.submitted_at),
+            "submitted_at": iso(request.submitted_at),
             "status": request.status,
             "outcome": request.outcome,
-            "completed_at": _iso(request.completed_at),
+            "completed_at": iso(request.completed_at),
         },
         lines=lines,
         joint=_stated(joint) if joint is not None and sorted(joint.models) == certified else None,
@@ -126,7 +126,8 @@ def _stated(joint: Joint) -> dict[str, Any]:
     return dict(json.loads(json.dumps(joint.to_json())))
 
 
-def _iso(time: datetime.datetime | None) -> Any:
+def iso(time: datetime.datetime | None) -> Any:
+    """Return a time as lines state it, in UTC; None for None."""
     return None if time is None else time.astimezone(datetime.UTC).isoformat()
 
 
@@ -153,14 +154,8 @@ def _models(session: Session) -> list[RegisteredSystem]:
             kind="model",
             grade=Grade.PROVED,
             name=model.name,
-            contact=None,
-            webhook_url=None,
-            public_key=None,
-            api_key_id=None,
             dataset_ids=[model.dataset_id],
-            identifier_kinds=[],
             map_complete_since=model.created_at,
-            parents=[],
             created_at=model.created_at,
             retired_at=model.retired_at,
         )
@@ -191,9 +186,9 @@ def _lines_of_models(session: Session, proof: RequestProof) -> list[dict[str, An
                 {"id": model.id, "kind": "model", "name": model.name},
                 evidence,
                 waiting=demand.status in OWED,
-                opened_at=_iso(demand.requested_at),
+                opened_at=iso(demand.requested_at),
                 ended_at=certificate and certificate["issued_at"],
-                system_map=_map([model.dataset_id], [], model.created_at),
+                system_map=map_of([model.dataset_id], complete_since=model.created_at),
             )
         )
     certified = {models[model_id].dataset_id for model_id in proof.signed if model_id in models}
@@ -216,12 +211,12 @@ def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) ->
         evidence = {"type": "absence", "jws": proof.absence}
     elif erasures or (is_over and request.erased_by):
         listed = [
-            {"dataset_id": erasure.dataset_id, "records": erasure.num_records, "erased_at": _iso(erasure.nulled_at)}
+            {"dataset_id": erasure.dataset_id, "records": erasure.num_records, "erased_at": iso(erasure.nulled_at)}
             for erasure in erasures
         ]
         evidence = {"type": "erasures", "erasures": listed, "erased_by": request.erased_by}
-    ended_at = None if waiting else _iso(request.completed_at)
-    return proof.line(system, evidence, waiting=waiting, opened_at=_iso(request.created_at), ended_at=ended_at)
+    ended_at = None if waiting else iso(request.completed_at)
+    return proof.line(system, evidence, waiting=waiting, opened_at=iso(request.created_at), ended_at=ended_at)
 
 
 def _tasks(session: Session) -> list[RegisteredSystem]:
@@ -259,9 +254,13 @@ def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any
             {"id": system.id, "kind": "task", "name": system.name},
             _evidence_of(task) | others.get(task.id, {}),
             waiting=task.status == TaskStatus.OPEN,
-            opened_at=_iso(task.opened_at),
-            ended_at=_iso(task.ended_at),
-            system_map=_map(system.dataset_ids, system.identifier_kinds, system.map_complete_since),
+            opened_at=iso(task.opened_at),
+            ended_at=iso(task.ended_at),
+            system_map=map_of(
+                system.dataset_ids,
+                identifier_kinds=system.identifier_kinds,
+                complete_since=system.map_complete_since,
+            ),
         )
         for task, system in tasks
     ]
@@ -281,13 +280,17 @@ def _evidence_of(task: SystemTask) -> dict[str, Any]:
     }
 
 
-def _map(
-    dataset_ids: Sequence[str] | None, identifier_kinds: Sequence[str], since: datetime.datetime | None
+def map_of(
+    dataset_ids: Sequence[str] | None,
+    *,
+    identifier_kinds: Sequence[str] = (),
+    complete_since: datetime.datetime | None = None,
 ) -> dict[str, Any]:
+    """Return what a line states about the people whom its system may hold; no datasets stand for all."""
     return {
         "dataset_ids": None if dataset_ids is None else list(dataset_ids),
         "identifier_kinds": list(identifier_kinds),
-        "complete_since": _iso(since),
+        "complete_since": iso(complete_since),
     }
 
 

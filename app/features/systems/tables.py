@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import dataclass
+from typing import Self
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
@@ -16,6 +17,10 @@ class SystemAddress(Private):
 
     url: str = ""
     contact: str = ""
+
+    def changed(self, *, url: str | None, contact: str | None) -> Self:
+        """Return the address with what is given, sealed under the same key."""
+        return type(self)(key=self.key, url=url or self.url, contact=contact or self.contact)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,14 @@
 """Planner of retrainings: the fewest that meet every due date.
 
 A request can be served by a retraining that starts when its rows are erased or later, and early enough before its due
-date. Each is an interval on the time line, and a retraining a point that serves all intervals around it. Taking the
-interval that ends first, and starting at its end, needs the fewest points (interval stabbing).
+date.
 """
 
 import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from app.features.systems.retrainings import fewest
 
 MARGIN = 2.0
 """Factor of the expected duration by which a retraining starts before a due date."""
@@ -44,12 +45,9 @@ def plan(
         ends = min(wait.due_at - MARGIN * duration, wait.ready_at + patience)
         return max(ends, wait.ready_at, at)
 
-    left = sorted(waits, key=lambda wait: (latest(wait), wait.request_id))
+    by_id = sorted(waits, key=lambda wait: wait.request_id)
     planned = []
-    while left:
-        start = latest(left[0])
-        served = [wait for wait in left if wait.ready_at <= start]
-        left = [wait for wait in left if wait.ready_at > start]
+    for start, served in fewest(by_id, opens=lambda wait: wait.ready_at, closes=latest):
         due_at = min(wait.due_at for wait in served)
         planned.append(
             Retraining(

@@ -110,7 +110,7 @@ def run(
         descriptors = {name: _filled(stack, content) for name, content in files.items()}
         program = _filled(stack, Path(inside.__file__).read_bytes())
         seccomp = _filled(stack, _filter())
-        arguments = ["bwrap", "--seccomp", str(seccomp), *_isolation(), "--size", str(limits.memory_bytes)]
+        arguments = ["--seccomp", str(seccomp), *_isolation(), "--size", str(limits.memory_bytes)]
         arguments += ["--tmpfs", _FOLDER, "--perms", "0444", "--file", str(program), "/lethe/inside.py"]
         for folder in sorted({*folders, *(str(Path(name).parent) for name in files if "/" in name)}):
             arguments += ["--dir", f"{_FOLDER}/{folder}"]
@@ -121,13 +121,15 @@ def run(
         arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", _FOLDER]
         for name, value in (_environment() | dict(environment)).items():
             arguments += ["--setenv", name, value]
-        arguments += ["--", sys.executable, "-I", "-S", "/lethe/inside.py", json.dumps(order)]
+        # Not on the command line, which every user of the machine can read: one of them is the seed.
+        options = _filled(stack, b"".join(f"{argument}\0".encode() for argument in arguments))
+        program_line = [sys.executable, "-I", "-S", "/lethe/inside.py", json.dumps(order)]
         process = subprocess.Popen(  # noqa: S603  no shell
-            arguments,
+            ["bwrap", "--args", str(options), "--", *program_line],  # noqa: S607  found by `require`
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=[output, program, seccomp, *descriptors.values()],
+            pass_fds=[output, program, seccomp, options, *descriptors.values()],
             start_new_session=True,
         )
         try:

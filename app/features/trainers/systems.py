@@ -1,13 +1,12 @@
 """Trainers in the register of systems, and their lines in bundles (the socket `KINDS`)."""
 
-import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db.tables import Erasure
-from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind
+from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
 from app.features.trainers import service
 from app.features.trainers.tables import Trainer, Training, TrainingTable
 from lethe.features.systems.contract import Grade
@@ -26,14 +25,8 @@ def _systems(session: Session) -> list[RegisteredSystem]:
             kind=KIND,
             grade=Grade.RETRAINED_HERMETIC,
             name=trainer.name,
-            contact=None,
-            webhook_url=None,
-            public_key=None,
-            api_key_id=None,
             dataset_ids=[table.dataset_id],
-            identifier_kinds=[],
             map_complete_since=trainer.created_at,
-            parents=[],
             created_at=trainer.created_at,
             retired_at=trainer.retired_at,
         )
@@ -67,32 +60,28 @@ def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Eras
     evidence: dict[str, Any] = _NOTHING
     ended_at = None
     if training is not None and erasure.nulled_at is not None:
-        ended_at = _iso(training.ended_at)
+        ended_at = iso(training.ended_at)
         evidence = {
             "type": RETRAINING,
             "training_id": training.id,
             "trainer_sha256": trainer.sha256,
             "lock_sha256": trainer.lock_sha256,
-            "erased_at": _iso(erasure.nulled_at),
-            "started_at": _iso(training.started_at),
+            "erased_at": iso(erasure.nulled_at),
+            "started_at": iso(training.started_at),
             "published_at": ended_at,
             "repeated": training.repeated,
             "findings": training.findings,
             "artefacts": {artefact.name: artefact.sha256 for artefact in service.artefacts(session, training.id)},
         }
     elif trainer.retired_at is not None:
-        evidence, ended_at = {"type": RETIRED}, _iso(trainer.retired_at)
+        evidence, ended_at = {"type": RETIRED}, iso(trainer.retired_at)
     return proof.line(
         {"id": trainer.id, "kind": KIND, "name": trainer.name},
         evidence,
         waiting=ended_at is None and proof.request.completed_at is None,
-        opened_at=_iso(proof.request.created_at),
+        opened_at=iso(proof.request.created_at),
         ended_at=ended_at,
-        system_map={
-            "dataset_ids": [erasure.dataset_id],
-            "identifier_kinds": [],
-            "complete_since": _iso(trainer.created_at),
-        },
+        system_map=map_of([erasure.dataset_id], complete_since=trainer.created_at),
     )
 
 
@@ -104,10 +93,6 @@ def _first_without(session: Session, trainer: Trainer, *, revision: int) -> Trai
         Training.revision >= revision,
     )
     return session.scalars(query.order_by(Training.started_at, Training.id).limit(1)).first()
-
-
-def _iso(time: datetime.datetime | None) -> Any:
-    return None if time is None else time.astimezone(datetime.UTC).isoformat()
 
 
 KINDS = (SystemKind(name=KIND, systems=_systems, lines=_lines),)

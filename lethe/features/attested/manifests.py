@@ -88,17 +88,7 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
     Raises:
         PreconditionError: if the signed header is malformed.
     """
-    signed = acknowledgements.payload(compact_jws, public_key, kind=TYPE)
-    if signed is None:
-        return None
-    try:
-        statement = wellformed.read(signed)
-    except PreconditionError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise PreconditionError("manifest_well_formed", "Expected JSON in the manifest") from error
-    _check(statement)
-    return dict(statement)
+    return acknowledgements.signed_statement(compact_jws, public_key, kind=TYPE, name="manifest", check=_check)
 
 
 def _check(statement: Any) -> None:

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lethe.features.ledgers import accountant
-from lethe.features.systems.bundle import EvidenceKind, Line
+from lethe.features.systems.bundle import EvidenceKind, Line, require
 from lethe.features.systems.contract import Grade
-from lethe.proof.errors import PreconditionError
 
 BOUNDED, SPENT = "dp_ledger", "dp_ledger_spent"
 LIMITS = (
@@ -37,31 +36,26 @@ _FIELDS = {
 def _of_ledger(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
     """Recompute both numbers of a ledger, and return what they support."""
     evidence = line["evidence"]
-    _require("ledger_whole", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
-    _require("relation_known", evidence["relation"] in accountant.RELATIONS, f"one of {accountant.RELATIONS}")
+    require("ledger_whole", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
+    require("relation_known", evidence["relation"] in accountant.RELATIONS, f"one of {accountant.RELATIONS}")
     steps, delta = accountant.read(evidence["ledger"]), evidence["delta"]
     forgotten, of_person = evidence["forgotten_rows"], evidence["max_rows_per_person"]
-    _require("rows_counted", type(of_person) is int and of_person > 0, "at least one row of a person")
+    require("rows_counted", type(of_person) is int and of_person > 0, "at least one row of a person")
     # A training that started after the request was accepted left its person out, and the model carries none of it.
     is_later = _moment(evidence["trained_from"]) > _moment(line["opened_at"])
-    _require("rows_counted", is_later == (forgotten == 0), "forgotten rows unless the training started afterwards")
-    _require("rows_counted", forgotten == 0 or forgotten >= of_person, "at least the rows of this person")
+    require("rows_counted", is_later == (forgotten == 0), "forgotten rows unless the training started afterwards")
+    require("rows_counted", forgotten == 0 or forgotten >= of_person, "at least the rows of this person")
     rows = {"epsilon_of_person": of_person, "epsilon_of_forgotten": forgotten}
     for name, number in rows.items():
         holds = accountant.is_epsilon(evidence[name], steps, rows=number, delta=delta)
-        _require("epsilon_recomputed", holds, f"the {name} that follows from the ledger")
+        require("epsilon_recomputed", holds, f"the {name} that follows from the ledger")
         within = evidence[name] <= evidence["budget_epsilon"] <= accountant.MAX_EPSILON
-        _require("epsilon_within_budget", within, f"{name} within the budget")
+        require("epsilon_within_budget", within, f"{name} within the budget")
     return Grade.DECLARED
 
 
 def _moment(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text)
-
-
-def _require(name: str, holds: bool, expected: str) -> None:
-    if not holds:
-        raise PreconditionError(name, f"Expected {expected}")
 
 
 EVIDENCE = (

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lethe.features.systems.bundle import require
 from lethe.features.systems.contract import Grade
 from lethe.proof import wellformed
 from lethe.proof.errors import PreconditionError
@@ -92,20 +93,20 @@ def read(text: str) -> dict[str, Any]:
         raise PreconditionError("report_well_formed", "Expected JSON in the search report") from error
     wellformed.check("the search report", document, _REPORT)
     is_known = document["format"] == FORMAT and document["encodings"] == ENCODINGS
-    _require("report_well_formed", is_known and len(text) <= MAX_CHARACTERS, f"a {FORMAT} document")
+    require("report_well_formed", is_known and len(text) <= MAX_CHARACTERS, f"a {FORMAT} document")
     for finding in document["findings"]:
         wellformed.check("the finding", finding, _FINDING)
         wellformed.check("the store", finding["store"], _STORE)
         wellformed.check("the files", finding["files"], _FILES)
-        _require("report_well_formed", finding["store"]["kind"] in KINDS, "a supported store")
+        require("report_well_formed", finding["store"]["kind"] in KINDS, "a supported store")
         for part in ("before", "control", "after"):
             wellformed.check(part, finding[part], dict.fromkeys(_SOUGHT, _OBJECT))
             for counts in finding[part].values():
                 wellformed.check(part, counts, _COUNTS)
-                _require("report_well_formed", counts["found"] <= counts["sought"], "no more found than sought")
+                require("report_well_formed", counts["found"] <= counts["sought"], "no more found than sought")
         wellformed.check("not_sought", finding["not_sought"], dict.fromkeys(_SOUGHT, wellformed.count(0)))
         is_clean = not any(counts["found"] for counts in finding["after"].values())
-        _require("search_clean", is_clean, "a search that found nothing after the deletion")
+        require("search_clean", is_clean, "a search that found nothing after the deletion")
     return dict(document)
 
 
@@ -126,8 +127,3 @@ def grade_of(finding: Mapping[str, Any]) -> Grade:
     )
     is_told = finding["not_sought"]["vector"] == 0
     return Grade.SEARCHED if is_seen and is_controlled and is_sought and is_told else Grade.ACKNOWLEDGED
-
-
-def _require(name: str, holds: bool, expected: str) -> None:
-    if not holds:
-        raise PreconditionError(name, f"Expected {expected}")

@@ -6,7 +6,7 @@
 import base64
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -97,7 +97,18 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
     Raises:
         PreconditionError: if the signed statement is malformed.
     """
-    signed = payload(compact_jws, public_key, kind=TYPE)
+    return signed_statement(compact_jws, public_key, kind=TYPE, name="acknowledgement", check=_check)
+
+
+def signed_statement(
+    compact_jws: str, public_key: str, *, kind: str, name: str, check: Callable[[Any], None]
+) -> dict[str, Any] | None:
+    """Return the statement of type `kind` that the key with this `x` signed; None if it did not.
+
+    Raises:
+        PreconditionError: `<name>_well_formed` if what is signed is no JSON, and whatever `check` raises about it.
+    """
+    signed = payload(compact_jws, public_key, kind=kind)
     if signed is None:
         return None
     try:
@@ -105,8 +116,8 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
     except PreconditionError:
         raise
     except (ValueError, RecursionError) as error:
-        raise PreconditionError("acknowledgement_well_formed", "Expected JSON in the acknowledgement") from error
-    _check(statement)
+        raise PreconditionError(f"{name}_well_formed", f"Expected JSON in the {name}") from error
+    check(statement)
     return dict(statement)
 
 

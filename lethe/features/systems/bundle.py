@@ -171,13 +171,13 @@ def check(
         PreconditionError: with the violated condition as `name`.
         CertificateInvalid: if a certificate or the joint guarantee does not verify.
     """
-    _require("format_known", document["format"] == FORMAT, f"a {FORMAT} statement")
-    _require("bundle_complete", document.keys() == _PARTS, f"the parts {sorted(_PARTS)}")
-    _require("bundle_complete", document["request"].keys() == _REQUEST, f"the request's {sorted(_REQUEST)}")
+    require("format_known", document["format"] == FORMAT, f"a {FORMAT} statement")
+    require("bundle_complete", document.keys() == _PARTS, f"the parts {sorted(_PARTS)}")
+    require("bundle_complete", document["request"].keys() == _REQUEST, f"the request's {sorted(_REQUEST)}")
     wellformed.check("the bundle", {"issued_at": document["issued_at"]}, {"issued_at": wellformed.moment})
     lines = document["lines"]
     ids = [one["system"]["id"] for one in lines]
-    _require("lines_complete", ids == document["asked"] and len(set(ids)) == len(ids) > 0, "one line per system asked")
+    require("lines_complete", ids == document["asked"] and len(set(ids)) == len(ids) > 0, "one line per system asked")
     proof = _proof(document, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
     certificates = _certificates(document, proof)
     for one in lines:
@@ -186,24 +186,24 @@ def check(
         issued_at=document["issued_at"], request=document["request"], lines=lines, joint=document["joint"]
     )
     for part in ("headline", "headings", "limits", "lines"):
-        _require(f"{part}_recomputed", document[part] == restated[part], f"the {part} that follow from the lines")
+        require(f"{part}_recomputed", document[part] == restated[part], f"the {part} that follow from the lines")
     return proof
 
 
 def _check_line(one: Line, request: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> None:
     is_whole = one.keys() == _LINE and one["system"].keys() == _SYSTEM
-    _require("bundle_complete", is_whole, f"the fields {sorted(_LINE)} of each line")
+    require("bundle_complete", is_whole, f"the fields {sorted(_LINE)} of each line")
     evidence = one["evidence"]
-    _require("evidence_known", evidence["type"] in _kinds(), "a kind of evidence that this release verifies")
+    require("evidence_known", evidence["type"] in _kinds(), "a kind of evidence that this release verifies")
     kind = _kinds()[evidence["type"]]
     supported = kind.grade(one, request["id"], certificates)
-    _require("grade_of_evidence", one["grade"] == supported, f"the grade that the evidence supports, {supported}")
-    _require("method_of_evidence", one["method"] == kind.method, "the method of the evidence")
-    _require("limits_of_evidence", one["limits"] == list(kind.limits), "the limits of the evidence")
+    require("grade_of_evidence", one["grade"] == supported, f"the grade that the evidence supports, {supported}")
+    require("method_of_evidence", one["method"] == kind.method, "the method of the evidence")
+    require("limits_of_evidence", one["limits"] == list(kind.limits), "the limits of the evidence")
     is_recomputed = one["numbers"] == _numbers(evidence, certificates)
-    _require("numbers_of_certificate", is_recomputed, "the numbers of the line's certificate")
+    require("numbers_of_certificate", is_recomputed, "the numbers of the line's certificate")
     is_over = request["status"] == "completed"
-    _require("waiting_while_open", type(one["waiting"]) is bool and not (is_over and one["waiting"]), "no wait")
+    require("waiting_while_open", type(one["waiting"]) is bool and not (is_over and one["waiting"]), "no wait")
 
 
 def _proof(
@@ -215,9 +215,9 @@ def _proof(
         if one["evidence"]["type"] in signed:
             signed[one["evidence"]["type"]].append({"jws": one["evidence"]["jws"]})
     if not any(signed.values()):
-        _require("joint_of_certificates", document["joint"] is None, "no joint guarantee without certificates")
+        require("joint_of_certificates", document["joint"] is None, "no joint guarantee without certificates")
         return None
-    _require("lines_complete", len(signed["absence"]) <= 1, "at most one statement that nothing is held")
+    require("lines_complete", len(signed["absence"]) <= 1, "at most one statement that nothing is held")
     file = {
         "request_id": document["request"]["id"],
         "certificates": signed["certificate"],
@@ -246,7 +246,8 @@ def _numbers(evidence: Mapping[str, Any], certificates: Mapping[str, dict[str, A
     return list(certificates[evidence["jws"]]["guarantees"])
 
 
-def _require(name: str, holds: bool, expected: str) -> None:
+def require(name: str, holds: bool, expected: str) -> None:
+    """Raise `PreconditionError` with the violated condition as its name unless it holds."""
     if not holds:
         raise PreconditionError(name, f"Expected {expected}")
 
@@ -264,7 +265,7 @@ def _of_certificate(one: Line, request_id: str, certificates: Mapping[str, dict[
     signed = certificates[one["evidence"]["jws"]]
     is_mine = signed["model"]["id"] == one["system"]["id"] and signed["request"]["id"] == request_id
     is_named = signed["certificate_id"] == one["evidence"]["certificate_id"]
-    _require("certificate_of_line", is_mine and is_named, "the certificate of the line's model and request")
+    require("certificate_of_line", is_mine and is_named, "the certificate of the line's model and request")
     # A widened target is met, and does not count as forgetting.
     return Grade.NOT_REACHED if signed["target"]["widened"] else Grade.PROVED
 
@@ -272,30 +273,30 @@ def _of_certificate(one: Line, request_id: str, certificates: Mapping[str, dict[
 def _of_absence(one: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
     signed = certificates[one["evidence"]["jws"]]
     is_mine = "looked" in signed and signed["request"]["id"] == request_id
-    _require("absence_of_request", is_mine, "a statement that nothing is held for the request")
+    require("absence_of_request", is_mine, "a statement that nothing is held for the request")
     return Grade.SEARCHED
 
 
 def _of_erasures(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
     erasures = one["evidence"]["erasures"]
     is_listed = isinstance(erasures, list) and (bool(erasures) or bool(one["evidence"]["erased_by"]))
-    _require("erasures_listed", is_listed, "the erased datasets, or the request that erased them")
+    require("erasures_listed", is_listed, "the erased datasets, or the request that erased them")
     return Grade.SEARCHED if all(erasure["erased_at"] for erasure in erasures) else Grade.NOT_REACHED
 
 
 def _of_signed(one: Line, request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
     evidence = one["evidence"]
     signed = acknowledgements.read(evidence["jws"], evidence["public_key"])
-    _require("acknowledgement_signed", signed is not None, "an acknowledgement signed by the key of the system")
+    require("acknowledgement_signed", signed is not None, "an acknowledgement signed by the key of the system")
     stated = signed and (signed["task_id"], signed["system_id"], signed["request_id"])
     expected = (evidence["task_id"], one["system"]["id"], request_id)
-    _require("acknowledgement_of_line", stated == expected, "the acknowledgement of the line's task and request")
+    require("acknowledgement_of_line", stated == expected, "the acknowledgement of the line's task and request")
     return Grade.ACKNOWLEDGED
 
 
 def _of_key(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
     named = one["evidence"]["api_key_id"] and one["evidence"]["by"]
-    _require("acknowledgement_of_line", bool(named), "the API key and the person that acknowledged")
+    require("acknowledgement_of_line", bool(named), "the API key and the person that acknowledged")
     return Grade.ACKNOWLEDGED
 
 

@@ -5,10 +5,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lethe.features.systems.bundle import EvidenceKind, Line
+from lethe.features.systems.bundle import EvidenceKind, Line, require
 from lethe.features.systems.contract import Grade
 from lethe.proof import wellformed
-from lethe.proof.errors import PreconditionError
 
 RETRAINING, RETIRED = "retraining", "trainer_retired"
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -28,20 +27,15 @@ _FIELDS = {
 
 def _of_retraining(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
     evidence = line["evidence"]
-    _require("retraining_complete", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
+    require("retraining_complete", evidence.keys() == _FIELDS, f"the fields {sorted(_FIELDS)}")
     times = {name: evidence[name] for name in ("erased_at", "started_at", "published_at")}
     wellformed.check("the retraining", times, dict.fromkeys(times, wellformed.moment))
     erased, started, published = (datetime.datetime.fromisoformat(moment) for moment in times.values())
-    _require("retrained_after_erasure", erased <= started <= published, "a training that began after the erasure")
+    require("retrained_after_erasure", erased <= started <= published, "a training that began after the erasure")
     digests = [evidence["trainer_sha256"], evidence["lock_sha256"], *evidence["artefacts"].values()]
     is_named = all(_DIGEST.fullmatch(digest) for digest in digests) and bool(evidence["artefacts"])
-    _require("artefacts_by_digest", is_named, "the SHA-256 of the trainer, its lock file and each artefact")
+    require("artefacts_by_digest", is_named, "the SHA-256 of the trainer, its lock file and each artefact")
     return Grade.RETRAINED_HERMETIC
-
-
-def _require(name: str, holds: bool, expected: str) -> None:
-    if not holds:
-        raise PreconditionError(name, f"Expected {expected}")
 
 
 EVIDENCE = (
