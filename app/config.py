@@ -156,7 +156,7 @@ class Settings(BaseSettings):
     opendsr_key_file: Path | None = Field(None, description="OpenDSR: the RSA key (PEM) of the first certificate.")
 
     require_totp: bool = Field(
-        False, description="Ask everybody who logs in with a password for a code of an authenticator app too."
+        False, description="Require an authenticator code from everyone who logs in with a password."
     )
     oidc_issuer: str | None = Field(
         None,

@@ -11,9 +11,10 @@ from fastapi.responses import JSONResponse, Response
 from app import signing
 from app.access import service as access
 from app.api import deletion_requests, forms
-from app.api.calls import Call, created, respond
+from app.api.calls import Call, created, number_in, respond
 from app.api.deletion_requests import PlainRoute, TheIntake, to_response_of
 from app.api.gateway import serves
+from app.db.tables import AuditEntry
 from app.deletion import service as deletion
 from app.features.desk import evidence_pack, file_kinds, replies, repository, service
 from app.features.desk.tables import RequestAttachment, RequestNote
@@ -183,6 +184,30 @@ def reply_file(
     else:
         content, media_type, suffix = replies.as_text(reply).encode(), "text/plain; charset=utf-8", "txt"
     return _file(content, media_type, f"reply-{request.id}.{suffix}", language=query.language)
+
+
+@serves(router, contract.RECORD_SENT_REPLY)
+def record_sent_reply(call: Call, request_id: str, body: contract.SentReplyIn) -> contract.SentReplyOut:
+    with call.writing() as session:
+        request = deletion.get(session, request_id)
+        entry = service.record_sent_reply(session, request, sent_on=body.sent_on, channel=body.channel)
+        return _sent_reply_to_response(entry, access.names_of(session, {entry.actor}))
+
+
+@serves(router, contract.SENT_REPLIES)
+def list_sent_replies(call: Call, request_id: str, query: Paging) -> PageOut[contract.SentReplyOut]:
+    before = number_in(query.cursor)
+    with call.reading() as session:
+        request = deletion.get(session, request_id)
+        entries = service.sent_replies(session, request, before=before, limit=query.limit + 1)
+        names = access.names_of(session, {entry.actor for entry in entries})
+    items = [_sent_reply_to_response(entry, names) for entry in entries[: query.limit]]
+    next_cursor = str(entries[query.limit - 1].sequence) if len(entries) > query.limit else None
+    return PageOut(items=items, next_cursor=next_cursor)
+
+
+def _sent_reply_to_response(entry: AuditEntry, names: Mapping[str, str]) -> contract.SentReplyOut:
+    return contract.SentReplyOut.of(entry, **entry.detail, actor_name=names.get(entry.actor))
 
 
 @serves(files, contract.EVIDENCE_PACK)

@@ -93,7 +93,7 @@ def _joined(columns: Iterable[str]) -> str:
         chosen = {RequestColumn(name) for names in columns for name in names.split(".") if name}
     except ValueError:
         raise InputInvalid(
-            gettext("Correct what is named."), [FieldError("columns", gettext("expected names of columns"))]
+            gettext("Check the filters."), [FieldError("columns", gettext("expected names of columns"))]
         ) from None
     return "" if chosen == set(_DEFAULT_COLUMNS) else ".".join(column for column in RequestColumn if column in chosen)
 
@@ -117,7 +117,7 @@ def in_form(form: FormData) -> dict[str, str]:
     try:
         return _parse(**query | {"columns": [query.get("columns", "")]})
     except ValidationError as error:
-        raise InputInvalid(gettext("Correct what is named."), forms.in_words(error)) from None
+        raise InputInvalid(gettext("Check the filters."), forms.in_words(error)) from None
 
 
 def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def matching(query: Mapping[str, str], *, caller: Caller) -> dict[str, Any]:
         try:
             parameters[parameter] = _midnight(query[name], days, zone) if name in query else None
         except ValueError:
-            faults.append(FieldError(name, gettext("Write a date.")))
+            faults.append(FieldError(name, gettext("Enter a date.")))
     if faults:
-        raise InputInvalid(gettext("Correct what is named."), faults)
+        raise InputInvalid(gettext("Check the filters."), faults)
     return parameters
 
 

@@ -33,7 +33,7 @@ def checked(body: type[M], **fields: Any) -> M:
     try:
         return body(**fields)
     except ValidationError as error:
-        raise InputInvalid(gettext("Correct what is named, and send it again."), in_words(error)) from None
+        raise InputInvalid(gettext("Check the marked fields, and send the form again."), in_words(error)) from None
 
 
 def in_words(error: ValidationError | RequestValidationError) -> list[FieldError]:
@@ -61,7 +61,7 @@ def _sentence(fault: Any) -> str:
         case "string_too_short" if context["min_length"] == 1:
             return gettext("Fill this in.")
         case "string_too_short":
-            return gettext("Write at least {least} characters.").format(least=context["min_length"])
+            return gettext("Enter at least {least} characters.").format(least=context["min_length"])
         case "value_error":
             # A sentence of Lethe's own contract.
             return sentence(str(context["error"]))

@@ -65,6 +65,7 @@ def legal(page: Context, at: datetime.datetime, zone: str, *, minute: bool = Fal
 
 _FILTERS = (
     fault_of,
+    languages.day,
     languages.inside,
     place_of,
     wording.at_least,
@@ -290,7 +291,7 @@ def malformed(error: RequestValidationError) -> InputInvalid:
         name = fault.path.partition(".")[2] or fault.path
         messages.setdefault(name.partition(".")[0], fault.message)
     faults = [FieldError(name, message) for name, message in messages.items()]
-    return InputInvalid(languages.gettext("The address of this page has what the page does not know."), faults)
+    return InputInvalid(languages.gettext("The address of this page has unknown parameters."), faults)
 
 
 def _login_of(request: Request) -> Response:

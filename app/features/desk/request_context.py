@@ -6,7 +6,7 @@ A page calls the functions that answer callers of the API, and so requires the s
 import functools
 import hmac
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -42,6 +42,8 @@ _READ_BY: dict[str, Callable[..., Any]] = {
     "mdl": models.get_model,
 }
 """The endpoint that tells the name of an object, by the prefix of its id."""
+_NAMED = ("dataset_id", "model_id", "api_key_id")
+"""Fields of the items of lists whose objects pages name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,22 +97,40 @@ class RequestContext:
     ) -> dict[str, Any]:
         """Return what the template of a list needs: the page at `place`, and how many of the entries it shows."""
         page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
+        self.read_names(page.items)
         return {"page": page, "place": place, "extent": place.extent(page, singular, plural)}
 
     def name_of(self, id_: str) -> str:
         """Return the name of a dataset, model or API key, or the case number of a request; the id itself if there is
         none, or if the caller may not read it."""
         if id_ not in self.names:
-            kind = id_.partition("_")[0]
-            self.names[id_] = (kind in _READ_BY and self.may(_READ_BY[kind]) and self._name_of(id_)) or id_
+            self._read_names([id_])
+        if id_ not in self.names:
+            self.names[id_] = (id_.startswith("dr_") and self._case_number_of(id_)) or id_
         return self.names[id_]
 
-    def _name_of(self, id_: str) -> str | None:
-        if not id_.startswith("dr_"):
+    def read_names(self, items: Iterable[Any]) -> None:
+        """Read the names of all objects that the items of a list refer to, with one look instead of one for each."""
+        self._read_names(getattr(item, field, None) for item in items for field in _NAMED)
+
+    def _read_names(self, ids: Iterable[str | None]) -> None:
+        """Read the names of datasets, models and API keys that the caller may read, all at once."""
+        unread = {id_ for id_ in ids if id_ and id_ not in self.names and not id_.startswith("dr_")}
+        readable = {id_ for id_ in unread if self._may_read(id_)}
+        if readable:
             with self.call.reading() as session:
-                return access.names_of(session, [id_]).get(id_)
+                found = access.names_of(session, readable)
+            self.names.update((id_, found.get(id_) or id_) for id_ in readable)
+
+    def _may_read(self, id_: str) -> bool:
+        endpoint = _READ_BY.get(id_.partition("_")[0])
+        return endpoint is not None and self.may(endpoint)
+
+    def _case_number_of(self, request_id: str) -> str | None:
+        if not self._may_read(request_id):
+            return None
         try:
-            return self.ask(deletion_requests.get_deletion_request, request_id=id_).external_id
+            return self.ask(deletion_requests.get_deletion_request, request_id=request_id).external_id
         except NotFound:
             return None
 

@@ -1,4 +1,4 @@
-"""Case work on requests: their assignment to people, internal notes, and attached files.
+"""Case work on requests: their assignment to people, internal notes, attached files, and replies that were sent.
 
 Neither assignment nor notes nor attachments are among the events of a request, which apps read. Notes and attachments
 are kept as long as the other details of the request. An attachment is stored in the database and not among the
@@ -14,8 +14,9 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.db import now, sealed
-from app.db.tables import DeletionRequest, new_id
+from app.db.tables import AuditEntry, DeletionRequest, new_id
 from app.deletion import retention
+from app.deletion.deadlines import zone_named
 from app.deletion.retention import RetentionLevel
 from app.features.desk import repository
 from app.features.desk.file_kinds import AttachmentFile
@@ -23,8 +24,13 @@ from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttach
 from app.features.people import repository as people_repository
 from app.features.people import users
 from lethe.contract.deletion_requests import NOBODY
+from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.tenants import Policy
 from lethe.features.desk import contract
+
+_REPLY_SENT = "deletion_request.reply_sent"
+_MAX_COMPARED = 100
+"""Number of earlier replies with which a new one is compared."""
 
 
 def assign(session: Session, request: DeletionRequest, *, assignee: str) -> None:
@@ -132,6 +138,32 @@ def delete_attachment(session: Session, *, request_id: str, attachment_id: str) 
     session.delete(attachment)
     session.flush()
     audit.record(session, "deletion_request.attachment_deleted", request_id, attachment=attachment_id)
+
+
+def record_sent_reply(
+    session: Session, request: DeletionRequest, *, sent_on: datetime.date, channel: contract.ReplyChannel
+) -> AuditEntry:
+    """Record in the audit log that a reply was sent to the person on a day, or return the entry that says so already.
+
+    Raises `InputInvalid` for a day before the request was received or in the future, in the request's time zone.
+    """
+    zone = zone_named(request.time_zone)
+    if not request.submitted_at.astimezone(zone).date() <= sent_on <= now(session).astimezone(zone).date():
+        fault = FieldError("sent_on", "expected a day from the receipt of the request until today")
+        raise InputInvalid("The reply cannot have been sent on that day.", [fault])
+    detail = {"sent_on": sent_on.isoformat(), "channel": channel.value}
+    for entry in sent_replies(session, request, before=None, limit=_MAX_COMPARED):
+        if entry.detail == detail:
+            return entry
+    audit.record(session, _REPLY_SENT, request.id, **detail)
+    return sent_replies(session, request, before=None, limit=1)[0]
+
+
+def sent_replies(session: Session, request: DeletionRequest, *, before: int | None, limit: int) -> list[AuditEntry]:
+    """Return the audit entries about replies that were sent, the last recorded first, before a sequence number."""
+    return repository.audit_entries(
+        session, tenant_id=request.tenant_id, before=before, limit=limit, object_id=request.id, action=_REPLY_SENT
+    )
 
 
 def _unknown_attachment() -> contract.AttachmentUnknown:

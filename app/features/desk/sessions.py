@@ -95,7 +95,7 @@ def caller_of(session: Session, token: str | None, *, settings: Settings) -> tup
     stored = repository.dashboard_session(session, _hash_of(token)) if token else None
     at = now(session)
     if stored is None or stored.expires_at <= at or stored.seen_at <= _idle_since(at, settings):
-        raise Unauthenticated("Log in: there is no session, or it is over.")
+        raise Unauthenticated("Log in: there is no session, or it has ended.")
     return _caller(session, stored, at), at - stored.seen_at >= _SEEN_EVERY
 
 
@@ -108,7 +108,7 @@ def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -
         return users.caller_as(session, user)
     key = session.get_one(ApiKey, stored.api_key_id)
     if not access.is_in_force(key, at=at):
-        raise Unauthenticated("Log in with another key: the one of this session is not in force any more.")
+        raise Unauthenticated("Log in with another key: the one of this session is no longer valid.")
     return access.caller_with(session, key)
 
 

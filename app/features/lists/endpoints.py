@@ -330,7 +330,7 @@ def _check(body: contract.DecisionsIn) -> None:
     """Raise `InputInvalid` if the decision lacks its rejection, or approves requests that are not in review."""
     if (body.decision is Decision.REJECT) != (body.rejection is not None):
         expected = "expected with reject, and with nothing else"
-        raise InputInvalid("A rejection says on what ground, and why.", [FieldError("rejection", expected)])
+        raise InputInvalid("A rejection needs a legal basis and an explanation.", [FieldError("rejection", expected)])
     if body.decision is Decision.APPROVE and body.status is not RequestStatus.IN_REVIEW:
         raise InputInvalid("Only requests in review can be approved.", [FieldError("status", "expected in_review")])
 

@@ -95,7 +95,7 @@ def hash_of(password: str) -> str:
             f"write {MIN_LENGTH} to {MAX_LENGTH:,} characters: several words are easier to remember than a few signs"
         )
     elif not _encodes(password):
-        fault = "this has characters that cannot stand here"
+        fault = "this contains characters that are not allowed"
     if fault:
         raise InputInvalid("The password was not set.", [FieldError("password", fault)])
     return _hasher().hash(password)

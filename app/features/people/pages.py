@@ -138,7 +138,7 @@ def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
     fields: list[str] = json.loads(base64.urlsafe_b64decode(content)) if is_ours else []
     if not fields or time.time() >= int(fields[-1]):
         raise contract.IdentityRefused(
-            gettext("No login was begun in this browser in the last ten minutes. Begin again.")
+            gettext("No login was started in this browser in the last ten minutes. Start again.")
         )
     state, nonce, verifier, onward, _ = fields
     return Attempt(state=state, nonce=nonce, verifier=verifier), onward
@@ -293,7 +293,7 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     if not await anyio.to_thread.run_sync(credentials.matches, password, user.password_hash, limiter=state.strangers):
         state.rates.failed(*places)
         raise InputInvalid(
-            gettext("Nothing was changed."), [FieldError("present", gettext("this is not your present password"))]
+            gettext("Nothing was changed."), [FieldError("present", gettext("this is not your current password"))]
         )
     return user
 

@@ -194,7 +194,7 @@ def of_identity(session: Session, identity: OidcIdentity) -> User:
         if candidate is not None and candidate.oidc_subject is None:
             user = candidate if candidate.password_hash or _is_invitation_open(session, candidate) else None
     if user is None or user.disabled_at is not None or _is_locked(session, user):
-        raise contract.IdentityRefused("Nobody has invited this person here, or they are not let in any more.")
+        raise contract.IdentityRefused("This person was not invited, or the account is deactivated.")
     return user
 
 
@@ -238,7 +238,7 @@ def remove_totp(session: Session, user: User) -> None:
 def refusal() -> contract.LoginRefused:
     """Return one error for an unknown address, a wrong password and a disabled person, so that callers cannot tell them
     apart."""
-    return contract.LoginRefused("Address, password or code is not right, or this person is not let in.")
+    return contract.LoginRefused("The address, password or code is wrong, or the account is deactivated.")
 
 
 def _end_sessions(session: Session, user_id: str) -> None:

@@ -22,7 +22,7 @@ router = pages.new_router()
 
 Done = Literal["", "set", "removed", "released"]
 ON_BREACH = [
-    (OnBreach.PUBLISH_DEGRADED.value, marked("Serve it, and say so")),
+    (OnBreach.PUBLISH_DEGRADED.value, marked("Serve it with a warning")),
     (OnBreach.HOLD.value, marked("Hold it back from serving")),
 ]
 

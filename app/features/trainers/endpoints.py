@@ -29,9 +29,9 @@ from lethe.features.trainers.contract import (
     ArtefactOut,
     ColumnOut,
     PlannedOut,
-    TrainerPlanOut,
     TableOut,
     TrainerOut,
+    TrainerPlanOut,
     TrainingOut,
 )
 

@@ -15,4 +15,6 @@ class RequestCases(Resource[H]):
     attachment = call(contract.ATTACHMENT)
     delete_attachment = call(contract.DELETE_ATTACHMENT)
     reply = call(contract.REPLY)
+    record_sent_reply = call(contract.RECORD_SENT_REPLY)
+    sent_replies = pages(contract.SENT_REPLIES)
     evidence_pack = call(contract.EVIDENCE_PACK)

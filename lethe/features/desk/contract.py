@@ -266,6 +266,60 @@ REPLY = of_one(
 )
 
 
+class ReplyChannel(ClosedSet):
+    """How a reply went to the person."""
+
+    LETTER = "letter"
+    EMAIL = "email"
+    PHONE = "phone"
+    IN_PERSON = "in_person"
+    OTHER = "other"
+
+
+class SentReplyIn(Body):
+    model_config = example(sent_on="2026-11-26", channel="letter")
+
+    sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
+    channel: ReplyChannel = Field(description="How it was sent.")
+
+
+class SentReplyOut(Answer):
+    sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
+    channel: ReplyChannel = Field(description="How it was sent.")
+    at: datetime.datetime = Field(description="Time at which this was recorded.")
+    actor: str = Field(description="ID of the person or API key that recorded it.")
+    actor_name: str | None = Field(default=None, description="Name of the actor, if known.")
+
+
+RECORD_SENT_REPLY = of_one(
+    _REQUESTS.operation(
+        "record_sent_reply",
+        "POST",
+        "/{request_id}/sent-replies",
+        scope=Scope.REQUESTS_REVIEW,
+        takes=SentReplyIn,
+        gives=SentReplyOut,
+        repeat="idempotent",
+        problems=(problems.RequestUnknown, problems.InputInvalid),
+        does="Record that a reply was sent to the person: the service composes replies and sends none. The day and "
+        "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
+        "day and channel are recorded once.",
+    )
+)
+SENT_REPLIES = of_one(
+    _REQUESTS.operation(
+        "list_sent_replies",
+        "GET",
+        "/{request_id}/sent-replies",
+        scope=Scope.REQUESTS_REVIEW,
+        query=Paging,
+        gives=PageOut[SentReplyOut],
+        problems=(problems.RequestUnknown, problems.InputInvalid),
+        does="List the replies that were recorded as sent, the last recorded first.",
+    )
+)
+
+
 class EvidenceFormat(ClosedSet):
     ZIP = "zip"
     PDF = "pdf"

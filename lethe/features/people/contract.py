@@ -23,7 +23,7 @@ class UserUnknown(NotFound, title="There is no such person", template="There is 
 
 
 class InvitationOver(Gone, title="The invitation has been used, or has expired"):
-    template = "An invitation is good for a week, and once. Ask an administrator for another one."
+    template = "An invitation is valid once, for a week. Ask an administrator for a new one."
 
 
 class UserExists(Conflict, title="A person with this e-mail address exists"): ...

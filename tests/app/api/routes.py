@@ -87,6 +87,8 @@ NEEDS = {
     "DELETE /v1/deletion-requests/{request_id}/attachments/{attachment_id}": Scope.REQUESTS_REVIEW,
     "GET /v1/deletion-requests/{request_id}/reply": Scope.REQUESTS_REVIEW,
     "GET /v1/deletion-requests/{request_id}/evidence-pack": Scope.REQUESTS_REVIEW,
+    "GET /v1/deletion-requests/{request_id}/sent-replies": Scope.REQUESTS_REVIEW,
+    "POST /v1/deletion-requests/{request_id}/sent-replies": Scope.REQUESTS_REVIEW,
     "POST /v1/lineage": Scope.ADMIN,
     "GET /v1/suppressions": Scope.REQUESTS_READ,
     "POST /v1/suppressions:lift": Scope.ADMIN,

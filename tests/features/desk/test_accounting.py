@@ -15,7 +15,7 @@ SomebodyWith = Callable[..., Browser]
 
 def test_nothing_is_spent(officer: Browser, new_dataset: Make) -> None:
     """Where there is no dataset, or nothing was learned from it, the pages say so."""
-    assert "There is no dataset yet" in officer.get("/admin/accounting").text
+    assert "No dataset yet" in officer.get("/admin/accounting").text
     dataset = new_dataset()
     assert f"/admin/accounting/datasets/{dataset['id']}" in officer.get("/admin/accounting").text
     assert "Nothing was learned" in officer.get(f"/admin/accounting/datasets/{dataset['id']}").text

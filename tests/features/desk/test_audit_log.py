@@ -46,7 +46,7 @@ def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -
         "/admin/audit-log/verify",
         headers={"Origin": "http://testserver", "HX-Request": "true", "X-CSRF-Token": officer.token()},
     ).text
-    assert "It holds." in fragment
+    assert "Verified." in fragment
     assert "1 signature agrees" in fragment
     assert "<html" not in fragment
     with installation.database.engine.connect() as connection:
@@ -54,7 +54,7 @@ def test_the_chain_is_recomputed(officer: Browser, installation: Installation) -
         connection.execute(sa.text("UPDATE audit_entries SET actor = 'nobody' WHERE sequence = 2"))
         connection.commit()
     page = officer.post("/admin/audit-log/verify").text
-    assert "It does not hold." in page
+    assert "Not valid." in page
     assert "audit entry 2" in page
 
 

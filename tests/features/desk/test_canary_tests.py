@@ -43,7 +43,7 @@ def test_a_run_that_passed(officer: Browser, model: str, get: Get) -> None:
     page = officer.get(f"/admin/models/{model}").text
     assert f'href="/admin/runs/{found["last_run_id"]}">{numbers}<' in page
     page = officer.get(f"/admin/runs/{found['last_run_id']}").text
-    assert "Nothing refutes the run." in page
+    assert "The run passed." in page
     assert numbers in page
     assert f"gone in the {found['last']['steps']:,} of this run." in page
     learned = next(run for run in get("/runs")["items"] if run["kind"] == "learn")
@@ -104,10 +104,10 @@ def test_asking_for_a_canary_test(officer: Browser, model: str, get: Get, work: 
     answer = officer.post(f"{path}/audit")
     assert answer.status_code == 303
     page = officer.get(answer.headers["location"]).text
-    assert "begins as soon as a worker is free" in page
-    assert "Another was requested" in page
+    assert "starts as soon as a worker is free" in page
+    assert "Another test was requested" in page
     assert work() == 1
-    assert "Another was requested" not in officer.get(path).text
+    assert "Another test was requested" not in officer.get(path).text
     assert "Canary test" in officer.get("/admin/runs").text
     assert get(f"/models/{model}")["live_version"] == 2
 

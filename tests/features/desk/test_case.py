@@ -88,7 +88,7 @@ def test_what_approving_erases_is_shown_before(
     shown = officer.get(f"{path}/preview").text
     assert "in-short" not in shown
     assert "version 1" in shown
-    assert "waits for the decision" in shown
+    assert "awaits a decision" in shown
     assert "This cannot be undone" in shown
 
 
@@ -104,7 +104,7 @@ def test_a_decision_that_must_fail_is_not_offered(officer: Browser, gateway: Tes
     }
     assert offered == {"gdpr": ["Resume the clock", "Extend …"], "ccpa": ["Extend …"], "short": []}
     path = f"/admin/requests/{forget('stranger', identity_verified=False)['id']}"
-    assert "erased for good" not in officer.get(path).text
+    assert "erased permanently" not in officer.get(path).text
 
 
 def test_the_day_of_completion_is_the_policys(

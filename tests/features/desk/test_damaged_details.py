@@ -96,5 +96,5 @@ def test_pages_name_a_damaged_certificate(
     assert officer.get(f"/admin/requests/{request}/reply").status_code == 409
     place = f"/admin/certificates/{certificate['id']}"
     assert officer.get(f"{place}.jws").status_code == 409
-    assert "It does not hold." in officer.post(f"{place}/verify").text
+    assert "Not valid." in officer.post(f"{place}/verify").text
     refused(gateway.get(f"{path}/reply"), 409, "certificate_damaged")

@@ -40,7 +40,7 @@ def test_a_file_becomes_a_dataset(officer: Browser, get: Get) -> None:
     answer = _send(officer, "/admin/datasets/new", **_csv())
     assert answer.status_code == 303, answer.text
     page = officer.get(answer.headers["location"]).text
-    assert "The dataset is there." in page
+    assert "Dataset created." in page
     [made] = get("/datasets")["items"]
     assert (made["name"], made["num_records"], made["num_subjects"]) == ("customers", 3, 3)
     assert "0 to 120" in page

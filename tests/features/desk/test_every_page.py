@@ -55,7 +55,7 @@ def test_filters_and_searches(officer: Browser, ids: dict[str, str]) -> None:
     for by, sought in (("subject_id", "p1"), ("external_id", "case-1")):
         assert ids["request_id"] in officer.post("/admin/requests/search", by=by, sought=sought).text
     assert officer.post("/admin/suppressions/search", subject_id="p1").status_code == 200
-    assert "The ledger holds." in officer.post(f"/admin/models/{ids['model_id']}/ledger/verify").text
+    assert "The ledger is valid." in officer.post(f"/admin/models/{ids['model_id']}/ledger/verify").text
     assert officer.post(f"/admin/certificates/{ids['certificate_id']}/verify").status_code == 200
     assert officer.post("/admin/audit-log/verify").status_code == 200
     assert "steps to learn" in officer.post("/admin/models/new/preview", dataset_id=ids["dataset_id"]).text

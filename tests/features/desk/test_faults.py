@@ -39,10 +39,10 @@ def test_numbers_and_names_are_explained() -> None:
     asked = {"name": "", "dataset_id": "ds_1", "l2": -1, "learn_steps": 1.5, "audit": {"lanes": 3}, "more": 1}
     assert said(ModelIn, **asked) == {
         "name": "Fill this in.",
-        "l2": "Write a number above 0.",
-        "learn_steps": "Write a whole number.",
-        "audit.lanes": "Write a multiple of 2.",
-        "more": "This is not known here.",
+        "l2": "Enter a number above 0.",
+        "learn_steps": "Enter a whole number.",
+        "audit.lanes": "Enter a multiple of 2.",
+        "more": "Unknown field.",
     }
 
 
@@ -58,7 +58,7 @@ def test_our_own_sentences_stay() -> None:
         def _known(cls, value: str) -> str:
             raise ValueError("expected a known name")
 
-    assert said(Asked, name="x", day=b"\xff") == {"name": "Expected a known name", "day": "Write a whole number."}
+    assert said(Asked, name="x", day=b"\xff") == {"name": "Expected a known name", "day": "Enter a whole number."}
 
 
 def test_a_fault_is_found_by_its_field() -> None:
@@ -73,7 +73,7 @@ def test_a_fault_is_found_by_its_field() -> None:
 def test_a_key_without_a_scope(officer: Browser) -> None:
     """The field at fault is marked, and says in words what to do; what was typed is still there."""
     page = officer.post("/admin/keys", name="crm", calls_per_minute="many", sees="all").text
-    assert marked(page) == {"calls_per_minute": "Write a whole number.", "scopes": "Choose at least 1."}
+    assert marked(page) == {"calls_per_minute": "Enter a whole number.", "scopes": "Choose at least 1."}
     assert 'value="crm"' in page
     assert 'value="many"' in page
     assert '<option value="all" selected>' in page
@@ -99,6 +99,6 @@ def test_a_policy_that_is_none(officer: Browser) -> None:
     """Each field of the policy that is wrong says so, and the others keep what was typed."""
     page = officer.post("/admin/tenant/policy", grace_seconds="soon", max_epsilon="-1", time_zone="Europe/Berlin").text
     found = marked(page)
-    assert found["grace_seconds"] == "Write a whole number."
+    assert found["grace_seconds"] == "Enter a whole number."
     assert found["max_epsilon"].startswith("Write")
     assert 'value="Europe/Berlin"' in page

@@ -50,7 +50,7 @@ def test_what_has_several_or_none(officer: Browser, new_dataset: Make, new_model
     for nothing in ("case", "%", "dr_", "mdl_0123456789abcdef0123"):
         answer = officer.post("/admin/find", anything=nothing)
         page = answer.text if answer.status_code == 200 else officer.get(answer.headers["location"]).text
-        assert re.search("Nothing has this id|Not found", page), nothing
+        assert re.search("No results|Not found", page), nothing
     assert officer.post("/admin/find", anything=" ").status_code == 422
 
 
@@ -63,4 +63,4 @@ def test_who_may_see_nothing_finds_nothing(
     forget("stranger", external_id="case-1")
     assert officer.post("/admin/find", anything=sought).status_code == 303
     page = somebody_with(Scope.METRICS_READ).post("/admin/find", anything=sought).text
-    assert "Nothing has this id" in page
+    assert "No results" in page

@@ -26,7 +26,7 @@ def test_the_ledger_is_recomputed(officer: Browser, installation: Installation) 
     """The button says whether all of it holds now, and what does not where somebody changed it."""
     assert "Verify now" in officer.get("/admin/ledger").text
     page = officer.post("/admin/ledger/verify").text
-    assert "The ledger holds." in page
+    assert "The ledger is valid." in page
     assert "signed up to link 1 of 1" in page
     with installation.database.engine.connect() as connection:
         connection.execute(sa.text("DROP TRIGGER ledger_links_no_update"))

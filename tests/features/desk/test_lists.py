@@ -186,7 +186,7 @@ def test_the_way_through_accounts(officer: Browser, new_dataset: Make) -> None:
     assert 'rel="prev" href="/admin/accounting?epsilon=5.0"' in second
 
 
-@pytest.mark.parametrize(("what", "heading"), [("models", "Made"), ("runs", "Began")])
+@pytest.mark.parametrize(("what", "heading"), [("models", "Created"), ("runs", "Began")])
 def test_the_oldest_first(officer: Browser, fill: Fill, what: str, heading: str) -> None:
     """Models and runs are sorted by their age from either end, on pages as long, which lead on in that order."""
     fill(what)

@@ -30,7 +30,7 @@ def test_no_model_yet(officer: Browser) -> None:
     """Where there is no model, the list says so and what to do."""
     page = officer.get("/admin/models")
     assert page.status_code == 200
-    assert "No model has been made yet" in page.text
+    assert "No models yet" in page.text
 
 
 def test_models_and_what_is_left(officer: Browser, learned: dict[str, Any]) -> None:
@@ -69,14 +69,14 @@ def test_a_model_that_is_still_learning(officer: Browser, new_dataset: Make, new
     """Before its first version a model has no guarantee, no curve, no price and an empty ledger; its pages say so."""
     path = f"/admin/models/{new_model(new_dataset()['id'])['id']}"
     page = officer.get(path).text
-    assert "There is no version yet" in page
+    assert "No version yet" in page
     assert "What-if: more requests" not in page
-    assert "There is no curve yet" in officer.get(f"{path}/curve").text
+    assert "No curve yet" in officer.get(f"{path}/curve").text
     assert "Nothing is accounted for yet" in officer.get(f"{path}/ledger").text
     asked = officer.get(f"{path}/what-if")
     assert asked.status_code == 409
     assert "wait until its first version is published" in asked.text
-    assert "The ledger holds" in officer.post(f"{path}/ledger/verify").text
+    assert "The ledger is valid" in officer.post(f"{path}/ledger/verify").text
 
 
 @pytest.mark.parametrize("path", ["", "/live", "/curve", "/what-if", "/versions", "/exports", "/ledger"])
@@ -98,14 +98,14 @@ def test_versions_and_copies(
     assert found.index('good">Live<') < found.index('quiet">Destroyed<')
     found = officer.get(f"/admin/models/{learned['id']}/exports").text
     assert "key_" in found
-    assert "A copy outside is not unlearned" in found
+    assert "Copies outside this installation are not unlearned" in found
 
 
 def test_learning_again(officer: Browser, learned: dict[str, Any], work: Work) -> None:
     """The button has the model learned again, and the page says that it will be."""
     answer = officer.post(f"/admin/models/{learned['id']}/relearn")
     assert answer.status_code == 303
-    assert "will be learned again" in officer.get(answer.headers["location"]).text
+    assert "retrains as soon as" in officer.get(answer.headers["location"]).text
     assert work() == 1
     assert ">Relearning<" in officer.get(f"/admin/models/{learned['id']}/ledger").text
 
@@ -115,7 +115,7 @@ def test_the_ledger_is_recomputed(
 ) -> None:
     """Verifying says that the ledger holds; once a number was changed behind the triggers, it names the entry."""
     path = f"/admin/models/{learned['id']}/ledger/verify"
-    assert "The ledger holds." in officer.post(path).text
+    assert "The ledger is valid." in officer.post(path).text
     with installation.database.writing(by=by) as session:
         for name in session.scalars(sa.text("SELECT name FROM sqlite_master WHERE type = 'trigger'")).all():
             session.execute(sa.text(f"DROP TRIGGER {name}"))
@@ -133,7 +133,7 @@ def test_what_a_key_may_not_see(somebody_with: SomebodyWith, learned: dict[str, 
     reader = somebody_with(Scope.MODELS_READ)
     page = reader.get(path).text
     assert "Versions" in page
-    for hidden in ("Residual influence, step by step", "Verify now", "What-if: more requests", "Learn again"):
+    for hidden in ("Residual influence, step by step", "Verify now", "What-if: more requests", "Retrain"):
         assert hidden not in page
     assert reader.get(f"{path}/curve").status_code == 403
     assert reader.post(f"{path}/ledger/verify").status_code == 403
@@ -162,14 +162,14 @@ def test_a_model_is_retired(
     answer = officer.post(f"{path}/retire")
     assert answer.status_code == 303
     page = officer.get(answer.headers["location"]).text
-    assert "The model is retired." in page
+    assert "Model retired." in page
     assert "no version yet" not in page
-    assert "Nothing is left of its weights." in page
-    assert not [button for button in ("Retire it", "Learn it again", "Run a canary test") if button in page]
+    assert "Its weights are destroyed." in page
+    assert not [button for button in ("Retire it", "Retrain it", "Run a canary test") if button in page]
     assert "Retired" in officer.get("/admin/models").text
     dataset = f"/admin/datasets/{learned['dataset_id']}"
     assert "Retire it" in officer.get(dataset).text
     page = officer.get(officer.post(f"{dataset}/retire").headers["location"]).text
-    assert "The dataset is retired." in page
+    assert "Dataset retired." in page
     assert "nothing is left of its rows" in page
     assert not [button for button in ("Retire it", "New model", "Add rows") if button in page]

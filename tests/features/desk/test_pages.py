@@ -86,7 +86,7 @@ def test_malformed_addresses(officer: Browser) -> None:
     assert "alert(1)" not in answer.text
     assert '<strong title="status">Status:</strong> Choose one of the list.' in answer.text
     answer = officer.get("/admin/requests?cursor=" + "x" * 501)
-    assert "Write at most 500 characters." in answer.text
+    assert "Enter at most 500 characters." in answer.text
     assert "String should" not in answer.text
 
 

@@ -197,3 +197,31 @@ def test_replies_are_for_callers_who_decide(
     assert answer.headers["content-disposition"].startswith('attachment; filename="reply-dr_')
     assert (answer.headers["content-language"], answer.headers["cache-control"]) == ("es", "no-store")
     assert list((installation.settings.data_dir / "tmp").iterdir()) == []
+
+
+def test_a_reply_is_recorded_as_sent(
+    gateway: TestClient, world: Callable[..., str], refused: Refused, key_with: Callable[..., dict[str, str]]
+) -> None:
+    """An officer records when and how a reply was sent; the audit log and the history have it, once, and callers who
+    do not decide neither record nor see it."""
+    request = world("p2", identity_verified=False)
+    path = f"{PLACE}/{request}/sent-replies"
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    sent = {"sent_on": today, "channel": "letter"}
+    answers = [gateway.post(path, json=sent) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() == answers[1].json()
+    gateway.post(path, json=sent | {"channel": "email"})
+    listed = gateway.get(path, params={"limit": 1}).json()
+    assert [(one["sent_on"], one["channel"]) for one in listed["items"]] == [(today, "email")]
+    rest = gateway.get(path, params={"cursor": listed["next_cursor"]}).json()["items"]
+    assert rest == [answers[0].json()]
+    log = gateway.get("/v1/audit-log", params={"action": "deletion_request.reply_sent"}).json()["items"]
+    assert [(entry["object_id"], entry["detail"]) for entry in log] == [
+        (request, sent | {"channel": "email"}),
+        (request, sent),
+    ]
+    for day in ("2001-01-01", "2999-01-01"):
+        refused(gateway.post(path, json=sent | {"sent_on": day}), 422, "input_invalid")
+    refused(gateway.post(path, json=sent, headers=key_with(Scope.REQUESTS_WRITE)), 403, "scope_missing")
+    refused(gateway.get(path, headers=key_with(Scope.REQUESTS_READ)), 403, "scope_missing")

@@ -122,7 +122,7 @@ def test_days_are_those_of_the_policy(officer: Browser, gateway: TestClient, for
     wrong = officer.get("/admin/requests?received_from=2026-02-31&due_to=tomorrow")
     assert wrong.status_code == 422
     assert re.findall(r'name="(\w+)"[^>]*aria-invalid="true"', wrong.text) == ["received_from", "due_to"]
-    assert wrong.text.count(">Write a date.<") == 2
+    assert wrong.text.count(">Enter a date.<") == 2
 
 
 def test_the_way_through_a_long_list(officer: Browser, gateway: TestClient) -> None:

@@ -43,7 +43,7 @@ def test_an_empty_installation(officer: Browser) -> None:
     assert "Nothing awaits a decision" in officer.get("/admin").text
     home = officer.get("/admin/overview").text
     assert "No open requests" in home
-    assert "No model has been made yet" in home
+    assert "No models yet" in home
     assert "No worker" in home
 
 
@@ -164,7 +164,7 @@ def test_verifying(
     """The button checks the signature and the numbers, and says so; a certificate that was changed does not hold."""
     [found] = gateway.get(f"/v1/deletion-requests/{forgotten['id']}/certificate").json()["certificates"]
     path = f"/admin/certificates/{found['id']}"
-    assert "It holds." in officer.post(f"{path}/verify").text
+    assert "Verified." in officer.post(f"{path}/verify").text
     downloaded = officer.get(f"{path}.json")
     assert json.loads(downloaded.content) == found
     assert "attachment" in downloaded.headers["content-disposition"]
@@ -173,7 +173,7 @@ def test_verifying(
     forged = ".".join([head, body, signature[::-1]])
     with installation.database.writing() as session:
         session.execute(sa.update(Certificate).values(jws=forged))
-    assert "It does not hold." in officer.post(f"{path}/verify").text
+    assert "Not valid." in officer.post(f"{path}/verify").text
 
 
 def test_what_a_canary_test_adds_to_a_certificate(
@@ -324,4 +324,4 @@ def test_a_widened_target_is_not_called_forgetting(
     assert "meets a target too weak to be called forgetting" in page
     assert "has forgotten this person" not in page
     assert "policy was widened" in page
-    assert "nobody should call forgotten" in page
+    assert "should not be called forgotten" in page

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from app.config import Settings
 from app.installations import Installation
@@ -34,7 +35,7 @@ def _claimed(installation: Installation) -> str:
 def test_nothing_has_run(officer: Browser) -> None:
     """Without runs and workers the page says so and what that means."""
     page = officer.get("/admin/runs").text
-    assert "Nothing has run yet" in page
+    assert "No runs yet" in page
     assert "No worker has responded for a minute" in page
 
 
@@ -92,7 +93,7 @@ def test_what_is_next_and_why(
     assert (due["rule"], due["first_due_at"], found["urgent"]) == ("requested", request["due_at"], False)
     assert due["since"] is not None
     page = officer.get("/admin/runs/queue").text
-    assert "no run has taken up their requests" in page
+    assert "no run has started on their requests" in page
     assert f"/admin/models/{model['id']}" in page
     run_id = _claimed(installation)
     queue_now = get("/queue")
@@ -154,3 +155,32 @@ def test_a_run_is_cancelled(
     assert re.search(r'role="status">The run is cancelled.<', page)
     assert "Cancel it" not in page
     assert "Its first learning was cancelled" in officer.get(f"/admin/models/{model['id']}").text
+
+
+def test_names_are_read_at_once(officer: Browser, new_dataset: Make, new_model: Make, work: Callable[[], int]) -> None:
+    """A list of runs of several models takes as many SQL statements as one of a single model."""
+
+    def of_the_list() -> int:
+        statements: list[str] = []
+
+        def heard(*said: Any) -> None:
+            if not said[2].startswith(("BEGIN", "ROLLBACK")):
+                statements.append(said[2])
+
+        sa.event.listen(sa.Engine, "before_cursor_execute", heard)
+        try:
+            assert officer.get("/admin/runs").status_code == 200
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", heard)
+        return len(statements)
+
+    new_model(new_dataset()["id"], name="first")
+    work()
+    officer.get("/admin/runs")
+    single = of_the_list()
+    for name in ("second", "third", "fourth"):
+        new_model(new_dataset()["id"], name=name)
+    work()
+    several = of_the_list()
+    assert all(name in officer.get("/admin/runs").text for name in ("first", "second", "third", "fourth"))
+    assert 0 < several <= single

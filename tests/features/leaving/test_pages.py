@@ -43,14 +43,14 @@ def test_estimates_by_odds(officer: Browser, answered: None) -> None:
 
 def test_nobody_has_answered(officer: Browser, answered: None) -> None:
     """Where there is nothing to show the page says so, and what to do; a time that is none is refused."""
-    assert "Nobody has said why yet" not in officer.get("/admin/leaving-reasons?weeks=4").text
+    assert "No answers yet" not in officer.get("/admin/leaving-reasons?weeks=4").text
     assert officer.get("/admin/leaving-reasons?weeks=5").status_code == 422
 
 
 def test_before_anybody_answers(officer: Browser) -> None:
     """An empty page says how answers come; a short time is blamed first."""
-    assert "Nobody has said why yet" in officer.get("/admin/leaving-reasons").text
-    assert "Look at a longer time" in officer.get("/admin/leaving-reasons?weeks=13").text
+    assert "No answers yet" in officer.get("/admin/leaving-reasons").text
+    assert "Choose a longer period" in officer.get("/admin/leaving-reasons?weeks=13").text
 
 
 def test_who_sees_it(somebody_with: Callable[..., Browser]) -> None:

@@ -128,7 +128,7 @@ def test_what_is_wrong_is_not_said(officer: Browser, gateway: TestClient) -> Non
         maria.log_in_as(EMAIL, PASSWORD, code="000000", step="usr_0.9999999999.00"),
     ]
     assert [answer.status_code for answer in answers] == [401] * 4
-    assert all("is not right, or this person is not let in" in html.unescape(answer.text) for answer in answers)
+    assert all("is wrong, or the account is deactivated" in html.unescape(answer.text) for answer in answers)
     assert "wrong password" not in answers[0].text
     assert "lethe_session" not in maria.client.cookies
 

@@ -17,7 +17,7 @@ def test_a_gate_from_setting_it_to_releasing(
     model_id = new_model(new_dataset()["id"], evaluation_dataset_id=measured)["id"]
     work()
     place = f"/admin/models/{model_id}/quality"
-    assert "There is no gate" in officer.get(place).text
+    assert "No gate" in officer.get(place).text
     refused = officer.post(place, metric="r_squared", threshold="0.5", on_breach="hold")
     assert refused.status_code == 422
     assert "is not available for logistic_regression" in refused.text
@@ -30,7 +30,7 @@ def test_a_gate_from_setting_it_to_releasing(
     released = officer.post(f"/admin/models/{model_id}/versions/1/release").headers["location"]
     assert "The version is served." in officer.get(released).text
     assert "is served although it misses the quality gate" in officer.get("/admin/overview").text
-    assert "There is no gate" in officer.get(officer.post(f"{place}/remove").headers["location"]).text
+    assert "No gate" in officer.get(officer.post(f"{place}/remove").headers["location"]).text
 
 
 def test_without_evaluation_data_there_is_no_form(
@@ -41,4 +41,4 @@ def test_without_evaluation_data_there_is_no_form(
     work()
     text = officer.get(f"/admin/models/{model_id}/quality").text
     assert "no evaluation data" in text
-    assert "Learn again" in text
+    assert "Retrain" in text

@@ -86,6 +86,6 @@ def test_who_may_not_read(
     work()
     engineer = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     asked = engineer.post(f"/admin/models/{model}/rehearsals", people="10").headers["location"]
-    assert "The rehearsal begins as soon as" in engineer.get(asked).text
+    assert "The rehearsal starts as soon as" in engineer.get(asked).text
     assert "All rehearsals" not in engineer.get(asked).text
     assert engineer.get(f"/admin/models/{model}/rehearsals").status_code == 403

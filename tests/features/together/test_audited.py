@@ -1,5 +1,6 @@
 """Whatever a caller changes over HTTP, or looks up about people, is in the audit log: every such route is called."""
 
+import datetime
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -211,6 +212,10 @@ CALLS: Calls = {
     "POST /v1/deletion-requests/{request_id}/resume": _post(lambda there: there.request("pause") + "/resume"),
     "POST /v1/deletion-requests/{request_id}/assign": lambda there: there.client.build_request(
         "POST", there.request() + "/assign", json={"assignee": there.made("/users", **_USER | {"role": "officer"})}
+    ),
+    "POST /v1/deletion-requests/{request_id}/sent-replies": _post(
+        lambda there: there.request() + "/sent-replies",
+        json={"sent_on": datetime.datetime.now(datetime.UTC).date().isoformat(), "channel": "letter"},
     ),
     "POST /v1/deletion-requests/{request_id}/notes": _post(
         lambda there: there.request() + "/notes", json={"text": "called back"}

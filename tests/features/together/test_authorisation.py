@@ -51,6 +51,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /v1/deletion-requests/{request_id}/pause": {"reason": "identity"},
     "POST /v1/deletion-requests/{request_id}/assign": {"assignee": "nobody"},
     "POST /v1/deletion-requests/{request_id}/notes": {"text": "called back"},
+    "POST /v1/deletion-requests/{request_id}/sent-replies": {"sent_on": "2026-01-31", "channel": "letter"},
     "POST /v1/system-tasks/{task_id}/acknowledge": {"jws": "a.b.c", "by": "nobody"},
     "POST /v1/system-tasks/{task_id}/search-report": {"jws": "a.b.c", "report": "{}"},
     "POST /v1/system-tasks/{task_id}/close": {"reason": "gone"},

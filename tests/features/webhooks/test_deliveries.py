@@ -33,7 +33,7 @@ def test_what_was_sent(officer: Browser, delivery: str) -> None:
 
 def test_sending_again(officer: Browser, delivery: str, get: Get) -> None:
     """A delivery that is over is sent again under its id; while it waits that is not offered."""
-    assert "Send again" in officer.get(f"/admin/deliveries/{delivery}").text
+    assert "Resend" in officer.get(f"/admin/deliveries/{delivery}").text
     answer = officer.post(f"/admin/deliveries/{delivery}/replay")
     assert get(f"/webhook-deliveries/{delivery}")["ended_at"] is None
     page = officer.get(answer.headers["location"]).text
@@ -54,16 +54,16 @@ def test_why_it_did_not_arrive_and_sending_all_again(
     with installation.database.writing() as session:
         failed = sa.update(WebhookDelivery).where(WebhookDelivery.id.in_([delivery, other]))
         session.execute(failed.values(status="dead", error="http_503", attempts=10))
-    assert "Send all of these again" not in officer.get("/admin/deliveries").text
+    assert "Resend all of these" not in officer.get("/admin/deliveries").text
     for path in ("/admin/deliveries?status=undelivered", f"/admin/deliveries/{delivery}"):
         assert "The receiver failed (503)." in officer.get(path).text
-    assert "Send all of these again" in officer.get("/admin/deliveries?status=undelivered").text
+    assert "Resend all of these" in officer.get("/admin/deliveries?status=undelivered").text
     reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
-    assert "Send all of these again" not in reader.get("/admin/deliveries?status=dead").text
+    assert "Resend all of these" not in reader.get("/admin/deliveries?status=dead").text
     assert reader.post("/admin/deliveries/send-again?status=dead").status_code == 403
     answer = officer.post("/admin/deliveries/send-again?status=undelivered")
     assert answer.status_code == 303
-    assert "2 deliveries are sent again, under their old ids." in officer.get(answer.headers["location"]).text
+    assert "2 deliveries are resent under their old IDs." in officer.get(answer.headers["location"]).text
     assert all(get(f"/webhook-deliveries/{one}")["ended_at"] is None for one in (delivery, other))
     assert officer.post("/admin/deliveries/send-again?status=pending").status_code == 422
 
@@ -85,7 +85,7 @@ def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: 
     assert "app.example" in page
     assert "/hook" not in page
     assert "Only admins see what is sent" in page
-    assert "Send again" not in page
+    assert "Resend" not in page
     assert "signing secret" not in reader.get("/admin/deliveries").text
     assert reader.post(f"/admin/deliveries/{delivery}/replay").status_code == 403
     assert reader.get("/admin/webhook-secret").status_code == 403

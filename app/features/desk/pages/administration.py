@@ -170,7 +170,9 @@ def _json(form: FormData, name: str, expected: str) -> Any:
     try:
         return json.loads(text(form, name) or "{}")
     except (ValueError, RecursionError):
-        raise InputInvalid(gettext("Correct what is named, and send it again."), [FieldError(name, expected)]) from None
+        raise InputInvalid(
+            gettext("Check the marked fields, and send the form again."), [FieldError(name, expected)]
+        ) from None
 
 
 def _own(
@@ -312,7 +314,7 @@ def _checked_policy(changed: dict[str, Any]) -> Policy:
 
 
 def _unchanged(*faults: FieldError) -> InputInvalid:
-    return InputInvalid(gettext("The policy stays as it was."), list(faults))
+    return InputInvalid(gettext("Policy unchanged."), list(faults))
 
 
 def _changes(current: Mapping[str, Any], changed: Mapping[str, Any]) -> list[PolicyChange]:
@@ -461,7 +463,7 @@ def _end_of(day: str) -> str | None:
         end = datetime.datetime.combine(datetime.date.fromisoformat(day), datetime.time.max, datetime.UTC)
     except ValueError:
         raise InputInvalid(
-            gettext("The key was not made."), [FieldError("expires_on", gettext("expected a date"))]
+            gettext("The key was not created."), [FieldError("expires_on", gettext("expected a date"))]
         ) from None
     return end.replace(microsecond=0).isoformat()
 

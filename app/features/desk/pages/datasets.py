@@ -198,7 +198,7 @@ def _schema(form: FormData) -> str | None:
     try:
         columns = _COLUMNS.validate_json(text(form, "columns") or "[]")
     except ValidationError as error:
-        raise InputInvalid(gettext("Correct what is named, and send it again."), in_words(error)) from None
+        raise InputInvalid(gettext("Check the marked fields, and send the form again."), in_words(error)) from None
     stated = {name: _settings(kind, facts.strip()) for name, kind, facts in columns}
     expected = gettext("expected a public range, such as 17..90, or values, such as no, yes")
     faults = [

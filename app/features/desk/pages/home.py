@@ -83,7 +83,7 @@ def find(context: TheContext, form: Form) -> Response:
     if not 0 < len(query) <= _MAX_QUERY_LENGTH or "\x00" in query:
         raise InputInvalid(
             gettext("Nothing was sought."),
-            [FieldError("anything", gettext("Write an id, a case number or a name."))],
+            [FieldError("anything", gettext("Enter an ID, a case number or a name."))],
         )
     if path := _page_of_id(context, query):
         return pages.see(path)
@@ -204,8 +204,8 @@ def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
     models = numbers.models
     if models.failed:
         predicate = ngettext(
-            "could not be learned, and is not tried again by itself.",
-            "could not be learned, and are not tried again by themselves.",
+            "could not be learned, and will not be retried automatically.",
+            "could not be learned, and will not be retried automatically.",
             models.failed,
         )
         yield Danger(
@@ -217,8 +217,8 @@ def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
         yield Danger(subject=count(models.audits_refused, "model", "models"), predicate=predicate, path=path)
     if models.held:
         predicate = ngettext(
-            "missed the quality gate and is not served: release the version, or take a remedy.",
-            "missed their quality gates and are not served: release the versions, or take remedies.",
+            "missed the quality gate and is not served: release the version or apply a remedy.",
+            "missed their quality gates and are not served: release the versions or apply remedies.",
             models.held,
         )
         yield Danger(
@@ -235,7 +235,7 @@ def _of_models(numbers: OverviewOut) -> Iterator[Danger]:
 
 def _of_runs(numbers: OverviewOut) -> Iterator[Danger]:
     if numbers.failed_runs:
-        predicate = gettext("failed, and no later run made good for them: {runs}.").format(
+        predicate = gettext("failed and have not been retried successfully: {runs}.").format(
             runs=_by_number(numbers.failed_runs)
         )
         total = sum(numbers.failed_runs.values())
@@ -245,8 +245,8 @@ def _of_runs(numbers: OverviewOut) -> Iterator[Danger]:
 def _of_deliveries(numbers: OverviewOut) -> Iterator[Danger]:
     if dead := numbers.undelivered.get(DeliveryStatus.DEAD, 0):
         predicate = ngettext(
-            "is given up: the receiver was not reached for three days.",
-            "are given up: the receiver was not reached for three days.",
+            "failed permanently: the receiver was not reached for three days.",
+            "failed permanently: the receiver was not reached for three days.",
             dead,
         )
         subject = count(dead, "webhook delivery", "webhook deliveries")

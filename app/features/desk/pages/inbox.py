@@ -113,7 +113,7 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
     """
     cursor = position.place.cursor or next(iter(_CLOCKS))
     if cursor[0] not in _CLOCKS:
-        raise InputInvalid(gettext("Correct what is named."), [FieldError("cursor", gettext("expected a cursor"))])
+        raise InputInvalid(gettext("Check the filters."), [FieldError("cursor", gettext("expected a cursor"))])
     states, items = list(_CLOCKS), list[DeletionRequestOut]()
     after: str | None = cursor[1:] or None
     for state in states[states.index(cursor[0]) :]:

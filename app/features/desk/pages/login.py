@@ -114,7 +114,7 @@ async def choose_language(request: Request, installation: At) -> Response:
         form = await request.form()
     language = text(form, "language")
     if language not in languages.LANGUAGES:
-        raise InputInvalid(languages.gettext("The pages are not in this language."))
+        raise InputInvalid(languages.gettext("The dashboard is not available in this language."))
     response = pages.see(gate.onward_page(str(form.get("next", ""))))
     response.set_cookie(
         languages.COOKIE,

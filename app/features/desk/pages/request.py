@@ -31,18 +31,35 @@ from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import duration, legal, moment, number, regulation, state
 from app.features.identities import endpoints as identities
 from app.features.insight import endpoints as previews
-from lethe.contract.deletion_requests import DeletionRequestIn, DeletionRequestOut, ExtensionIn, PauseIn
+from lethe.contract.deletion_requests import (
+    DeletionRequestIn,
+    DeletionRequestOut,
+    ExtensionIn,
+    PauseIn,
+    RequestEventOut,
+)
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
 from lethe.contract.sets import ClockState, Regulation, RequestModelStatus, RequestStatus, WaitReason
 from lethe.contract.tenants import Policy, TimeLimit
-from lethe.features.desk.contract import MAX_NOTES, AssignmentIn, NoteIn
+from lethe.features.desk.contract import MAX_NOTES, AssignmentIn, NoteIn, SentReplyIn, SentReplyOut
 from lethe.features.insight.contract import ModelToForgetOut
 
 router = pages.new_router()
 
-Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note"]
+Decision = Literal["approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note", "replied"]
 Done = Literal[
-    "approve", "reject", "extend", "pause", "resume", "cancel", "assign", "note", "made", "attached", "detached"
+    "approve",
+    "reject",
+    "extend",
+    "pause",
+    "resume",
+    "cancel",
+    "assign",
+    "note",
+    "replied",
+    "made",
+    "attached",
+    "detached",
 ]
 _MAX_FILES = 500
 _MAX_OTHERS = 20
@@ -55,6 +72,7 @@ _ENDPOINTS: dict[Decision, Callable[..., Any]] = {
     "cancel": deletion_requests.cancel_deletion_request,
     "assign": case_endpoints.assign_deletion_request,
     "note": case_endpoints.add_request_note,
+    "replied": case_endpoints.record_sent_reply,
 }
 
 
@@ -96,7 +114,7 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
             day = datetime.date.fromisoformat(received)
         except ValueError:
             fault = FieldError("received", gettext("expected a date"))
-            raise InputInvalid(gettext("Correct what is named, and send it again."), [fault]) from None
+            raise InputInvalid(gettext("Check the marked fields, and send the form again."), [fault]) from None
         body["submitted_at"] = deadlines.midnight(day, zone=zone)
     return body
 
@@ -236,6 +254,8 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
         case "note":
             # Browsers send CRLF where they counted one character.
             return {"body": checked(NoteIn, text=text(form, "text").replace("\r\n", "\n"))}
+        case "replied":
+            return {"body": checked(SentReplyIn, sent_on=text(form, "sent_on"), channel=text(form, "channel"))}
         case _:
             return {}
 
@@ -260,6 +280,7 @@ def case_of(context: RequestContext, request_id: str, *, done: str | None = None
         "languages": REPLY_LANGUAGES,
         "most_attached": context.call.installation.settings.max_attachment_bytes,
         "people": people,
+        "today": datetime.datetime.now(deadlines.zone_named(request.time_zone)).date().isoformat(),
         "may_take": request.assignee != context.caller.id and context.caller.id in dict(people),
         "done": done,
         "moved_on": False,
@@ -279,7 +300,8 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
         "under_way": {run_id: context.ask(runs.get_run, run_id=run_id) for run_id in sorted(running)},
         "request": request,
         "others": _others(context, request),
-        "events": context.ask(deletion_requests.list_events, request_id=request_id).items,
+        "history": _history(context, request_id),
+        "channels": labels("channels"),
         "certificates": [
             certificate_in_words(certificate, model=context.name_of(certificate.model_id))
             for certificate in (proof.certificates if proof else ())
@@ -295,6 +317,13 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
             decision for decision in _sensible(request, context.caller.policy) if context.may(_ENDPOINTS[decision])
         },
     }
+
+
+def _history(context: RequestContext, request_id: str) -> list[RequestEventOut | SentReplyOut]:
+    """Return the events of a request and the replies that were sent, in the order in which they were recorded."""
+    events = context.ask(deletion_requests.list_events, request_id=request_id).items
+    replies = context.ask_if_allowed(case_endpoints.list_sent_replies, request_id=request_id)
+    return sorted([*events, *(replies.items if replies else ())], key=lambda entry: entry.at)
 
 
 def _others(context: RequestContext, request: DeletionRequestOut) -> list[DeletionRequestOut]:

@@ -125,6 +125,7 @@ def _listing(
         limit=place.size,
         cursor=place.cursor,
     )
+    context.read_names(page.items)
     failed: list[RunOut] = []
     for ending in (RunStatus.FAILED, RunStatus.ABANDONED):
         failed += context.ask(runs.list_runs, status=ending, limit=_MAX_FAILURES).items

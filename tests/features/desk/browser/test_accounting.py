@@ -33,7 +33,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
 def test_nothing_spent(officer: Visitor) -> None:
     """Without data there is nothing to account for."""
     officer.opens("/admin/accounting")
-    expect(officer.page.get_by_text("There is no dataset yet")).to_be_visible()
+    expect(officer.page.get_by_text("No dataset yet")).to_be_visible()
     officer.shows()
 
 

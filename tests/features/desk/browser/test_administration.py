@@ -52,8 +52,8 @@ def test_a_receiver_that_had_gone(officer: Visitor, site: Site, receiver: tuple[
     page.get_by_role("link", name="In review").click()
     expect(page.get_by_text(url)).to_be_visible()
     officer.shows()
-    page.get_by_role("button", name="Send again").click()
-    expect(page.get_by_text("It is sent again")).to_be_visible()
+    page.get_by_role("button", name="Resend").click()
+    expect(page.get_by_text("It is resent")).to_be_visible()
     site.until("/v1/webhook-deliveries", lambda page: page["items"][0]["status"] == "delivered")
     page.reload()
     expect(page.get_by_text("Delivered", exact=True)).to_be_visible()
@@ -67,10 +67,10 @@ def test_the_secret(officer: Visitor) -> None:
     officer.page.get_by_text("Show it").click()
     expect(secret).to_be_visible()
     before = secret.inner_text()
-    officer.page.get_by_label("My receivers will be given the new one within a day").check()
+    officer.page.get_by_label("I will give receivers the new one within a day").check()
     officer.shows()
     officer.page.get_by_role("button", name="Replace the secret").click()
-    expect(officer.page.get_by_text("There is a new secret")).to_be_visible()
+    expect(officer.page.get_by_text("New secret created")).to_be_visible()
     officer.page.get_by_text("Show it").click()
     assert secret.inner_text() != before
 
@@ -81,10 +81,10 @@ def test_the_policy(officer: Visitor, site: Site) -> None:
     page = officer.page
     officer.goes_to("Policy")
     officer.shows("policy")
-    page.get_by_label("Requests that come").select_option("no")
+    page.get_by_label("Incoming requests").select_option("no")
     page.get_by_label("Grace time", exact=True).fill("a while")
     page.get_by_role("button", name="Review the change").click()
-    expect(page.get_by_role("alert")).to_contain_text("Grace seconds: Write a whole number.")
+    expect(page.get_by_role("alert")).to_contain_text("Grace seconds: Enter a whole number.")
     expect(page.get_by_label("Grace time", exact=True)).to_have_value("a while")
     officer.complaints[:] = [said for said in officer.complaints if "422" not in said]
     officer.shows()
@@ -97,7 +97,7 @@ def test_the_policy(officer: Visitor, site: Site) -> None:
     expect(page.get_by_role("row", name="Regulation lgpd not there 15 days")).to_be_visible()
     officer.shows()
     page.get_by_role("button", name="Save the policy").press("Enter")
-    expect(page.get_by_text("The policy is saved.")).to_be_visible()
+    expect(page.get_by_text("Policy saved.")).to_be_visible()
     policy = site.api.get("/v1/tenant").json()["policy"]
     assert (policy["auto_accept"], policy["grace_seconds"]) == (False, 3600)
     assert policy["regulations"]["lgpd"]["days"] == 15
@@ -117,7 +117,7 @@ def test_the_audit_log(officer: Visitor, site: Site) -> None:
     page.route("**/audit-log/verify", lambda route: (page.wait_for_timeout(1_000), route.continue_()))
     page.get_by_role("button", name="Verify now").press("Enter")
     expect(page.get_by_text("Working …")).to_be_visible()
-    expect(page.get_by_text("It holds.")).to_be_visible()
+    expect(page.get_by_text("Verified.")).to_be_visible()
     officer.shows("audit-log")
     page.get_by_role("link", name="api_key.created").first.click()
     expect(page.get_by_label("What")).to_have_value("api_key.created")
@@ -153,7 +153,7 @@ def test_somebody_consents_anew(officer: Visitor, site: Site) -> None:
     page.get_by_label("Subject id", exact=True).fill("bob@example.org")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("heading", name="Of this person")).to_be_visible()
-    page.get_by_label("Subject id of somebody who consented anew").fill("bob@example.org")
+    page.get_by_label("Subject ID of the person who gave new consent").fill("bob@example.org")
     page.get_by_role("button", name="Lift suppression").click()
     expect(page.get_by_text("1 suppression ended")).to_be_visible()
     assert "bob@" not in site.gateway.log.read_text()

@@ -41,7 +41,7 @@ def test_from_nothing_to_a_dataset(officer: Visitor) -> None:
     officer.shows("upload-refused")
     _fills(officer, ROWS)
     page.get_by_role("button", name="Upload").click()
-    expect(page.get_by_text("The dataset is there.")).to_be_visible()
+    expect(page.get_by_text("Dataset created.")).to_be_visible()
     expect(page.get_by_role("heading", name="customers")).to_be_visible()
     expect(page.get_by_text("0 to 120")).to_be_visible()
     officer.shows("dataset")
@@ -65,7 +65,7 @@ def test_a_schema_is_proposed(officer: Visitor) -> None:
         expect(page.get_by_label("Range or values of left")).to_have_value("no, yes")
         officer.shows("upload", at="main")
         page.get_by_role("button", name="Upload").click()
-        expect(page.get_by_text("The dataset is there.")).to_be_visible()
+        expect(page.get_by_text("Dataset created.")).to_be_visible()
 
 
 @pytest.mark.soak
@@ -79,7 +79,7 @@ def test_how_far_a_large_file_is(officer: Visitor) -> None:
     session.send("Network.emulateNetworkConditions", slow)
     _fills(officer, ROWS * 300)
     page.get_by_role("button", name="Upload").click()
-    bar = page.get_by_label("How much of the file is sent")
+    bar = page.get_by_label("Upload progress")
     expect(bar).to_be_visible()
     wait_until(lambda: bar.evaluate("bar => bar.value > 0.1"))
     expect(page.get_by_role("button", name="Upload")).to_be_disabled()
@@ -99,7 +99,7 @@ def test_a_gateway_that_goes_away(officer: Visitor) -> None:
     _fills(officer, ROWS)
     officer.site.gateway.kill()
     officer.page.get_by_role("button", name="Upload").click()
-    expect(officer.page.get_by_text("The gateway does not answer")).to_be_in_viewport()
+    expect(officer.page.get_by_text("The gateway does not respond")).to_be_in_viewport()
     expect(officer.page.get_by_label("Name")).not_to_have_value("")
     expect(officer.page.get_by_role("button", name="Upload")).to_be_enabled()
 
@@ -116,6 +116,6 @@ def test_rows_that_come_later(officer: Visitor, site: Site) -> None:
     expect(officer.page.get_by_text("1 slot is free")).to_be_visible()
     officer.page.get_by_label("Rows", exact=True).set_input_files(_file("rows.npz", people("new")))
     officer.page.get_by_role("button", name="Add").click()
-    expect(officer.page.get_by_text("The rows are taken.")).to_be_visible()
+    expect(officer.page.get_by_text("Rows accepted.")).to_be_visible()
     expect(officer.page.get_by_text("Applied")).to_be_visible(timeout=120_000)
     officer.shows()

@@ -51,16 +51,27 @@ _BEYOND_THE_PAPER = """() => [...document.querySelectorAll('main *, .paper *')]
 _LEFT_ON_PAPER = """() =>
     [...document.querySelectorAll('.bar, .skip, main button:not(.explained), main form.form[method=post]')]
     .filter(one => one.checkVisibility()).map(one => one.outerHTML.slice(0, 120))"""
+_SCREENS = ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, {"width": 390, "height": 844})
+_FIRST_CONTENT = """() => {
+    const content = [...document.querySelectorAll('main :is(.card, table, dl, form, article, .notice, .empty) *')]
+        .filter(one => one.checkVisibility() && one.getBoundingClientRect().height && one.textContent.trim());
+    const first = Math.min(...content.map(one => one.getBoundingClientRect().bottom));
+    return first <= innerHeight ? [] : [`${innerWidth}: the first content ends at ${first}`];
+}"""
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
-    """axe-core finds no fault with any page in English on a laptop, in light and in dark; and none is too wide."""
+    """axe-core finds no fault with any page in English on a laptop, in light and in dark; none is too wide, and the
+    first content of each is within one screen."""
     found = []
     for address in pages(officer, seen):
         found += [f"{address}: {fault}" for fault in officer.at_rest(officer.faults)]
         found += [f"{address}: {fault}" for fault in officer.at_rest(officer.overflows)]
+        for screen in _SCREENS:
+            officer.page.set_viewport_size(screen)
+            found += [f"{address}: {fault}" for fault in officer.page.evaluate(_FIRST_CONTENT)]
     assert not found, "\n".join(found)
 
 

@@ -44,7 +44,7 @@ def test_an_open_page_follows_the_work(officer: Visitor) -> None:
 def test_an_unreachable_gateway(officer: Visitor) -> None:
     """An unreachable gateway is reported, and the last content stays."""
     officer.site.gateway.kill()
-    expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible()
+    expect(officer.page.get_by_text("The gateway does not respond.")).to_be_visible()
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     assert officer.overflows() == []
 
@@ -56,7 +56,7 @@ def test_a_gateway_that_hangs(officer: Visitor) -> None:
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
         officer.page.get_by_role("button", name="Search").click()
-        expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=9_000)
+        expect(officer.page.get_by_text("The gateway does not respond.")).to_be_visible(timeout=9_000)
         expect(officer.page.get_by_label("Data subject")).to_have_value("somebody")
     finally:
         os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
@@ -69,10 +69,10 @@ def test_a_live_part_that_hangs(officer: Visitor) -> None:
     expect(officer.page.get_by_role("heading", name="Awaiting decision")).to_be_visible()
     os.kill(officer.site.gateway.process.pid, signal.SIGSTOP)
     try:
-        expect(officer.page.get_by_text("The gateway does not answer.")).to_be_visible(timeout=12_000)
+        expect(officer.page.get_by_text("The gateway does not respond.")).to_be_visible(timeout=12_000)
     finally:
         os.kill(officer.site.gateway.process.pid, signal.SIGCONT)
-    expect(officer.page.get_by_text("The gateway does not answer.")).to_be_hidden()
+    expect(officer.page.get_by_text("The gateway does not respond.")).to_be_hidden()
 
 
 def test_what_is_in_danger(officer: Visitor) -> None:

@@ -54,7 +54,7 @@ def test_a_case_in_nine_clicks(officer: Visitor, worker: Child) -> None:
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
     expect(case.get_by_role("heading", name=re.compile("has forgotten this person"))).to_be_visible(timeout=120_000)
     click(case.get_by_role("button", name="Verify now"))
-    expect(case.get_by_text("It holds.")).to_be_visible()
+    expect(case.get_by_text("Verified.")).to_be_visible()
     click(case.get_by_role("link", name="Draft the reply"))
     with page.expect_download() as download:
         click(page.get_by_role("button", name="Save as PDF"))

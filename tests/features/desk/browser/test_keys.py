@@ -47,7 +47,7 @@ def test_the_life_of_a_key(officer: Visitor, browser: Browser, site: Site) -> No
     page.get_by_role("link", name="auditor").last.click()
     page.get_by_label("Clients that use this key lose access").check()
     page.get_by_role("button", name="Revoke").click()
-    expect(page.get_by_text("The key is revoked")).to_be_visible()
+    expect(page.get_by_text("Key revoked")).to_be_visible()
     officer.shows()
     auditor.opens("/admin/requests")
     expect(auditor.page.get_by_label("API key")).to_be_visible()

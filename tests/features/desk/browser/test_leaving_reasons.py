@@ -18,7 +18,7 @@ def test_why_people_leave(officer: Visitor, site: Site) -> None:
     """An officer sees that nobody has answered; devices randomise and send; then shares and error bars are there."""
     page = officer.page
     page.get_by_role("link", name="Leaving reasons").click()
-    expect(page.get_by_text("Nobody has said why yet")).to_be_visible()
+    expect(page.get_by_text("No answers yet")).to_be_visible()
     officer.shows()
     with Client(site.url, site.key) as client:
         for reason in ["cost"] * 40 + ["privacy"] * 15 + ["other"] * 5:

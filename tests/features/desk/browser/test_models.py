@@ -13,13 +13,13 @@ def test_nothing_to_see_yet(officer: Visitor) -> None:
     """Without a model, and with one that is still waiting to learn, the pages say what will be there."""
     page = officer.page
     officer.goes_to("Models")
-    expect(page.get_by_text("No model has been made yet")).to_be_visible()
+    expect(page.get_by_text("No models yet")).to_be_visible()
     officer.shows()
     officer.site.model(officer.site.upload())
     page.reload()
     page.get_by_role("link", name="churn").click()
-    expect(page.get_by_text("There is no version yet")).to_be_visible()
-    expect(page.get_by_text("There is no curve yet")).to_be_visible()
+    expect(page.get_by_text("No version yet")).to_be_visible()
+    expect(page.get_by_text("No curve yet")).to_be_visible()
     officer.shows()
 
 
@@ -103,9 +103,9 @@ def test_learning_again(officer: Visitor, worker: Child) -> None:
     made = officer.site.live_model()
     officer.opens(f"/admin/models/{made}")
     page = officer.page
-    page.get_by_text("Learn again …").click()
-    page.get_by_role("button", name="Learn it again").click()
-    expect(page.get_by_text("will be learned again")).to_be_visible()
+    page.get_by_text("Retrain …").click()
+    page.get_by_role("button", name="Retrain it").click()
+    expect(page.get_by_text("retrains as soon as")).to_be_visible()
     expect(page.locator("dt:text-is('Live version') + dd")).to_have_text("2")
     officer.shows()
 
@@ -130,5 +130,5 @@ def test_a_gateway_that_goes_away(officer: Visitor, worker: Child) -> None:
     officer.opens(f"/admin/models/{made}")
     expect(officer.page.locator("#curve canvas")).to_have_count(2)
     officer.page.route("**/live", lambda route: route.abort())
-    expect(officer.page.get_by_text("The gateway does not answer")).to_be_visible()
+    expect(officer.page.get_by_text("The gateway does not respond")).to_be_visible()
     expect(officer.page.get_by_text("Within the target").first).to_be_visible()

@@ -35,7 +35,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
     expect(epsilon).not_to_have_text(left)
     page.get_by_text("Loss and fit", exact=True).click()
     page.get_by_label("Regularisation").fill("-1")
-    expect(outlook.get_by_role("alert")).to_contain_text("Write a number above 0.")
+    expect(outlook.get_by_role("alert")).to_contain_text("Enter a number above 0.")
     page.get_by_label("Regularisation").fill("0.05")
     expect(steps).not_to_have_text(before)
     officer.shows("model-new", at="main")
@@ -50,7 +50,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
     page.get_by_label("On-demand canary multiplier").fill("")
     page.get_by_role("button", name="Create model").click()
     page.wait_for_url(re.compile("/admin/models/mdl_"))
-    expect(page.get_by_text("The model is made.")).to_be_visible()
+    expect(page.get_by_text("Model created.")).to_be_visible()
     expect(page.locator("dt:text-is('Live version') + dd")).to_have_text("1")
     officer.shows()
 
@@ -63,7 +63,7 @@ def test_without_scripts(officer: Visitor) -> None:
     page = officer.page
     page.get_by_label("Name").fill("kept")
     page.get_by_role("spinbutton", name="Target ε").fill("0.5")
-    page.get_by_role("button", name="Show what it would take").click()
+    page.get_by_role("button", name="Show the estimate").click()
     expect(page.get_by_label("Name")).to_have_value("kept")
     expect(page.get_by_role("spinbutton", name="Target ε")).to_have_value("0.5")
     expect(page.get_by_text("steps to learn", exact=True)).to_be_visible()

@@ -150,10 +150,10 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
     verified.goto(f"{site.url}/admin/requests/{made}")
     verified.get_by_role("button", name="Verify now").click()
     # A click waits for the answer to begin, and a page is printed as far as it has come.
-    expect(verified.get_by_text("It holds.").first).to_be_visible()
+    expect(verified.get_by_text("Verified.").first).to_be_visible()
     verified.wait_for_load_state()
     (read,) = sheets(verified)
-    assert all(there in read for there in ("default", "Opened", done["certificate_id"], "It holds."))
+    assert all(there in read for there in ("default", "Opened", done["certificate_id"], "Verified."))
     assert "Log out" not in read
     plain.close()
 

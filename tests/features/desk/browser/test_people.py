@@ -14,7 +14,7 @@ EMAIL, PASSWORD = "maria@example.com", "correct horse battery staple"
 
 def secret_on(page: Page) -> str:
     """The secret that the page spells out beside its QR code."""
-    return page.get_by_text("type this into it").locator("code").inner_text().replace(" ", "")
+    return page.get_by_text("enter this key").locator("code").inner_text().replace(" ", "")
 
 
 def code_of(secret: str, *, steps: int = 0) -> str:
@@ -29,13 +29,13 @@ def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site
     request = site.forget("p1", identity_verified=False)
     page = officer.page
     officer.goes_to("People")
-    expect(page.get_by_text("Nobody has been invited yet")).to_be_visible()
+    expect(page.get_by_text("No one has been invited yet")).to_be_visible()
     officer.shows()
     page.get_by_label("Name").fill("Maria Lopez")
     page.get_by_label("E-mail address").fill(EMAIL)
     page.get_by_label("Role").select_option("officer")
     page.get_by_role("button", name="Invite").click()
-    expect(page.get_by_role("heading", name="The invitation is shown this once")).to_be_visible()
+    expect(page.get_by_role("heading", name="Copy the invitation now; it is shown only once")).to_be_visible()
     link = page.locator("[data-copy]").get_attribute("data-copy") or ""
     officer.shows()
     maria = visitor(browser, site)
@@ -62,15 +62,15 @@ def test_somebody_decides_by_name(officer: Visitor, browser: Browser, site: Site
     expect(maria.page.get_by_text(re.compile("by Maria Lopez")).first).to_be_visible()
     maria.shows()
     maria.page.get_by_role("link", name="Maria Lopez").click()
-    expect(maria.page.get_by_role("heading", name="Another password")).to_be_visible()
+    expect(maria.page.get_by_role("heading", name="Change the password")).to_be_visible()
     maria.shows()
     page.get_by_role("link", name="I have copied it").click()
     officer.shows("people")
     page.get_by_role("link", name="Maria Lopez").click()
     officer.shows()
-    page.get_by_label("All sessions end now").check()
+    page.get_by_label("Ends all sessions").check()
     page.get_by_role("button", name="Disable").click()
-    expect(page.get_by_text("They do not get in any more")).to_be_visible()
+    expect(page.get_by_text("Account deactivated")).to_be_visible()
     maria.opens("/admin/requests")
     expect(maria.page.get_by_label("API key")).to_be_visible()
     maria.page.context.close()
@@ -83,7 +83,7 @@ def test_by_keyboard(officer: Visitor, browser: Browser, site: Site) -> None:
     page.get_by_label("Name").focus()
     for typed in ("Ann Lee", "Tab", EMAIL, "Tab", "Engineer", "Tab", "Enter"):
         page.keyboard.press(typed) if typed in ("Tab", "Enter") else page.keyboard.type(typed)
-    expect(page.get_by_role("heading", name="The invitation is shown this once")).to_be_visible()
+    expect(page.get_by_role("heading", name="Copy the invitation now; it is shown only once")).to_be_visible()
     link = page.locator("[data-copy]").get_attribute("data-copy") or ""
     ann = visitor(browser, site)
     ann.page.goto(link)
@@ -97,7 +97,7 @@ def test_by_keyboard(officer: Visitor, browser: Browser, site: Site) -> None:
     ann.page.keyboard.press("Tab")
     ann.page.keyboard.type("a wrong password")
     ann.page.keyboard.press("Enter")
-    expect(ann.page.get_by_role("alert")).to_contain_text("is not right")
+    expect(ann.page.get_by_role("alert")).to_contain_text("is wrong")
     assert ann.complaints.pop().count("401") == 1
     expect(ann.page.get_by_label("E-mail address")).to_have_value(EMAIL)
     ann.page.get_by_label("Password").press_sequentially(PASSWORD)

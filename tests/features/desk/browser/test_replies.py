@@ -28,6 +28,12 @@ def test_a_reply_in_spanish(officer: Visitor) -> None:
         assert "expediente es case-1." in " ".join(said.split())
         assert "Calle Mayor 1" in said
         expect(page.get_by_role("button", name=name)).to_be_enabled()
+    officer.opens(f"/admin/requests/{request}")
+    page.get_by_text("Record a sent reply …").click()
+    page.get_by_label("Sent by").select_option("Letter")
+    page.get_by_role("button", name="Record").click()
+    expect(page.get_by_text("Reply recorded as sent.")).to_be_visible()
+    expect(page.get_by_role("region", name="History").get_by_text("Reply sent on")).to_be_visible()
 
 
 def test_pages_around_letters(officer: Visitor) -> None:

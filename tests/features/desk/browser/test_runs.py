@@ -13,7 +13,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     """An engineer watches a run, sees that its worker died and what that means, and another worker end it."""
     page = officer.page
     officer.goes_to("Runs")
-    expect(page.get_by_text("Nothing has run yet")).to_be_visible()
+    expect(page.get_by_text("No runs yet")).to_be_visible()
     expect(page.get_by_text("No worker has responded")).to_be_visible()
     officer.shows()
     with processes.worker(site.settings, name="blue", hop="mid-chain", act=hops.halt) as blue:
@@ -25,7 +25,7 @@ def test_a_worker_that_dies(officer: Visitor, site: Site) -> None:
     with processes.worker(site.settings, name="green", hop="mid-chain", act=hops.halt):
         expect(page.get_by_text("green", exact=True)).to_be_visible(timeout=120_000)
         expect(page.get_by_text("lease_expired").first).to_be_visible()
-        expect(page.get_by_text("another run does the work again")).to_be_visible()
+        expect(page.get_by_text("another run repeats the work")).to_be_visible()
         officer.shows("runs")
         page.get_by_role("link", name="Learning").first.click()
         expect(page.get_by_role("progressbar", name="Steps of the run")).to_be_visible()
@@ -49,12 +49,12 @@ def test_what_a_canary_test_showed(officer: Visitor, worker: Child) -> None:
     expect(page.get_by_role("link", name="1 Canary tests passed")).to_be_visible()
     officer.opens(f"/admin/models/{made}")
     page.locator("dt:has-text('Last canary test') + dd a").click()
-    expect(page.get_by_text("Nothing refutes the run.")).to_be_visible()
+    expect(page.get_by_text("The run passed.")).to_be_visible()
     officer.shows("run-audit", at="#audit")
     officer.opens(f"/admin/models/{made}")
     page.get_by_text("Canary test …").click()
     page.get_by_role("button", name="Run a canary test").click()
-    expect(page.get_by_text("begins as soon as a worker is free")).to_be_visible()
+    expect(page.get_by_text("starts as soon as a worker is free")).to_be_visible()
     site.until(f"/v1/models/{made}", lambda model: not model["audit"]["asked_at"])
     officer.opens("/admin/runs")
     expect(page.get_by_role("link", name="Canary test")).to_be_visible()
