@@ -87,6 +87,7 @@ class Settings(BaseSettings):
         3600.0, gt=0, description="How often the head of an audit log that has grown is signed."
     )
     max_upload_bytes: int = Field(1 << 30, gt=0, description="Largest upload that is accepted (413 above it).")
+    max_tenant_bytes: int = Field(64 * 2**30, gt=0, description="Most bytes that uploads of one tenant may take (409).")
     max_attachment_bytes: int = Field(
         5 * 2**20, gt=0, le=32_000_000, description="Largest file that may be attached to a deletion request."
     )

@@ -301,10 +301,7 @@ def _sealed(settings: Settings, name: str) -> SealedStore:
 
 def _vault(settings: Settings, keys: Keys) -> Vault:
     return Vault(
-        settings.data_dir / "vault",
-        key_encryption_of(settings),
-        reference=keys.reference,
-        record_key=keys.record_key,
+        settings.data_dir / "vault", key_encryption_of(settings), reference=keys.reference, record_key=keys.record_key
     )
 
 

@@ -97,10 +97,7 @@ def enter(connection: sa.Connection, keys: Keys, key_encryption: KeyEncryptionFi
     """Store the check values of these keys in the database, unless it has an identity."""
     if _read(connection) is None:
         installation_id = new_id("ins")
-        values = _values(keys, installation_id) | {
-            _KEK: key_encryption.check_values(installation_id),
-            _UNMARKED: True,
-        }
+        values = _values(keys, installation_id) | {_KEK: key_encryption.check_values(installation_id), _UNMARKED: True}
         at = datetime.datetime.now(datetime.UTC)
         connection.execute(sa.insert(_table).values(id=installation_id, check_values=values, created_at=at))
 

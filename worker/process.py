@@ -22,7 +22,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from types import TracebackType
 from typing import NoReturn, Self
 
 from lethe import hardening
@@ -45,9 +44,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         with self.connection, self._leash:
             # An error means that the server is dead, and so is the child.
             with contextlib.suppress(OSError):

@@ -4,7 +4,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -182,10 +182,23 @@ class Call:
     def perform(self, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
         """Run `make` in one transaction and return its answer; for a repeated call, return the first answer.
 
-        Raises `IdempotencyConflict`.
+        Raises `IdempotencyConflict`, and as `require_room` if the tenant stores too much after `make`.
         """
+
+        def make_within(session: Session) -> StoredResponse:
+            answer = make(session)
+            self.require_room(session=session)
+            return answer
+
         with self.writing() as session:
-            return idempotency.perform(session, once, make)
+            return idempotency.perform(session, once, make_within)
+
+    def require_room(self, num_bytes: int = 0, *, session: Session | None = None) -> None:
+        """Raise `StorageQuotaExceeded` if the tenant stores more than its bound with `num_bytes` more (the socket
+        `QUOTAS`)."""
+        for require in sockets.plugs("app.features", "hooks", "QUOTAS"):
+            with nullcontext(session) if session else self.reading() as reading:
+                require(reading, self.installation.settings, num_bytes)
 
     def own(self, request: DeletionRequest) -> DeletionRequest:
         """Return the request if the caller may change it. Raises `RequestUnknown`."""

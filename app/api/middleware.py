@@ -22,7 +22,7 @@ from app.api.calls import WINDOW
 from app.api.places import Places
 from app.config import Settings
 from lethe.contract import sets
-from lethe.contract.fields import MAX_BODY_BYTES, Body
+from lethe.contract.fields import MAX_BODY_BYTES, MAX_DEPTH, Body, is_deep
 from lethe.contract.problems import ContentEncodingUnsupported, Problem, UploadTooLarge
 
 _BODY = "lethe.body"
@@ -125,8 +125,8 @@ class BodyLimit(_CallMiddleware):
     """Middleware that refuses encoded bodies, and large ones: by their declared length, or as soon as they exceed the
     limit.
 
-    `max_bytes` bounds multipart bodies; JSON is also bounded by the `MAX_BYTES` and `MAX_MEMBERS` of its type, and
-    anything else by 32 MiB. `answered` renders the refusal.
+    `max_bytes` bounds multipart bodies; JSON is also bounded by `MAX_DEPTH` and by the `MAX_BYTES` and `MAX_MEMBERS` of
+    its type, and anything else by 32 MiB. `answered` renders the refusal.
     """
 
     def __init__(self, app: ASGIApp, *, max_bytes: int, answered: Refused) -> None:
@@ -151,6 +151,7 @@ class BodyLimit(_CallMiddleware):
             await self._answered(Request(scope), ContentEncodingUnsupported(expected))(scope, receive, send)
             return
         received = members = 0
+        text = bytearray()
         refused: Problem | None = None
 
         async def counted() -> Message:
@@ -162,8 +163,11 @@ class BodyLimit(_CallMiddleware):
                 refused = refusal
             elif not is_file and body is not _AnyBody:
                 members += sum(map(content.count, (b",", b"[", b"{")))
+                text.extend(content)
                 if members > body.MAX_MEMBERS:
                     refused = UploadTooLarge.members(max_members=body.MAX_MEMBERS)
+                elif not message.get("more_body") and is_deep(text):
+                    refused = UploadTooLarge.depth(max_depth=MAX_DEPTH)
             if refused is not None:
                 raise refused
             return message

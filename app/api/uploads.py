@@ -27,7 +27,7 @@ from app.rows.formats import FeaturesOf
 from app.rows.uploads import RowUpload, Suppressed
 from app.vault.store import Spool
 from lethe.contract import fields
-from lethe.contract.problems import FieldError, SchemaInvalid
+from lethe.contract.problems import FieldError, SchemaInvalid, UploadTooLarge
 from lethe.encoding.rows import Schema, check_fit
 
 _MAX_EXPANSION = 4
@@ -110,6 +110,8 @@ def _content(name: str, value: UploadFile | str | float | None) -> str | float |
 def _json(name: str, text: Any) -> object:
     if text is None:
         return None
+    if fields.is_deep(text.encode(errors="replace")):
+        raise UploadTooLarge.depth(max_depth=fields.MAX_DEPTH)
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -138,6 +140,7 @@ def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
         folder=folder(call.installation.settings),
         tenant_id=call.caller.tenant_id,
         max_bytes=_MAX_EXPANSION * call.installation.settings.max_upload_bytes,
+        admit=call.require_room,
         **of_file,
     )
 

@@ -21,6 +21,7 @@ FEATURES = (
     "desk",
     "protocols",
     "quality",
+    "quotas",
     "rehearsals",
     "webhooks",
     "systems",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -150,9 +149,7 @@ class Shuffle:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _spool_held(self) -> None:
@@ -192,7 +189,7 @@ class RowUpload:
     are spooled in `folder`. `tenant_id` is the tenant in whose turns the file is read. `subject_refs` maps subject ids
     to references in order. `max_bytes` limits the unpacked size and the size of the encoded rows. Below `few_rows` rows
     the share of unknown values is not checked. `features_of` is the public network that computes the features, if
-    any."""
+    any. `admit` is called with the bytes of all rows read so far, and may raise."""
 
     file: io.RawIOBase
     folder: Path
@@ -205,6 +202,7 @@ class RowUpload:
     max_bytes: int = formats.MAX_BYTES
     few_rows: int = 0
     features_of: FeaturesOf | None = None
+    admit: Callable[[int], None] = lambda num_bytes: None
 
     @property
     def has_classes(self) -> bool:
@@ -290,6 +288,7 @@ def _read_all(
                     suppressed_lines += (np.flatnonzero(~mask)[:_MAX_NAMED_ROWS] + num_read + 1).tolist()
                     rows = rows[mask]
                 num_read += len(mask)
+                upload.admit(formats.encoded_bytes(num_read, batch.features.shape[1] - 1))
                 shuffle.add(rows)
                 if upload.has_classes:
                     weights = weights_in(rows["label"])

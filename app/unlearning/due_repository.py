@@ -71,11 +71,7 @@ def _due(
     if waiting:
         requested = requested.where(Dataset.id.not_in(patient_datasets(session, waiting)))
         behind = behind.where(Model.id.not_in(waiting))
-    deletions = (
-        (QueueRule.REQUESTED, requested),
-        (QueueRule.UNCONFIRMED, _UNCONFIRMED),
-        (QueueRule.BEHIND, behind),
-    )
+    deletions = ((QueueRule.REQUESTED, requested), (QueueRule.UNCONFIRMED, _UNCONFIRMED), (QueueRule.BEHIND, behind))
     for rule, query in deletions:
         for dataset_id, owner_id, deadline in session.execute(_some(query, tenant_id, limit), {"at": at}):
             yield DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
@@ -190,11 +186,7 @@ def _of_models() -> sa.Select[str, str]:
 
 
 _REQUESTED, _UNCONFIRMED, _BEHIND = _requested(), _unconfirmed(), _behind()
-_LEARNING = (
-    (QueueRule.LEARN, _to_learn()),
-    (QueueRule.ADD, _to_add()),
-    (QueueRule.LEARN_ADDED, _to_learn_again()),
-)
+_LEARNING = ((QueueRule.LEARN, _to_learn()), (QueueRule.ADD, _to_add()), (QueueRule.LEARN_ADDED, _to_learn_again()))
 _BATCHING_MODELS = _batching_models()
 """Built once at import, as the statements above: building a statement takes longer than running it."""
 

@@ -8,15 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
 from app.db.bulk import Page, page
-from app.db.tables import (
-    CUT_OFF,
-    Addition,
-    Dataset,
-    Model,
-    RequestModel,
-    Run,
-    Version,
-)
+from app.db.tables import CUT_OFF, Addition, Dataset, Model, RequestModel, Run, Version
 from app.unlearning import kinds
 from lethe.contract.fields import RunOrder
 from lethe.contract.sets import RunStatus, VersionStatus

@@ -1,6 +1,5 @@
 """Clients of a gateway: `Client(url, api_key)` and `AsyncClient`, with a resource per attribute."""
 
-from types import TracebackType
 from typing import Any, Generic, Self, get_origin, get_type_hints
 
 from lethe.client.http import AsyncHttp, Http
@@ -64,9 +63,7 @@ class Client(Resources[Http]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 
@@ -83,7 +80,5 @@ class AsyncClient(Resources[AsyncHttp]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()

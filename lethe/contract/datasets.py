@@ -139,6 +139,7 @@ UPLOAD = _DATASETS.operation(
     problems=(
         problems.UploadTooLarge,
         problems.IdempotencyConflict,
+        problems.StorageQuotaExceeded,
         problems.SubjectSuppressed,
         problems.SchemaInvalid,
         problems.RowInvalid,

@@ -99,6 +99,26 @@ Moment = Annotated[
 ]
 
 
+MAX_DEPTH = 32
+"""Maximum number of lists and objects that enclose a value in JSON."""
+_TO_LISTS = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)).difference(b'{}[]"'))
+
+
+def is_deep(text: bytes | bytearray) -> bool:
+    """Return True if JSON nests deeper than `MAX_DEPTH`, without parsing it; brackets within texts do not count."""
+    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    # Texts without brackets are gone first, as there may be many.
+    brackets = unescaped.translate(_TO_LISTS, _NO_BRACKETS).replace(b'""', b"")
+    brackets = b"".join(brackets.split(b'"')[::2])
+    for _ in range(MAX_DEPTH):
+        if b"[" * (MAX_DEPTH + 1) in brackets:
+            return True
+        brackets = brackets.replace(b"[]", b"")
+    # Brackets that no other matches are left of a text that is not JSON.
+    return b"[]" in brackets or len(brackets) > MAX_DEPTH
+
+
 class Body(BaseModel):
     """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 

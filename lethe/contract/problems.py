@@ -219,6 +219,7 @@ class UploadTooLarge(Malformed, title="The upload is larger than this server acc
     file = variant("This server accepts at most {max_bytes} bytes (LETHE_MAX_UPLOAD_BYTES). Nothing was stored.")
     body = variant("This operation accepts at most {max_bytes} bytes. Nothing was stored.")
     members = variant("This operation accepts at most {max_members} values in its body. Nothing was stored.")
+    depth = variant("A body may nest lists and objects at most {max_depth} deep. Nothing was stored.")
     keyless = variant("Without a key, a body may have at most {max_bytes} bytes and needs a Content-Length.")
     attachment = variant(
         "An attachment has at most {max_bytes} bytes (LETHE_MAX_ATTACHMENT_BYTES). Nothing was stored."
@@ -457,6 +458,13 @@ class DatabaseDamaged(Unavailable, title="The database is damaged"): ...
 
 
 class DatabasePutBack(Unavailable, title="The database is older than the tombstones"): ...
+
+
+class StorageQuotaExceeded(Conflict, title="The tenant may not store more"):
+    template = (
+        "The tenant would store {num_bytes} bytes and may store {max_bytes} (LETHE_MAX_TENANT_BYTES). It stores: "
+        "{kinds}. Retire datasets, tables or trainers, or delete networks or attachments. Nothing was stored."
+    )
 
 
 class Busy(Unavailable, title="Too many calls at once"): ...

@@ -224,11 +224,7 @@ class Schema:
             subjects = read_subjects(values.listed(columns[self.subject]), self.subject, faults)
         faults.refuse()
         return Labelled(
-            features=unit_rows(features),
-            labels=labels,
-            subjects=subjects,
-            num_unknown=num_unknown,
-            raw=features,
+            features=unit_rows(features), labels=labels, subjects=subjects, num_unknown=num_unknown, raw=features
         )
 
     def _labels(self, column: Values, faults: Faults) -> Labels:

@@ -341,9 +341,4 @@ def _corrupt(entry: Entry, reason: str) -> LedgerCorrupt:
 
 def chain_numbers(chain: Chain) -> dict[str, float]:
     """Return the numbers of a chain that an entry states."""
-    return {
-        "steps": chain.steps,
-        "variance": chain.variance,
-        "presence": chain.presence,
-        "influence": chain.influence,
-    }
+    return {"steps": chain.steps, "variance": chain.variance, "presence": chain.presence, "influence": chain.influence}

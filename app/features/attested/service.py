@@ -198,9 +198,7 @@ def forbidden(session: Session, trainer: AttestedTrainer, *, at: datetime.dateti
     request is in its grace period then, and the people of requests that wait."""
     held = sa.select(AttestedWait.request_id).where(AttestedWait.trainer_id == trainer.id, AttestedWait.asked_at > at)
     suppressed = sa.select(Suppression.subject_ref).where(
-        Suppression.tenant_id == trainer.tenant_id,
-        Suppression.created_at <= at,
-        Suppression.request_id.not_in(held),
+        Suppression.tenant_id == trainer.tenant_id, Suppression.created_at <= at, Suppression.request_id.not_in(held)
     )
     if trainer.dataset_ids is not None:
         suppressed = suppressed.where(Suppression.dataset_id.in_([search_repository.ANYWHERE, *trainer.dataset_ids]))
@@ -417,10 +415,7 @@ def serving(session: Session, *, artefact_sha256: str) -> ArtefactServing:
             break
         until = min(filter(None, (until, deadline)))
     return ArtefactServing(
-        artefact_sha256=artefact_sha256,
-        trainer_id=trainer_id,
-        reason=reason,
-        valid_until=None if reason else until,
+        artefact_sha256=artefact_sha256, trainer_id=trainer_id, reason=reason, valid_until=None if reason else until
     )
 
 

@@ -103,6 +103,7 @@ def add_request_attachment(
             max_attachments=settings.max_attachments,
             policy=call.caller.policy,
         )
+        call.require_room(session=session)
         response = _attachment_to_response(attachment, access.names_of(session, {attachment.author}))
     return respond(created(response, f"/v1/deletion-requests/{request_id}/attachments/{response.id}"))
 

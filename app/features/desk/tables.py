@@ -81,3 +81,7 @@ class RequestAttachment(Owned, Table):
     name: Mapped[FileName] = mapped_column(Sealed(FileName), nullable=True)
     content: Mapped[AttachedFile] = mapped_column(Sealed(AttachedFile), nullable=True, deferred=True)
     __table_args__ = (sa.Index(None, "request_id", "at", "id"),)
+
+
+STORED = (("attachments", sa.select(sa.func.sum(RequestAttachment.size))),)
+"""Bytes of attached files."""

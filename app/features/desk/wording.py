@@ -13,15 +13,7 @@ from markupsafe import Markup
 from app.deletion.deadlines import zone_named
 from app.features.desk import rounding
 from app.features.desk.glossary import labels
-from app.features.desk.languages import (
-    ENGLISH,
-    TranslatedText,
-    gettext,
-    inside,
-    localised,
-    ngettext,
-    spoken,
-)
+from app.features.desk.languages import ENGLISH, TranslatedText, gettext, inside, localised, ngettext, spoken
 from app.features.desk.languages import day as day_of
 from lethe.contract.certificates import GuaranteeOut
 from lethe.contract.deletion_requests import ClockOut, RequestEventOut

@@ -74,6 +74,7 @@ def load_drop_people(call: Call, body: contract.PeopleIn) -> contract.PeopleOut:
     with call.writing() as session:
         service.state_hashes(session, stated)
         service.note_people(session, len(body.people))
+        call.require_room(session=session)
     return contract.PeopleOut(num_people=len(body.people))
 
 

@@ -44,3 +44,7 @@ class DropHash(Owned, Table):
     hash_ref: Mapped[str] = mapped_column(primary_key=True, index=True)
     kind: Mapped[str]
     __table_args__ = (sa.Index(None, "tenant_id", "list_type"),)
+
+
+STORED = (("hashes for DROP", sa.select((sa.func.count(DropHash.hash_ref) + 65_535) // 65_536 * 2**24)),)
+"""Bytes of the hashes of people, 256 a hash, in steps as those of identity maps."""

@@ -31,6 +31,7 @@ def load_identities(call: Call, body: contract.IdentitiesIn) -> contract.LoadedO
         given = [identifier for link in body.links for identifier in link.identifiers]
         for note in sockets.plugs("app.features", "hooks", "IDENTIFIERS_LOADED"):
             note(session, call, zip([ref for link in links for ref, _ in link], given, strict=True))
+        call.require_room(session=session)
     return contract.LoadedOut(
         num_links=len(links),
         num_new=loaded.num_new if may_know else None,

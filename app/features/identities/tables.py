@@ -25,3 +25,7 @@ class IdentityKind(Owned, Table):
     tenant_id: Mapped[str] = mapped_column(sa.ForeignKey("tenants.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     region: Mapped[str | None]
+
+
+STORED = (("identity maps", sa.select((sa.func.count(Identity.subject_ref) + 65_535) // 65_536 * 2**24)),)
+"""Bytes of identity maps, 256 an identifier. The step hides whether an identifier was new."""

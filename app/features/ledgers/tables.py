@@ -67,3 +67,6 @@ class DpRequest(Owned, Table):
 
 OF_REQUESTS = (DpRequest,)
 """Tables whose rows are visible to callers who may see the request concerned."""
+
+STORED = (("ledgers", sa.select(sa.func.sum(sa.func.length(sa.cast(DpLedger.ledger, sa.Text))))),)
+"""Bytes of ledgers."""

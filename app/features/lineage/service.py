@@ -86,12 +86,7 @@ def _of(
 
 
 def _of_model(
-    session: Session,
-    model: Model,
-    revision: int | None,
-    signed: dict[tuple[str, int], Certificate],
-    *,
-    is_asked: bool,
+    session: Session, model: Model, revision: int | None, signed: dict[tuple[str, int], Certificate], *, is_asked: bool
 ) -> ModelLineage | None:
     """Return the lineage of one model; None if it began after the rows were erased."""
     num_carrying, carried_in = repository.carried_in(session, model_id=model.id, revision=revision, limit=_SHOWN)

@@ -31,6 +31,7 @@ def create_network(
     with call.reading() as session:
         if answer := idempotency.replay(session, once):
             return respond(answer)
+    call.require_room(file.size or 0)
     limits = service.limits_of(call.installation.settings)
     with places.place(call.caller.tenant_id):
         examined = examine(file.file.read(limits.file_bytes + 1), limits)

@@ -41,3 +41,7 @@ class NetworkPiece(Table):
     network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"), primary_key=True)
     place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     content: Mapped[bytes]
+
+
+STORED = (("networks", sa.select(sa.func.sum(Network.size))),)
+"""Bytes of networks."""

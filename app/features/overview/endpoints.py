@@ -1,7 +1,7 @@
 """Overview: the state of a tenant's requests, models, runs, webhooks and backups, in counts."""
 
 import datetime
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -46,6 +46,7 @@ def get_overview(call: Call) -> OverviewOut:
         models = call.find_once(session, operations.standings)
         unresolved = unlearning_repository.unresolved_runs(session)
         undelivered = _undelivered(session, at_most=COUNTED)
+        counts = [count(session) for count in sockets.plugs("app.features", "hooks", "STORED_BYTES")]
         backup_at, first_start = backup_repository.last_backup_at(session), backup_repository.first_start(session)
     failed_runs: Counter[str] = Counter()
     for _, code, count in unresolved:
@@ -67,6 +68,8 @@ def get_overview(call: Call) -> OverviewOut:
         models=_counted(models),
         failed_runs=failed_runs,
         undelivered={DeliveryStatus(status): count for status, count in undelivered.items()},
+        stored_bytes=dict(ChainMap(*counts)),
+        max_stored_bytes=call.installation.settings.max_tenant_bytes,
         backups=BackupsOut(last_at=backup_at, is_late=state.at - (backup_at or first_start or state.at) > patience),
     )
 

@@ -122,13 +122,6 @@ def tasks(
     return page(session, query, SystemTask.opened_at, SystemTask.id, limit=limit, cursor=cursor)
 
 
-def count_overdue(session: Session, *, at_most: int) -> int:
-    """Return the number of open tasks after the deadline of their request, counted up to `at_most`."""
-    query = sa.select(SystemTask.id).join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
-    late = query.where(SystemTask.status == _OPEN, DeletionRequest.deadline <= now(session)).limit(at_most)
-    return session.scalars(sa.select(sa.func.count()).select_from(late.subquery())).one()
-
-
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
     """Return the condition that a task of `request` is open."""
     return sa.exists().where(SystemTask.request_id == request.id, SystemTask.status == _OPEN)
@@ -282,11 +275,7 @@ def _signed(task: SystemTask, system: System, body: contract.AcknowledgementIn) 
         raise InputInvalid("The acknowledgement is malformed.", [FieldError("jws", error.detail)]) from None
     if not statement:
         raise contract.AcknowledgementRefused(task_id=task.id, system_id=system.id)
-    if (statement["task_id"], statement["system_id"], statement["request_id"]) != (
-        task.id,
-        system.id,
-        task.request_id,
-    ):
+    if (statement["task_id"], statement["system_id"], statement["request_id"]) != (task.id, system.id, task.request_id):
         raise contract.AcknowledgementRefused.other_task(task_id=task.id)
     return {
         "jws": (body.jws or "").strip(),
@@ -306,11 +295,7 @@ def _by_api_key(
         raise InputInvalid(
             "The acknowledgement names nobody.", [FieldError("by", "expected the person or role that confirms")]
         )
-    return {
-        "acknowledged_with": caller.id,
-        "confirmed_by": body.by,
-        "evidence_sha256": body.evidence_sha256,
-    }
+    return {"acknowledged_with": caller.id, "confirmed_by": body.by, "evidence_sha256": body.evidence_sha256}
 
 
 class _Register:

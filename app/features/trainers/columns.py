@@ -7,7 +7,7 @@ erasure from the dataset, by a request or again after a restore, thereby decides
 
 import io
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from app.features.parquet import readers
 from app.rows.blocks import Block
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.trainers.contract import MAX_TABLE_BYTES
@@ -27,9 +28,31 @@ PARTS = 8
 """Number of 16-bit parts of a token, each a feature of the dataset."""
 _UNITS = 2.0**16
 _RANDOM = secrets.SystemRandom()
-_READERS = {
+
+
+def _from_parquet(content: bytes) -> pa.Table:
+    """Read a parquet file. Its pages are measured before Arrow unpacks them, and texts that repeat before they are
+    written out for every row. Raises `ValueError` for a table that would be too large."""
+    file = io.BytesIO(content)
+    directory, metadata = readers.footer(file), pa.parquet.read_metadata(file)
+    leaves = dict.fromkeys(range(metadata.num_columns), 1)
+    if directory is None or 4 * len(leaves) * metadata.num_rows > MAX_TABLE_BYTES:
+        raise ValueError("Expected a plain table of fewer values")
+    if readers.unpacked_bytes(file, directory, leaves) > MAX_TABLE_BYTES:
+        raise ValueError("Expected smaller pages")
+    schema = metadata.schema.to_arrow_schema()
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+    table = pa.parquet.read_table(file, read_dictionary=texts)
+    parts = [part for name in texts for part in table.column(name).chunks]
+    sizes = [pc.sum(pc.take(pc.binary_length(part.dictionary), part.indices)).as_py() or 0 for part in parts]
+    if sum(sizes) > MAX_TABLE_BYTES:
+        raise ValueError("Expected shorter texts")
+    return table.cast(schema)
+
+
+_READERS: dict[str, Callable[[bytes], pa.Table]] = {
     ".csv": lambda content: pa.csv.read_csv(pa.BufferReader(content)),
-    ".parquet": lambda content: pa.parquet.read_table(pa.BufferReader(content)),
+    ".parquet": _from_parquet,
     ".arrow": lambda content: pa.ipc.open_stream(pa.BufferReader(content)).read_all(),
 }
 

@@ -55,6 +55,7 @@ def create_training_table(
     if len(content) > contract.MAX_TABLE_BYTES:
         fault = FieldError("file", f"expected at most {contract.MAX_TABLE_BYTES} bytes")
         raise InputInvalid("The table was not stored.", [fault])
+    call.require_room(len(content))
     table, subjects = columns.read(content, file.filename or "", form.subject_column)
     tokens = columns.tokens(table.num_rows)
     rows, vault = call.installation.rows, call.installation.vault

@@ -101,3 +101,11 @@ class RetiredKey(Owned, Table):
     __tablename__ = "retired_training_keys"
     key: Mapped[str] = mapped_column(primary_key=True)
     table_id: Mapped[str | None]
+
+
+STORED = (
+    ("training tables", sa.select(sa.func.sum(sa.func.length(TableBlock.content)))),
+    ("trainers", sa.select(sa.func.sum(sa.func.length(sa.cast(Trainer.specification, sa.Text))))),
+    ("artefacts", sa.select(sa.func.sum(Artefact.size)).where(Artefact.content.is_not(None))),
+)
+"""Bytes of tables, of what trainers run, and of artefacts, which are never refused."""

@@ -57,6 +57,7 @@ ADD = of_one(
             problems.DatasetRetired,
             problems.UploadTooLarge,
             problems.IdempotencyConflict,
+            problems.StorageQuotaExceeded,
             problems.SubjectSuppressed,
             DatasetFull,
             problems.EvaluationOverlaps,

@@ -185,6 +185,7 @@ ATTACH = of_one(
             AttachmentInvalid,
             DetailsErased,
             AttachmentsFull,
+            problems.StorageQuotaExceeded,
         ),
         does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
         "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from lethe.contract.fields import Answer, Body, LargeBody, Query, Sha256
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict
+from lethe.contract.problems import Conflict, StorageQuotaExceeded
 from lethe.contract.sets import Scope
 from lethe.features.drop.standard import DropList
 from lethe.features.identities.contract import CUSTOMER_ID, KindName
@@ -195,6 +195,7 @@ PEOPLE = _DROP.operation(
     takes=PeopleIn,
     gives=PeopleOut,
     repeat="idempotent",
+    problems=(StorageQuotaExceeded,),
     does="State under which hashes the lists of DROP may name people, or that nothing of a list is held about them. "
     "Hashes are added to those of earlier calls; only keyed hashes of them are stored.",
 )

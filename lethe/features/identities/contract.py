@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from lethe.contract.fields import Answer, Body, LargeBody, Sha256, SubjectIn
 from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import Conflict, RequestUnknown
+from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
 from lethe.contract.sets import Scope
 
 
@@ -128,7 +128,7 @@ LOAD = _IDENTITIES.operation(
     takes=IdentitiesIn,
     gives=LoadedOut,
     repeat="idempotent",
-    problems=(PeopleJoined,),
+    problems=(PeopleJoined, StorageQuotaExceeded),
     does="Add links between identifiers of the same person to the map, all of them or none. Only keyed hashes are "
     "stored. Links that would join people who were apart are refused until an admin confirms them.",
 )

@@ -65,6 +65,7 @@ UPLOAD = _NETWORKS.operation(
     problems=(
         problems.UploadTooLarge,
         problems.IdempotencyConflict,
+        problems.StorageQuotaExceeded,
         problems.NetworkInvalid,
         problems.NetworkFailed,
         problems.NetworkExists,

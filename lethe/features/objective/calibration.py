@@ -91,26 +91,6 @@ def default_regularisation(
     return max((2 if softmax else 1) * SHARE * noise_scale, MIN_REGULARISATION)
 
 
-def versions_within(mechanism: ObjectivePerturbation, *, epsilon: float, delta: float, at_most: int = 10_000) -> int:
-    """Return the largest number of versions, up to `at_most`, whose `adaptive` guarantee is (epsilon, delta).
-
-    Publishing no more than this number keeps the guarantee against observers who choose when to stop.
-    """
-    low, high = 0, 1
-    while high <= at_most and _covers(mechanism, high, epsilon, delta):
-        low, high = high, 2 * high
-    high = min(high, at_most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if _covers(mechanism, middle, epsilon, delta) else (low, middle)
-    return low
-
-
-def _covers(mechanism: ObjectivePerturbation, versions: int, epsilon: float, delta: float) -> bool:
-    published = [Published(mechanism=mechanism, versions=versions)]
-    return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
-
-
 def _tolerance(regularisation: float, num_slots: int, noise_scale: float, delta: float, num_parameters: int) -> float:
     """Return the tolerance for which twice the solver's mu is at most that of (0, delta), with its roundings.
 

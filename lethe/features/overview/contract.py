@@ -54,6 +54,8 @@ class OverviewOut(Answer):
     undelivered: dict[DeliveryStatus, int] = Field(
         description=f"Number of undelivered webhooks, counted up to {COUNTED:,} each: pending, tried or not, or dead."
     )
+    stored_bytes: dict[str, int] = Field(description="Bytes that the tenant stores, by kind.")
+    max_stored_bytes: int = Field(description="Bytes that the tenant may store (LETHE_MAX_TENANT_BYTES).")
     backups: BackupsOut = Field(description="State of the backups.")
 
 

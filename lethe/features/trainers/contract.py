@@ -13,6 +13,7 @@ from lethe.contract.problems import (
     InputInvalid,
     ModelHeld,
     NotFound,
+    StorageQuotaExceeded,
     SubjectSuppressed,
     UploadTooLarge,
     WeightsDestroyed,
@@ -238,7 +239,7 @@ UPLOAD_TABLE = _TABLES.operation(
     gives=TableOut,
     status=201,
     repeat="keyed",
-    problems=(UploadTooLarge, IdempotencyConflict, SubjectSuppressed, InputInvalid),
+    problems=(UploadTooLarge, IdempotencyConflict, StorageQuotaExceeded, SubjectSuppressed, InputInvalid),
     does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
     "same name records whose rows they are; deletion requests find and erase them like rows of any dataset.",
 )

@@ -153,6 +153,7 @@ REACHED: dict[str, Callable[[World], str]] = {
         "POST", f"/deletion-requests/{w.request_id()}/assign", json={"assignee": "usr_0"}
     ),
     "subject_suppressed": calls.suppressed,
+    "storage_quota_exceeded": calls.beyond_quota,
     "dataset_full": lambda w: w.code(
         "POST", f"/datasets/{w.dataset_id()}/records", files={"file": ("more.npz", npz(rows=4, seed=1))}
     ),

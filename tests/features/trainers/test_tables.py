@@ -127,3 +127,24 @@ def test_dictionaries_keep_no_value_of_erased_rows() -> None:
     left = columns.only(last, {row.tobytes() for row in drawn[-2:]})
     assert (left.column("kind").to_pylist(), left.schema) == ([None, "second"], table.schema)
     assert [b"secret" in columns.to_bytes(block) for block in (first, last, left)] == [False, True, False]
+
+
+@pytest.mark.parametrize("pages", [1, 40])
+def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, pages: int) -> None:
+    """A file of kilobytes whose texts take gigabytes when each row has its own is refused before they are unpacked."""
+    texts = pa.array(["x" * 20_000 + str(number) for number in range(pages)]).dictionary_encode()
+    indices = pa.array([number % pages for number in range(60_000)], pa.int32())
+    table = pa.table(
+        {
+            "subject": [f"p{number}" for number in range(60_000)],
+            "text": pa.DictionaryArray.from_arrays(indices, texts.dictionary),
+        }
+    )
+    sink = io.BytesIO()
+    pa.parquet.write_table(table, sink, compression="zstd", store_schema=False)
+    assert sink.tell() < 2 * 2**20
+    before = pa.default_memory_pool().max_memory()
+    files = {"file": ("bomb.parquet", sink.getvalue())}
+    answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)
+    assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
+    assert pa.default_memory_pool().max_memory() - before < 256 * 2**20

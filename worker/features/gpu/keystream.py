@@ -5,7 +5,6 @@ rotations, which are exact and the same on every device.
 """
 
 import os
-from types import TracebackType
 from typing import NoReturn, Protocol, Self
 
 import torch
@@ -92,9 +91,7 @@ class DeviceNoise:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:

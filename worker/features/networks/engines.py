@@ -12,7 +12,6 @@ difference is far below the noise (docs/sharp-edges.md).
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -146,9 +145,7 @@ class TangentRows:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 

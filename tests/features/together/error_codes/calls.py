@@ -125,6 +125,14 @@ def statement_wanted(w: World, **asked: str) -> str:
     return w.code("POST", "/deletion-requests", json={"subject_id": "p1"} | asked)
 
 
+def beyond_quota(w: World) -> str:
+    settings = w.settings.model_copy(update={"max_tenant_bytes": 1000})
+    with TestClient(create_app(settings), headers=w.gateway.headers) as small:
+        files = {"file": ("people.npz", npz(rows=20))}
+        answer = small.post("/v1/datasets", data={"name": "people", "classes": CLASSES}, files=files)
+    return str(answer.json()["code"])
+
+
 def weights_destroyed(w: World) -> str:
     model_id = w.live()
     w.forget("p1")

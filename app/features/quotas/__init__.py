@@ -1,0 +1,1 @@
+"""The bound on the bytes that a tenant may store."""

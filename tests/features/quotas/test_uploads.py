@@ -1,0 +1,161 @@
+"""The bound on the bytes of a tenant, by uploads over HTTP."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from app.catalogue import datasets
+from app.config import Settings
+from app.installations import Installation
+from app.main import create_app
+from app.operations import periodic_jobs
+from app.rows.row_store import RowStore
+from lethe.features.drop.standard import DropList, hashes
+from tests.conftest import CLASSES, npz, people
+
+ROW_BYTES = 4 * (3 + 1) + 8 + 128
+"""Bytes of a row of three features, as the quota counts it."""
+PDF = b"%PDF-1.7\n" + b"0" * 4000
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Room for a hundred rows of three features."""
+    return settings.model_copy(update={"max_tenant_bytes": 100 * ROW_BYTES})
+
+
+def upload(gateway: TestClient, rows: int, **headers: str) -> httpx.Response:
+    """Upload `rows` rows as a dataset, whatever comes of it."""
+    files = {"file": ("people.npz", npz(rows=rows))}
+    return gateway.post("/v1/datasets", data={"name": "people", "classes": CLASSES}, files=files, headers=headers)
+
+
+def blocks(settings: Settings) -> int:
+    """Return the number of files in which rows lie."""
+    return sum(path.suffix == ".sealed" for path in settings.data_dir.rglob("blocks/*"))
+
+
+def test_an_upload_beyond_the_bound_is_refused_before_its_rows_are_written(
+    gateway: TestClient, refused: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dataset that would pass the bound is a 409 that states what is stored, the bound, and what to delete; no block
+    is written. One that just fits is stored."""
+    written: list[object] = []
+    put = RowStore._put
+    monkeypatch.setattr(RowStore, "_put", lambda *given: (written.append(given), put(*given))[1])
+    assert upload(gateway, 60).status_code == 201
+    assert len(written) == 1
+    problem = refused(upload(gateway, 41), 409, "storage_quota_exceeded")
+    assert len(written) == 1
+    for part in (f"{101 * ROW_BYTES} bytes", f"may store {100 * ROW_BYTES}", f"datasets {60 * ROW_BYTES}", "Retire"):
+        assert part in problem["detail"]
+    assert upload(gateway, 40).status_code == 201
+
+
+def test_what_is_retired_makes_room(
+    gateway: TestClient, refused: Make, get: Callable[[str], Any], new_dataset: Make, installation: Installation
+) -> None:
+    """The overview states what a tenant stores, by kind, and its bound; both follow what is destroyed."""
+    dataset = new_dataset(rows=100)
+    overview = get("/overview")
+    assert overview["stored_bytes"]["datasets"] == overview["max_stored_bytes"] == 100 * ROW_BYTES
+    refused(upload(gateway, 2), 409, "storage_quota_exceeded")
+    assert gateway.delete(f"/v1/datasets/{dataset['id']}").status_code == 200
+    periodic_jobs.settle(installation)
+    assert get("/overview")["stored_bytes"]["datasets"] == 0
+    assert upload(gateway, 100).status_code == 201
+
+
+def test_two_uploads_at_once_do_not_pass_the_bound_together(
+    gateway: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch, get: Callable[[str], Any]
+) -> None:
+    """Of two uploads that each fit and together do not, one is refused though both were read before either was stored,
+    and nothing of it stays on disk."""
+    both_read, encode = threading.Barrier(2), datasets.encode
+
+    def encoded(*given: Any, **named: Any) -> Any:
+        result = encode(*given, **named)
+        both_read.wait(30)
+        return result
+
+    monkeypatch.setattr(datasets, "encode", encoded)
+    answers: list[int] = []
+    threads = [threading.Thread(target=lambda: answers.append(upload(gateway, 60).status_code)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [201, 409]
+    assert get("/overview")["stored_bytes"]["datasets"] == 60 * ROW_BYTES
+    assert blocks(settings) == 1
+
+
+def test_a_repeated_call_is_answered_beyond_the_bound(gateway: TestClient) -> None:
+    """The repetition of an upload stores nothing and gets its first answer, however little room is left."""
+    first = upload(gateway, 100, **{"Idempotency-Key": "1"})
+    again = upload(gateway, 100, **{"Idempotency-Key": "1"})
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+
+
+def test_nobody_waits_to_be_forgotten_for_room(
+    gateway: TestClient, settings: Settings, admin_key: str, new_dataset: Make, new_model: Make, work: Callable[[], int]
+) -> None:
+    """Deletion requests are accepted and honoured by a tenant that stores more than it may by now, also in batches."""
+    new_model(new_dataset(rows=60)["id"])
+    work()
+    with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
+        full.headers["Authorization"] = f"Bearer {admin_key}"
+        assert upload(full, 2).json()["code"] == "storage_quota_exceeded"
+        one = full.post("/v1/deletion-requests", json={"subject_id": "p0"})
+        many = full.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1"}]})
+        assert one.status_code == 202
+        assert many.json()["accepted"] == 1, many.text
+        work()
+        assert full.get(f"/v1/deletion-requests/{one.json()['id']}").json()["outcome"] == "forgotten"
+
+
+def test_additions_count_and_are_refused(gateway: TestClient, refused: Make, new_dataset: Make, forget: Make) -> None:
+    """Rows that are added count until they are in their slots, and are refused beyond the bound."""
+    dataset = new_dataset(rows=100)
+    forget("p0")
+    files = {"file": ("row.npz", people("new"))}
+    answer = gateway.post(f"/v1/datasets/{dataset['id']}/records", files=files)
+    refused(answer, 409, "storage_quota_exceeded")
+
+
+def test_everything_that_a_tenant_uploads_is_bounded(
+    gateway: TestClient, refused: Make, get: Callable[[str], Any], forget: Make, new_dataset: Make
+) -> None:
+    """Files of a case, training tables, identity maps, networks, hashes of people and trainers share the bound, and are
+    kept out entirely where they pass it."""
+    new_dataset(rows=90)
+    request = forget("p0")["id"]
+    csv = "subject,age\n" + "".join(f"q{number},{number}\n" for number in range(300))
+    pair = [{"kind": "customer_id", "id": "p"}, {"kind": "email", "id": "p@shop.example"}]
+    hashed = {"id": "p1", "hashes": {"Email": hashes(DropList.EMAIL, {"email": "p@shop.example"})}}
+    network = {"name": "n", "licence": "MIT", "provenance": "noise"}
+    before = get("/overview")["stored_bytes"]
+    for path, body in {
+        f"deletion-requests/{request}/attachments": {"files": {"file": ("a.pdf", PDF)}},
+        "training-tables": {"data": {"name": "t", "subject_column": "subject"}, "files": {"file": ("t.csv", csv)}},
+        "networks": {"data": network, "files": {"file": ("n.onnx", bytes(4000))}},
+        "identities": {"json": {"links": [{"identifiers": pair}]}},
+        "drop/people": {"json": {"people": [hashed]}},
+    }.items():
+        refused(gateway.post(f"/v1/{path}", **body), 409, "storage_quota_exceeded")
+    assert get("/overview")["stored_bytes"] == before
+
+
+def test_tenants_have_a_bound_each(gateway: TestClient, settings: Settings, new_dataset: Make, refused: Make) -> None:
+    """What one tenant stores leaves another its room."""
+    new_dataset(rows=100)
+    made = gateway.post("/v1/tenants", json={"name": "other"})
+    own = {"Authorization": f"Bearer {made.json()['admin_key']}"}
+    assert upload(gateway, 100, **own).status_code == 201
+    refused(upload(gateway, 2, **own), 409, "storage_quota_exceeded")
