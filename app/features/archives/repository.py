@@ -7,17 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db.tables import (
-    Addition,
-    Dataset,
-    DeletionRequest,
-    Erasure,
-    Model,
-    Record,
-    RequestEvent,
-    Tenant,
-    Version,
-)
+from app.db.tables import Addition, Dataset, DeletionRequest, Erasure, Model, Record, RequestEvent, Tenant, Version
 from app.deletion.status import OPEN
 from app.journal.repository import TELLING
 from app.rows.repository import dataset_of_rows

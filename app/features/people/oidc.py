@@ -108,11 +108,7 @@ def identity_claims(granted: dict[str, Any], keys: dict[str, Any], *, settings: 
                 "iss": {"essential": True, "value": settings.oidc_issuer},
                 "aud": {"essential": True, "value": settings.oidc_client_id},
             },
-            params={
-                "nonce": nonce,
-                "client_id": settings.oidc_client_id,
-                "access_token": granted.get("access_token"),
-            },
+            params={"nonce": nonce, "client_id": settings.oidc_client_id, "access_token": granted.get("access_token")},
         )
         claims.validate(leeway=_CLOCKS_DIFFER_BY)
         subject = claims["sub"]
@@ -174,13 +170,7 @@ def _metadata(http: httpx.Client, settings: Settings) -> dict[str, Any]:
 
 
 def _exchange(
-    http: httpx.Client,
-    settings: Settings,
-    metadata: dict[str, Any],
-    attempt: Attempt,
-    *,
-    code: str,
-    redirect_uri: str,
+    http: httpx.Client, settings: Settings, metadata: dict[str, Any], attempt: Attempt, *, code: str, redirect_uri: str
 ) -> dict[str, Any]:
     secret = settings.oidc_client_secret()
     offered = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])

@@ -306,12 +306,7 @@ def _own_user(context: RequestContext) -> User | None:
 
 
 def _account_page(
-    context: RequestContext,
-    *,
-    done: str = "",
-    error: Problem | None = None,
-    at: str = "",
-    secret: str = "",
+    context: RequestContext, *, done: str = "", error: Problem | None = None, at: str = "", secret: str = ""
 ) -> Response:
     user = _own_user(context)
     return context.page(

@@ -123,12 +123,7 @@ def _plot(report: RehearsalReport, metric: str, title: str) -> ForgettingPlot:
     return ForgettingPlot(
         id=metric.replace("_", "-"),
         title=gettext("{title} while the copy forgets").format(title=gettext(title)),
-        columns=[
-            gettext("steps"),
-            gettext("forget set"),
-            gettext("retain set"),
-            gettext("forget set, learned again"),
-        ],
+        columns=[gettext("steps"), gettext("forget set"), gettext("retain set"), gettext("forget set, learned again")],
         rows=[[float(point.steps), value(point.forget), value(point.retain), relearned] for point in report.curve],
     )
 

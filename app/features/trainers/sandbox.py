@@ -101,12 +101,7 @@ def run(
         size = limits.output_bytes + 2**20
         os.ftruncate(output, size)
         fcntl.fcntl(output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        order = {
-            "command": list(command),
-            "files": list(outputs),
-            "max_bytes": limits.output_bytes,
-            "output": output,
-        }
+        order = {"command": list(command), "files": list(outputs), "max_bytes": limits.output_bytes, "output": output}
         descriptors = {name: _filled(stack, content) for name, content in files.items()}
         program = _filled(stack, Path(inside.__file__).read_bytes())
         seccomp = _filled(stack, _filter())

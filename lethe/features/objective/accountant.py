@@ -90,11 +90,7 @@ def deletion_mu(mechanism: ObjectivePerturbation) -> float:
 
 
 def mu(
-    mechanism: ObjectivePerturbation,
-    *,
-    records: int = 1,
-    adjacency: Adjacency = Adjacency.ZERO_OUT,
-    versions: int = 1,
+    mechanism: ObjectivePerturbation, *, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT, versions: int = 1
 ) -> float:
     """Return a mu for which `versions` versions together are mu-GDP, in both directions.
 
@@ -110,11 +106,7 @@ def mu(
 
 
 def delta(
-    mechanism: ObjectivePerturbation,
-    *,
-    epsilon: float,
-    records: int = 1,
-    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    mechanism: ObjectivePerturbation, *, epsilon: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
     """Return the delta of one version at `epsilon`: the least of the bounds by vertices, by convolution and by mu.
 
@@ -131,11 +123,7 @@ def delta(
 
 
 def epsilon(
-    mechanism: ObjectivePerturbation,
-    *,
-    delta: float,
-    records: int = 1,
-    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    mechanism: ObjectivePerturbation, *, delta: float, records: int = 1, adjacency: Adjacency = Adjacency.ZERO_OUT
 ) -> float:
     """Return the epsilon of one version at 0 < `delta` < 1; symbols as in `delta`."""
     require_fraction(delta=delta)
