@@ -223,6 +223,20 @@ def measure(kind: str, folder: Path, url: str, seed: int, **size: int) -> Measur
     )
 
 
+def table(results: Sequence[Measured]) -> str:
+    """Return the table of docs/vector-stores.md: how many of what was sought are in the files afterwards."""
+    lines = ["| store | left by its own deletion: vectors | texts | ids | left by Lethe: vectors | texts | ids |"]
+    lines.append("|---" * 7 + "|")
+    for one in results:
+        cells = [
+            f"{left[kind]} of {one.sought[kind]}" if one.sought[kind] else ""
+            for left in (one.after_plain, one.after_lethe)
+            for kind in KINDS
+        ]
+        lines.append(f"| {' | '.join((one.store, *cells))} |")
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1, help="runs for each store, with other data each")

@@ -13,6 +13,7 @@ from app.audit import service as audit
 from app.db import now
 from app.features.attested import service
 from app.features.attested.tables import AttestedTrainer
+from app.features.systems.service import registered, retire
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.sets import Scope
@@ -37,7 +38,7 @@ def create_attested_trainer(call: Call, once: Once, body: contract.AttestedTrain
 @serves(router, contract.LIST)
 def list_attested_trainers(call: Call, query: Paging) -> PageOut[AttestedTrainerOut]:
     with _reading(call) as session:
-        page = page_of(service.registered(session), limit=query.limit, cursor=query.cursor)
+        page = page_of(registered(session, AttestedTrainer), limit=query.limit, cursor=query.cursor)
         items = [_trainer(session, call, row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
@@ -64,7 +65,7 @@ def change_attested_trainer(
 @serves(router, contract.RETIRE)
 def retire_attested_trainer(call: Call, attested_trainer_id: str) -> None:
     with call.writing() as session:
-        service.retire(session, service.get(session, attested_trainer_id))
+        retire(session, service.get(session, attested_trainer_id), action="attested_trainer.retired")
 
 
 @serves(router, contract.IDENTIFIERS)

@@ -23,7 +23,7 @@ from app.deletion import search_repository
 from app.deletion.history import Change
 from app.features.attested.planning import PlannedRetraining, WaitInterval, plan
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
-from app.features.systems.service import complete, is_usable, may_concern, unknown_datasets
+from app.features.systems.service import complete, is_usable, may_concern, set_details, unknown_datasets
 from app.features.systems.tables import SystemAddress
 from app.features.webhooks import service as webhooks
 from app.features.webhooks.service import API_VERSION, WebhookMessage
@@ -62,21 +62,10 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 def change(session: Session, row: AttestedTrainer, **changes: Any) -> None:
     """Change the given details of a trainer. Raises `InputInvalid` as `register`."""
-    url, contact = changes.pop("webhook_url", None), changes.pop("contact", None)
-    if url or contact:
-        row.address = row.address.changed(url=url, contact=contact)
-    for name, value in changes.items():
-        setattr(row, name, value)
+    set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
     audit.record(session, "attested_trainer.changed", row.id)
-
-
-def retire(session: Session, row: AttestedTrainer) -> None:
-    """Let no more requests wait for a trainer. Repeating the call is a no-op."""
-    if row.retired_at is None:
-        row.retired_at = now(session)
-        audit.record(session, "attested_trainer.retired", row.id)
 
 
 def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTrainer:
@@ -84,15 +73,6 @@ def get(session: Session, trainer_id: str, *, lock: bool = False) -> AttestedTra
     `AttestedTrainerUnknown`."""
     row = session.get(AttestedTrainer, trainer_id, with_for_update=True if lock else None)
     return AttestedTrainerUnknown.if_none(row, attested_trainer_id=trainer_id)
-
-
-def registered(session: Session) -> list[AttestedTrainer]:
-    """Return the trainers of the session's tenant, also retired ones, newest first."""
-    return list(
-        session.scalars(
-            sa.select(AttestedTrainer).order_by(AttestedTrainer.created_at.desc(), AttestedTrainer.id.desc())
-        )
-    )
 
 
 def latest_manifest(session: Session, trainer: AttestedTrainer) -> AttestedManifest | None:

@@ -5,7 +5,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.features.attested import service
-from app.features.attested.tables import AttestedManifest
+from app.features.attested.tables import AttestedManifest, AttestedTrainer
+from app.features.systems.service import registered
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
 from lethe.features.attested.evidence import MANIFEST
 from lethe.features.systems.contract import Grade
@@ -15,19 +16,8 @@ _KIND = "attested_trainer"
 
 def _systems(session: Session) -> list[RegisteredSystem]:
     return [
-        RegisteredSystem(
-            id=row.id,
-            kind=_KIND,
-            grade=Grade.RETRAINED_ATTESTED,
-            name=row.name,
-            contact=None if row.address.is_damaged else row.address.contact,
-            webhook_url=None if row.address.is_damaged else row.address.url,
-            public_key=row.public_key,
-            dataset_ids=row.dataset_ids,
-            created_at=row.created_at,
-            retired_at=row.retired_at,
-        )
-        for row in service.registered(session)
+        RegisteredSystem.of(row, kind=_KIND, grade=Grade.RETRAINED_ATTESTED)
+        for row in registered(session, AttestedTrainer)
     ]
 
 

@@ -134,11 +134,6 @@ def ledger_of(session: Session, model: DpModel) -> DpLedger:
     return session.scalars(query).one()
 
 
-def registered(session: Session) -> list[DpModel]:
-    """Return the models of the session's tenant, also retired ones, newest first."""
-    return list(session.scalars(sa.select(DpModel).order_by(DpModel.created_at.desc(), DpModel.id.desc())))
-
-
 def models(session: Session, *, limit: int, cursor: str | None) -> Page[DpModel]:
     """Return a page of models, newest first."""
     return page(session, sa.select(DpModel), DpModel.created_at, DpModel.id, limit=limit, cursor=cursor)

@@ -5,7 +5,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.features.ledgers import service
-from app.features.ledgers.tables import DpLedger, DpRequest
+from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
+from app.features.systems.service import registered
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
 from lethe.features.ledgers import accountant
 from lethe.features.ledgers.contract import DpRequestStatus
@@ -16,18 +17,7 @@ _KIND = "dp_model"
 
 
 def _systems(session: Session) -> list[RegisteredSystem]:
-    return [
-        RegisteredSystem(
-            id=model.id,
-            kind=_KIND,
-            grade=Grade.DECLARED,
-            name=model.name,
-            dataset_ids=model.dataset_ids,
-            created_at=model.created_at,
-            retired_at=model.retired_at,
-        )
-        for model in service.registered(session)
-    ]
+    return [RegisteredSystem.of(model, kind=_KIND, grade=Grade.DECLARED) for model in registered(session, DpModel)]
 
 
 def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:

@@ -26,10 +26,24 @@ def list_exports(call: Call, model_id: str, query: contract.ExportsQuery) -> Pag
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         exports = repository.exports(
-            session, model_id=model_id, version=query.version, limit=query.limit, cursor=query.cursor
+            session,
+            model_id=model_id,
+            version=query.version,
+            to=(call.caller.id, call.caller.maker) if query.mine else None,
+            limit=query.limit,
+            cursor=query.cursor,
         )
     items = [contract.ExportOut.of(export) for export in exports.items]
     return PageOut(items=items, next_cursor=exports.next_cursor)
+
+
+@serves(router, contract.STATE_COPY)
+def state_copy(call: Call, model_id: str, export_id: str, body: contract.CopyStatementIn) -> contract.ExportOut:
+    with call.writing() as session:
+        catalogue.get_model(session, model_id)
+        return contract.ExportOut.of(
+            service.state_copy(session, model_id=model_id, export_id=export_id, stated=body, caller=call.caller)
+        )
 
 
 @serves(
@@ -97,26 +111,16 @@ def trace_lineage(call: Call, body: SubjectIn) -> contract.LineageOut:
 
 
 def _lineage(lineage: PersonLineage) -> contract.LineageOut:
-    datasets = [
-        contract.DatasetLineageOut(
-            id=presence.dataset_id, name=presence.name, records=presence.records, erased_at=presence.erased_at
-        )
-        for presence in lineage.datasets
-    ]
-    return contract.LineageOut(datasets=datasets, models=[_model(model) for model in lineage.models])
+    return contract.LineageOut.of(lineage, models=[_model(model) for model in lineage.models])
 
 
 def _model(lineage: ModelLineage) -> contract.ModelLineageOut:
-    return contract.ModelLineageOut(
+    return contract.ModelLineageOut.of(
+        lineage,
         model_id=lineage.model.id,
         name=lineage.model.name,
         dataset_id=lineage.model.dataset_id,
-        num_versions=lineage.num_carrying,
-        versions=[contract.CarryingVersionOut.of(row) for row in lineage.carried_in],
         first_without=_first_without(lineage.first_without),
-        owed=lineage.owes,
-        num_copies_outside=lineage.num_copies,
-        copies_outside=[contract.ExportOut.of(row) for row in lineage.copies],
     )
 
 

@@ -12,13 +12,14 @@ from app.db.tables import OWED, Certificate, Dataset, DeletionRequest, Erasure, 
 from app.deletion.repository import is_about
 from app.features.lineage.tables import Export
 from lethe.contract.sets import RequestModelStatus
+from lethe.features.lineage.contract import CopyState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Presence:
     """Presence of a person's rows in a dataset, until `revision`; None while the rows are present."""
 
-    dataset_id: str
+    id: str
     name: str
     records: int
     revision: int | None
@@ -49,14 +50,14 @@ def presences(session: Session, *, subject_refs: Collection[str]) -> list[Presen
         .group_by(Dataset.id, Dataset.name)
     )
     presences = [
-        Presence(dataset_id=dataset_id, name=name, records=records, revision=revision, erased_at=erased_at)
+        Presence(id=dataset_id, name=name, records=records, revision=revision, erased_at=erased_at)
         for dataset_id, name, records, revision, erased_at in session.execute(erased)
     ]
     presences += [
-        Presence(dataset_id=dataset_id, name=name, records=records, revision=None, erased_at=None)
+        Presence(id=dataset_id, name=name, records=records, revision=None, erased_at=None)
         for dataset_id, name, records in session.execute(present)
     ]
-    return sorted(presences, key=lambda presence: presence.dataset_id)
+    return sorted(presences, key=lambda presence: presence.id)
 
 
 def dataset_ids(session: Session, *, request_id: str) -> set[str]:
@@ -72,10 +73,7 @@ def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]
     query = (
         sa.select(RequestModel.model_id)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)
-        .where(
-            is_about(subject_refs),
-            RequestModel.status.in_((*OWED, RequestModelStatus.COMPLETED)),
-        )
+        .where(is_about(subject_refs), RequestModel.status.in_((*OWED, RequestModelStatus.COMPLETED)))
     )
     return set(session.scalars(query))
 
@@ -116,6 +114,21 @@ def copies(session: Session, *, model_id: str, up_to: int, limit: int) -> tuple[
     return count, list(session.scalars(last))
 
 
+def copies_by_state(
+    session: Session, *, model_id: str, up_to: int, first_without: int | None, limit: int
+) -> tuple[dict[CopyState, int], list[tuple[CopyState, Export]]]:
+    """Return the number of copies of a model's versions up to number `up_to` in each state, and at most `limit` of
+    them, worst first, then newest first. `first_without` is the first version without the person."""
+    has_forgotten = Export.replaced_by >= sa.literal(first_without, sa.Integer())
+    rank = sa.case((Export.destroyed.is_not(None), 2), (has_forgotten, 1), else_=0).label("rank")
+    mine, states = [Export.model_id == model_id, Export.version <= up_to], list(CopyState)
+    ranks = sa.select(rank).where(*mine).subquery()
+    counted = session.execute(sa.select(ranks.c.rank, sa.func.count()).group_by(ranks.c.rank))
+    counts = dict.fromkeys(states, 0) | {states[number]: count for number, count in counted}
+    worst = sa.select(rank, Export).where(*mine).order_by(rank, Export.at.desc(), Export.id.desc()).limit(limit)
+    return counts, [(states[number], export) for number, export in session.execute(worst)]
+
+
 def export_counts(session: Session, model_id: str) -> dict[int, int]:
     """Map the versions of a model that were handed out to their number of exports."""
     query = sa.select(Export.version, sa.func.count()).where(Export.model_id == model_id).group_by(Export.version)
@@ -123,11 +136,21 @@ def export_counts(session: Session, model_id: str) -> dict[int, int]:
     return {version: exports for version, exports in session.execute(query)}  # noqa: C416
 
 
-def exports(session: Session, *, model_id: str, version: int | None, limit: int, cursor: str | None) -> Page[Export]:
-    """Return one page of a model's exports, newest first; those of one version if it is given."""
+def exports(
+    session: Session,
+    *,
+    model_id: str,
+    version: int | None,
+    to: Collection[str] | None = None,
+    limit: int,
+    cursor: str | None,
+) -> Page[Export]:
+    """Return one page of a model's exports, newest first; of one version and to some keys if these are given."""
     query = sa.select(Export).where(Export.model_id == model_id)
     if version is not None:
         query = query.where(Export.version == version)
+    if to is not None:
+        query = query.where(Export.api_key_id.in_(to))
     return page(session, query, Export.at, Export.id, limit=limit, cursor=cursor)
 
 

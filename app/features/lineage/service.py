@@ -10,15 +10,18 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from app.access.service import Caller
+from app.audit import service as audit
 from app.catalogue import repository as catalogue_repository
+from app.catalogue import service as catalogue
 from app.db import actor, now
 from app.db.tables import Certificate, DeletionRequest, Model, Version, new_id
 from app.features.lineage import repository
 from app.features.lineage.repository import Presence
 from app.features.lineage.tables import Export
 from lethe.contract.problems import VersionUnknown
-from lethe.contract.sets import VersionStatus
-from lethe.features.lineage.contract import ServingRefusal
+from lethe.contract.sets import Scope, VersionStatus
+from lethe.features.lineage.contract import CopyStatementIn, ExportUnknown, ServingRefusal
 
 _SHOWN = 500
 """Maximum number of versions, and of copies, of one model; the lists of the model show the rest."""
@@ -34,17 +37,17 @@ class FirstWithout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLineage:
-    """Lineage of one model. `num_carrying`: number of versions with the person's rows, which are the first ones.
-    `num_copies`: number of exports of these versions. `carried_in` and `copies` are the newest of them. `owes`: True if
-    the next version must not have the rows."""
+    """Lineage of one model. `num_versions`: number of versions with the person's rows, which are the first ones.
+    `num_copies_outside`: number of exports of these versions. `versions` and `copies_outside` are the newest of them.
+    `owed`: True if the next version must not have the rows."""
 
     model: Model
-    num_carrying: int
-    carried_in: list[Version]
+    num_versions: int
+    versions: list[Version]
     first_without: FirstWithout | None
-    owes: bool
-    num_copies: int
-    copies: list[Export]
+    owed: bool
+    num_copies_outside: int
+    copies_outside: list[Export]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ def of_request(session: Session, request: DeletionRequest) -> PersonLineage:
     """Return the lineage of the person of a request, in the datasets that the request concerns."""
     dataset_ids = repository.dataset_ids(session, request_id=request.id)
     presences = repository.presences(session, subject_refs=request.subject_refs)
-    concerned = [presence for presence in presences if presence.dataset_id in dataset_ids]
+    concerned = [presence for presence in presences if presence.id in dataset_ids]
     return _of(session, request.subject_refs, concerned, request_id=request.id)
 
 
@@ -71,7 +74,7 @@ def of_person(session: Session, *, subject_ref: str) -> PersonLineage:
 def _of(
     session: Session, subject_refs: Collection[str], datasets: list[Presence], *, request_id: str | None
 ) -> PersonLineage:
-    of_dataset = {presence.dataset_id: presence for presence in datasets}
+    of_dataset = {presence.id: presence for presence in datasets}
     asked_models = repository.asked_models(session, subject_refs=subject_refs)
     signed: dict[tuple[str, int], Certificate] = {}
     for certificate in repository.certificates(session, subject_refs=subject_refs):
@@ -97,12 +100,12 @@ def _of_model(
     num_copies, copies = repository.copies(session, model_id=model.id, up_to=num_carrying, limit=_SHOWN)
     return ModelLineage(
         model=model,
-        num_carrying=num_carrying,
-        carried_in=carried_in,
+        num_versions=num_carrying,
+        versions=carried_in,
         first_without=FirstWithout(version=without, certificate=signed_for) if without else None,
-        owes=is_asked and without is None,
-        num_copies=num_copies,
-        copies=copies,
+        owed=is_asked and without is None,
+        num_copies_outside=num_copies,
+        copies_outside=copies,
     )
 
 
@@ -119,6 +122,25 @@ def record_export(session: Session, version: Version) -> dict[str, str]:
     )
     session.add(export)
     return {"export_id": export.id}
+
+
+def state_copy(session: Session, *, model_id: str, export_id: str, stated: CopyStatementIn, caller: Caller) -> Export:
+    """Replace the statement about a copy by `stated`. Repeating the call is a no-op. Raises `ExportUnknown`,
+    `VersionUnknown`, and `ScopeMissing` unless the caller received the copy or is an admin."""
+    export = session.get(Export, export_id)
+    if export is None or export.model_id != model_id:
+        raise ExportUnknown(export_id=export_id)
+    if export.api_key_id not in (caller.id, caller.maker):
+        caller.require(Scope.ADMIN)
+    if stated.replaced_by is not None:
+        catalogue.get_version(session, model_id=model_id, number=stated.replaced_by)
+    statement = dict(stated) | {"stated_by": actor(session).name}
+    if any(getattr(export, name) != value for name, value in statement.items()):
+        for name, value in statement.items():
+            setattr(export, name, value)
+        export.stated_at = now(session)
+        audit.record(session, "export.stated", export.id, **stated.model_dump(mode="json"))
+    return export
 
 
 _MAX_LEASE = datetime.timedelta(hours=1)

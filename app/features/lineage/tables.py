@@ -9,7 +9,8 @@ from app.db.tables import Owned, Table
 
 
 class Export(Owned, Table):
-    """Export: weights that were handed out. The copy cannot be erased from here, so its recipient stays on record."""
+    """Export: weights that were handed out. The copy cannot be erased from here, so its recipient stays on record, and
+    the last statement of what became of it: `destroyed` is how that was checked, None for a copy that is not."""
 
     __tablename__ = "exports"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -17,6 +18,12 @@ class Export(Owned, Table):
     version: Mapped[int]
     api_key_id: Mapped[str]
     at: Mapped[datetime.datetime]
+    kind: Mapped[str | None]
+    place: Mapped[str | None]
+    destroyed: Mapped[str | None]
+    replaced_by: Mapped[int | None]
+    stated_by: Mapped[str | None]
+    stated_at: Mapped[datetime.datetime | None]
     __table_args__ = (sa.Index(None, "model_id", "at", "id"),)
 
 

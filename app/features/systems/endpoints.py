@@ -19,9 +19,9 @@ from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.sets import Scope
 from lethe.features.systems import bundle, contract
-from lethe.features.systems.sentences import headline
 
 router = APIRouter()
+_NO_IDS = {"task_id": None, "certificate_id": None}
 
 
 @serves(router, contract.CREATE)
@@ -110,27 +110,14 @@ def get_request_systems(call: Call, request_id: str) -> contract.RequestSystemsO
     with call.reading() as session:
         request = deletion.get(session, request_id)
         lines = systems.lines_of(session, call.installation.keys, request)
-    grade = bundle.weakest(lines) if lines else contract.Grade.NOT_REACHED
-    weakest = [line["system"]["name"] for line in lines if line["grade"] == grade]
-    sentences = headline(grade, weakest)
+    headline = bundle.headline_of(lines)
     return contract.RequestSystemsOut(
         request_id=request_id,
-        grade=grade,
-        for_person=sentences["person"]["en"],
-        for_officer=sentences["officer"]["en"],
+        grade=headline["grade"],
+        for_person=headline["person"],
+        for_officer=headline["officer"],
         waits_for=[line["system"]["name"] for line in lines if line["waiting"]],
-        lines=[
-            contract.LineOut(
-                **line["system"],
-                grade=line["grade"],
-                waiting=line["waiting"],
-                opened_at=line["opened_at"],
-                ended_at=line["ended_at"],
-                task_id=line["evidence"].get("task_id"),
-                certificate_id=line["evidence"].get("certificate_id"),
-            )
-            for line in lines
-        ],
+        lines=[contract.LineOut.model_validate(_NO_IDS | line["evidence"] | line["system"] | line) for line in lines],
     )
 
 

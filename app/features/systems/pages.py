@@ -16,7 +16,6 @@ from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.systems import endpoints
 from lethe.contract.problems import Problem
 from lethe.features.systems.contract import TaskClosureIn, TaskStatus
-from lethe.features.systems.sentences import headline
 
 router = pages.new_router()
 
@@ -51,12 +50,10 @@ def close_task(context: TheContext, form: Form, task_id: str) -> Response:
 def show_systems(context: TheContext, request_id: str) -> Response:
     """Show the systems that a request reaches, with the headline."""
     found = context.ask(endpoints.get_request_systems, request_id=request_id)
-    weakest = [line.name for line in found.lines if line.grade == found.grade]
-    sentences = headline(found.grade, weakest) if found.grade else None
     return context.page(
         "systems/of_request.html",
         found=found,
-        headline=sentences["officer"][spoken()] if sentences else "",
+        headline=found.for_officer[spoken()],
         has_bundle=context.may(endpoints.get_request_bundle),
         labels=labels,
     )

@@ -10,7 +10,7 @@ import datetime
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -37,6 +37,7 @@ OPENED, REMINDER, CANCELLED = "system_task.opened", "system_task.reminder", "sys
 """Events of webhooks to systems."""
 _OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
 """Literal in the statement, because SQLite uses the partial index of open tasks only if it sees the value."""
+R = TypeVar("R", bound=Any)
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
 _KEY_BYTES = 32
 
@@ -59,21 +60,26 @@ def register(session: Session, *, webhook_url: str, contact: str, **details: Any
 
 def change(session: Session, row: System, **changes: Any) -> None:
     """Change the given details of a system. Raises `InputInvalid` as `register`, and for parents that form a cycle."""
-    url, contact = changes.pop("webhook_url", None), changes.pop("contact", None)
-    if url or contact:
-        row.address = row.address.changed(url=url, contact=contact)
-    for name, value in changes.items():
-        setattr(row, name, value)
+    set_details(row, changes)
     with session.no_autoflush:
         _check(session, row)
     audit.record(session, "system.changed", row.id)
 
 
-def retire(session: Session, row: System) -> None:
-    """Open no more tasks for a system. Repeating the call is a no-op."""
+def set_details(row: Any, changes: dict[str, Any]) -> None:
+    """Set the given details of a row; `webhook_url` and `contact` are parts of its address."""
+    url, contact = changes.pop("webhook_url", None), changes.pop("contact", None)
+    if url or contact:
+        row.address = row.address.changed(url=url, contact=contact)
+    for name, value in changes.items():
+        setattr(row, name, value)
+
+
+def retire(session: Session, row: Any, *, action: str = "system.retired") -> None:
+    """Let a row of a register concern no more requests. Repeating the call is a no-op."""
     if row.retired_at is None:
         row.retired_at = now(session)
-        audit.record(session, "system.retired", row.id)
+        audit.record(session, action, row.id)
 
 
 def get(session: Session, system_id: str) -> System:
@@ -81,9 +87,9 @@ def get(session: Session, system_id: str) -> System:
     return contract.SystemUnknown.if_none(session.get(System, system_id), system_id=system_id)
 
 
-def registered(session: Session) -> list[System]:
-    """Return the systems of the session's tenant, also retired ones, newest first."""
-    return list(session.scalars(sa.select(System).order_by(System.created_at.desc(), System.id.desc())))
+def registered(session: Session, register: type[R]) -> list[R]:
+    """Return the rows of a register of the session's tenant, also retired ones, newest first."""
+    return list(session.scalars(sa.select(register).order_by(register.created_at.desc(), register.id.desc())))
 
 
 def get_task(session: Session, task_id: str) -> SystemTask:
@@ -109,13 +115,8 @@ def tasks(
     cursor: str | None,
 ) -> Page[SystemTask]:
     """Return a page of tasks that match, newest first."""
-    query = sa.select(SystemTask)
-    if status is not None:
-        query = query.where(SystemTask.status == status)
-    if system_id is not None:
-        query = query.where(SystemTask.system_id == system_id)
-    if request_id is not None:
-        query = query.where(SystemTask.request_id == request_id)
+    wanted = {"status": status, "system_id": system_id, "request_id": request_id}
+    query = sa.select(SystemTask).filter_by(**{name: value for name, value in wanted.items() if value is not None})
     if overdue:
         query = query.join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
         query = query.where(SystemTask.status == _OPEN, DeletionRequest.deadline <= now(session))
@@ -347,7 +348,7 @@ def _check(session: Session, row: System) -> None:
         if key is None or key.revoked_at is not None:
             faults.append(FieldError("api_key_id", "expected the ID of an API key in use"))
     faults += unknown_datasets(session, row.dataset_ids)
-    systems = {system.id: system for system in registered(session)} | {row.id: row}
+    systems = {system.id: system for system in registered(session, System)} | {row.id: row}
     models = set(session.scalars(sa.select(Model.id).where(Model.id.in_(row.parents))))
     for place, parent in enumerate(row.parents):
         if parent not in systems and parent not in models:

@@ -7,8 +7,8 @@ Another feature adds a kind by the tuple `KINDS` of its module `systems`, makes 
 import datetime
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -70,6 +70,16 @@ class RegisteredSystem:
     identifier_kinds: list[str] = field(default_factory=list)
     map_complete_since: datetime.datetime | None = None
     parents: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, row: Any, *, kind: str, grade: Grade, **given: Any) -> Self:
+        """Return a row as a system. A field that is not given is the attribute of the row with its name, and contact
+        and URL are those of its address unless it is damaged."""
+        address = getattr(row, "address", None)
+        if address is not None and not address.is_damaged:
+            given |= {"contact": address.contact, "webhook_url": address.url}
+        shared = {one.name: getattr(row, one.name) for one in fields(cls) if hasattr(row, one.name)}
+        return cls(**shared | given | {"kind": kind, "grade": grade})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,15 +159,8 @@ def _proof_of(session: Session, keys: Keys, request: DeletionRequest) -> Request
 def _models(session: Session) -> list[RegisteredSystem]:
     query = sa.select(Model).order_by(Model.created_at.desc(), Model.id.desc())
     return [
-        RegisteredSystem(
-            id=model.id,
-            kind="model",
-            grade=Grade.PROVED,
-            name=model.name,
-            dataset_ids=[model.dataset_id],
-            map_complete_since=model.created_at,
-            created_at=model.created_at,
-            retired_at=model.retired_at,
+        RegisteredSystem.of(
+            model, kind="model", grade=Grade.PROVED, dataset_ids=[model.dataset_id], map_complete_since=model.created_at
         )
         for model in session.scalars(query)
     ]
@@ -220,27 +223,12 @@ def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) ->
 
 
 def _tasks(session: Session) -> list[RegisteredSystem]:
-    return [of_task(row) for row in service.registered(session)]
+    return [of_task(row) for row in service.registered(session, System)]
 
 
 def of_task(row: System) -> RegisteredSystem:
     """Return a system outside of Lethe as in the register."""
-    return RegisteredSystem(
-        id=row.id,
-        kind="task",
-        grade=Grade.ACKNOWLEDGED,
-        name=row.name,
-        contact=None if row.address.is_damaged else row.address.contact,
-        webhook_url=None if row.address.is_damaged else row.address.url,
-        public_key=row.public_key,
-        api_key_id=row.api_key_id,
-        dataset_ids=row.dataset_ids,
-        identifier_kinds=row.identifier_kinds,
-        map_complete_since=row.map_complete_since,
-        parents=row.parents,
-        created_at=row.created_at,
-        retired_at=row.retired_at,
-    )
+    return RegisteredSystem.of(row, kind="task", grade=Grade.ACKNOWLEDGED)
 
 
 def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
@@ -257,9 +245,7 @@ def _lines_of_tasks(session: Session, proof: RequestProof) -> list[dict[str, Any
             opened_at=iso(task.opened_at),
             ended_at=iso(task.ended_at),
             system_map=map_of(
-                system.dataset_ids,
-                identifier_kinds=system.identifier_kinds,
-                complete_since=system.map_complete_since,
+                system.dataset_ids, identifier_kinds=system.identifier_kinds, complete_since=system.map_complete_since
             ),
         )
         for task, system in tasks

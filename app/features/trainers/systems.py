@@ -20,15 +20,12 @@ _NOTHING = {"type": "none"}
 def _systems(session: Session) -> list[RegisteredSystem]:
     query = sa.select(Trainer, TrainingTable).join(TrainingTable, TrainingTable.id == Trainer.table_id)
     return [
-        RegisteredSystem(
-            id=trainer.id,
+        RegisteredSystem.of(
+            trainer,
             kind=KIND,
             grade=Grade.RETRAINED_HERMETIC,
-            name=trainer.name,
             dataset_ids=[table.dataset_id],
             map_complete_since=trainer.created_at,
-            created_at=trainer.created_at,
-            retired_at=trainer.retired_at,
         )
         for trainer, table in session.execute(query.order_by(Trainer.created_at.desc(), Trainer.id.desc()))
     ]
@@ -88,9 +85,7 @@ def _line(session: Session, proof: RequestProof, trainer: Trainer, erasure: Eras
 def _first_without(session: Session, trainer: Trainer, *, revision: int) -> Training | None:
     """Return the first training of a trainer that was published without everybody erased up to `revision`."""
     query = sa.select(Training).where(
-        Training.trainer_id == trainer.id,
-        Training.status == TrainingStatus.PUBLISHED,
-        Training.revision >= revision,
+        Training.trainer_id == trainer.id, Training.status == TrainingStatus.PUBLISHED, Training.revision >= revision
     )
     return session.scalars(query.order_by(Training.started_at, Training.id).limit(1)).first()
 

@@ -164,11 +164,7 @@ def power(present: Losses, never: Losses, *, alarm_level: float) -> float:
 
 
 def judge(
-    *,
-    forgotten: Sequence[tuple[Losses, Losses]],
-    present: tuple[Losses, Losses],
-    test: int,
-    seed: int,
+    *, forgotten: Sequence[tuple[Losses, Losses]], present: tuple[Losses, Losses], test: int, seed: int
 ) -> Verdict:
     """Judge one artefact by its losses on canaries.
 

@@ -1,15 +1,17 @@
 """The live version of a model in an MLflow registry, and no earlier one: `register(client, model_id, name=...)`.
 
 MLflow keeps the artifacts of deleted models. Once Lethe has retired a version, `register` deletes both the registered
-version and its artifacts, because these weights are a copy that still carries people who were forgotten since.
+version and its artifacts, because these weights are a copy that still carries people who were forgotten since; so are
+logged models with the same weights. Lethe is told what became of each copy.
 """
 
 import ast
 import contextlib
+import functools
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +19,18 @@ from typing import TYPE_CHECKING, Any
 import lethe
 from lethe import Client, verification
 from lethe.contract.models import ModelOut, VersionOut
-from lethe.contract.problems import NetworkUnknown
+from lethe.contract.problems import NetworkUnknown, VersionUnknown
 from lethe.errors import CertificateInvalid, Conflict, Problem
 from lethe.features.handover import mlflow_pyfunc
-from lethe.features.handover.network_files import network_of
+from lethe.features.handover.calls import name_copy, network_of, state_copies
+from lethe.features.lineage.contract import CopyKind, DestructionCheck
 from lethe.features.networks.contract import NetworkOut
 
 # Importing mlflow takes seconds.
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    from mlflow.entities import FileInfo, Run
     from mlflow.entities.model_registry import ModelVersion
+    from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 _FOLDER = "model"
 _CODE = "lethe_served"
@@ -106,8 +110,9 @@ def register(
         Problem: any other problem of the calls.
     """
     model = client.models.get(model_id)
-    registry = _Registry(model, name=name, tracking_uri=tracking_uri, experiment=experiment)
+    registry = _Registry(client, model, name=name, tracking_uri=tracking_uri, experiment=experiment)
     destroyed: list[int] = []
+    replaced_by: int | None = None
     try:
         if model.live_version is None:
             raise NotServable("not_live", f"Model {model_id} has no version yet.")
@@ -120,11 +125,12 @@ def register(
         if not serving.may_serve:
             raise NotServable(serving.reason or "not_live", f"Version {version.number} may not be served now.")
         registry.certify(registered, proofs, alias=alias)
+        replaced_by = version.number
     except (NotServable, CertificateInvalid):
         registry.withdraw(alias)
         raise
     finally:
-        destroyed = registry.destroy_retired()
+        destroyed = registry.destroy_retired(replaced_by=replaced_by)
     return Registered(
         name=name,
         version=str(registered.version),
@@ -218,9 +224,12 @@ class _Registry:
     its tags.
     """
 
-    def __init__(self, model: ModelOut, *, name: str, tracking_uri: str | None, experiment: str) -> None:
+    def __init__(
+        self, client: Client, model: ModelOut, *, name: str, tracking_uri: str | None, experiment: str
+    ) -> None:
         from mlflow import MlflowClient
 
+        self._client = client
         self._model = model
         self._name = name
         self._mlflow = MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
@@ -245,6 +254,7 @@ class _Registry:
         run = self._mlflow.create_run(
             self._experiment_id(), tags=tags | {_WEIGHTS: "present"}, run_name=f"{self._name}-{version.number}"
         )
+        name_copy(self._client, self._model.id, version.number, kind=CopyKind.MLFLOW, place=_place(run))
         with _as_mlflow(content) as folder:
             self._mlflow.log_artifacts(run.info.run_id, str(folder), _FOLDER)
         self._mlflow.set_terminated(run.info.run_id)
@@ -256,8 +266,8 @@ class _Registry:
         """Tag a version with its certificates, then point the alias at it."""
         epsilon = self._model.target.epsilon if proofs.epsilon is None else proofs.epsilon
         tags = {
-            "lethe.certificate_ids": _listed(proofs.certificate_ids),
-            "lethe.request_ids": _listed(proofs.request_ids),
+            "lethe.certificate_ids": ",".join(proofs.certificate_ids),
+            "lethe.request_ids": ",".join(proofs.request_ids),
             "lethe.epsilon": f"{epsilon:.6g}",
         }
         number = str(registered.version)
@@ -273,66 +283,106 @@ class _Registry:
         if alias in self._mlflow.get_registered_model(self._name).aliases:
             self._mlflow.delete_registered_model_alias(self._name, alias)
 
-    def destroy_retired(self) -> list[int]:
-        """Delete every copy of a version that is not live, and return Lethe's numbers of these versions.
+    def destroy_retired(self, *, replaced_by: int | None) -> list[int]:
+        """Delete every copy of a version that is not live, and return Lethe's numbers of these versions. Copies of
+        which files are left are stated to be replaced by version `replaced_by`, if the alias points at it.
 
         Raises `CopiesLeftBehind` after trying all copies.
         """
-        destroyed, left_behind = [], []
-        for run in self._copies():
+        experiment = self._mlflow.get_experiment_by_name(self._experiment)
+        if experiment is None:
+            return []
+        logged = self._delete_logged_models(experiment.artifact_location)
+        destroyed, left_behind = [], [f"models:/{model_id}" for model_id in logged]
+        search = functools.partial(self._mlflow.search_runs, [experiment.experiment_id])
+        for run in list(_all(search, filter_string=f"tags.`lethe.model_id` = {_quoted(self._model.id)}")):
             number = int(run.data.tags["lethe.version"])
             if number == self._model.live_version:
                 continue
-            for registered in self._versions(f"run_id = {_quoted(run.info.run_id)}"):
-                self._mlflow.delete_model_version(registered.name, str(registered.version))
-            if self._delete_artifacts(run):
-                self._mlflow.set_tag(run.info.run_id, _WEIGHTS, "destroyed")
+            self._delete_versions(f"run_id = {_quoted(run.info.run_id)}")
+            is_gone = self._delete_artifacts(run.info.artifact_uri, _FOLDER) and {number, None}.isdisjoint(
+                logged.values()
+            )
+            stated: dict[str, Any] = {"destroyed": DestructionCheck.LISTED} if is_gone else {"replaced_by": replaced_by}
+            state_copies(self._client, self._model.id, number, kind=CopyKind.MLFLOW, place=_place(run), **stated)
+            self._mlflow.set_tag(run.info.run_id, _WEIGHTS, "destroyed" if is_gone else "left_behind")
+            if is_gone:
                 self._mlflow.delete_run(run.info.run_id)
                 destroyed.append(number)
             else:
-                self._mlflow.set_tag(run.info.run_id, _WEIGHTS, "left_behind")
                 left_behind.append(run.info.run_id)
         if left_behind:
             raise CopiesLeftBehind(
                 "The artifact store did not delete the weights of retired versions; delete them there. "
-                f"Runs: {', '.join(left_behind)}"
+                f"Runs and logged models: {', '.join(left_behind)}"
             )
         return destroyed
 
-    def _delete_artifacts(self, run: "Run") -> bool:
-        """Delete the weights of a run; return True if they are gone. Many stores do not let MLflow delete."""
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    def _delete_logged_models(self, root: str) -> dict[str, int | None]:
+        """Delete the logged models (`models/m-...`) of an experiment that have the weights of a retired version, also
+        those that MLflow shows no more. Return Lethe's number of the version of each that is left, None for a store
+        that cannot be searched."""
+        from mlflow.exceptions import MlflowException
 
-        uri = self._mlflow.tracking_uri
+        store = self._store(root)
         try:
-            store = get_artifact_repository(run.info.artifact_uri, tracking_uri=uri, registry_uri=uri)
-            if store.list_artifacts(_FOLDER):
-                store.delete_artifacts(_FOLDER)  # type: ignore[no-untyped-call]
-            return not store.list_artifacts(_FOLDER)
+            found = {folder.path: self._retired_in(store, folder) for folder in store.list_artifacts("models")}
+        except Problem:
+            raise
+        except Exception:  # noqa: BLE001
+            return {"m-*": None}
+        left: dict[str, int | None] = {}
+        for path, number in found.items():
+            if number is not None:
+                model_id = path.removeprefix("models/")
+                self._delete_versions(f"source_path = {_quoted(f'models:/{model_id}')}")
+                # MLflow may have deleted the logged model, and kept its files.
+                with contextlib.suppress(MlflowException):
+                    self._mlflow.delete_logged_model(model_id)
+                if not self._delete_artifacts(root, path):
+                    left[model_id] = number
+        return left
+
+    def _retired_in(self, store: "ArtifactRepository", file: "FileInfo") -> int | None:
+        """Return Lethe's number of the retired version whose weights are a file, or below a folder; None if none."""
+        if file.is_dir:
+            numbers = (self._retired_in(store, inner) for inner in store.list_artifacts(file.path))
+            return next((number for number in numbers if number is not None), None)
+        if not file.path.endswith(".safetensors"):
+            return None
+        with tempfile.TemporaryDirectory() as scratch:
+            content = Path(store.download_artifacts(file.path, scratch)).read_bytes()  # type: ignore[no-untyped-call]
+        try:
+            digest = hashlib.sha256(content).hexdigest()
+            number = self._client.models.serving(self._model.id, weights_sha256=digest).version
+        except VersionUnknown:
+            return None
+        return None if number == self._model.live_version else number
+
+    def _delete_artifacts(self, root: str, folder: str) -> bool:
+        """Delete a folder of artifacts; return True if it is gone. Many stores do not let MLflow delete."""
+        try:
+            store = self._store(root)
+            if store.list_artifacts(folder):
+                store.delete_artifacts(folder)  # type: ignore[no-untyped-call]
+            return not store.list_artifacts(folder)
         # Each store has errors of its own; after any of them the weights may still exist.
         except Exception:  # noqa: BLE001
             return False
 
-    def _copies(self) -> "list[Run]":
-        experiment = self._mlflow.get_experiment_by_name(self._experiment)
-        if experiment is None:
-            return []
-        runs_of_model = f"tags.`lethe.model_id` = {_quoted(self._model.id)}"
-        runs: list[Run] = []
-        token = None
-        while True:
-            page = self._mlflow.search_runs([experiment.experiment_id], filter_string=runs_of_model, page_token=token)
-            runs += page
-            if not (token := page.token):
-                return runs
+    def _store(self, root: str) -> "ArtifactRepository":
+        """Return the store of a URI. `mlflow-artifacts:` is a proxy at the tracking server."""
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        uri = self._mlflow.tracking_uri
+        return get_artifact_repository(root, tracking_uri=uri, registry_uri=uri)
+
+    def _delete_versions(self, condition: str) -> None:
+        for registered in list(self._versions(condition)):
+            self._mlflow.delete_model_version(registered.name, str(registered.version))
 
     def _versions(self, condition: str) -> "Iterator[ModelVersion]":
-        token = None
-        while True:
-            page = self._mlflow.search_model_versions(condition, page_token=token)
-            yield from page
-            if not (token := page.token):
-                return
+        return _all(self._mlflow.search_model_versions, filter_string=condition)
 
     def _experiment_id(self) -> str:
         experiment = self._mlflow.get_experiment_by_name(self._experiment)
@@ -411,8 +461,18 @@ def _modules_of(file: Path, root: Path) -> set[Path]:
     return modules
 
 
-def _listed(ids: list[str]) -> str:
-    return ",".join(ids)
+def _all(search: Callable[..., Any], **query: Any) -> Iterator[Any]:
+    """Yield the items of all pages of a search."""
+    token = None
+    while True:
+        page = search(**query, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
+def _place(run: "Run") -> str:
+    return f"run {run.info.run_id}"
 
 
 def _quoted(text: str) -> str:

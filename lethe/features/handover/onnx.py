@@ -29,7 +29,8 @@ from lethe.encoding.columns import Categorical, Column, Floats, Numeric, Standar
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import stored
 from lethe.errors import CertificateInvalid, NotExpressible
-from lethe.features.handover.network_files import network_of
+from lethe.features.handover.calls import name_copy, network_of
+from lethe.features.lineage.contract import CopyKind
 from lethe.proof import certificate
 from lethe.proof.network import PublicNetwork
 
@@ -324,13 +325,15 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
     helper.set_model_props(file, _metadata(model, dataset, exported))
     content = file.SerializeToString()
     files.write(to, [content])
+    sha256 = hashlib.sha256(content).hexdigest()
+    name_copy(client, model_id, number, kind=CopyKind.ONNX, place=f"sha256 {sha256}")
     return Exported(
         model_id=model_id,
         version=number,
         weights_sha256=exported.weights_sha256,
         inputs=tuple(graph.inputs),
         output=name,
-        sha256=hashlib.sha256(content).hexdigest(),
+        sha256=sha256,
     )
 
 

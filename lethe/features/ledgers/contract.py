@@ -41,11 +41,7 @@ _LEDGER = {"format": "opacus", "history": [[1.1, 0.01, 1000]]}
 
 class LedgerIn(Body):
     model_config = example(
-        ledger=_LEDGER,
-        delta=1e-5,
-        max_rows_per_person=2,
-        budget_epsilon=8.0,
-        trained_from="2026-11-01T08:00:00Z",
+        ledger=_LEDGER, delta=1e-5, max_rows_per_person=2, budget_epsilon=8.0, trained_from="2026-11-01T08:00:00Z"
     )
 
     ledger: dict[str, Any] = Field(

@@ -9,14 +9,6 @@ from lethe.features.systems.bundle import EvidenceKind, Line, require
 from lethe.features.systems.contract import Grade
 
 BOUNDED, SPENT = "dp_ledger", "dp_ledger_spent"
-LIMITS = (
-    "The ledger is the word of the model's owner. Lethe recomputed its numbers, and did not see the training.",
-    "The sampler is not in a ledger: the numbers hold for Poisson sampling, and not for shuffled batches.",
-    "The normaliser is not in a ledger: layers or preprocessing that mix rows, such as batch normalisation, void them.",
-    "Tuning is not in a ledger: other trainings whose results chose this model's settings are not counted.",
-    "The number of rows of a person is the most that the owner declared; a person with more is not covered.",
-    "That a training which started after the request left the person out is the word of the model's owner.",
-)
 _FIELDS = {
     "type",
     "ledger_id",
@@ -58,19 +50,8 @@ def _moment(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text)
 
 
+_PACKAGE = "lethe.features.ledgers"
 EVIDENCE = (
-    EvidenceKind(
-        type=BOUNDED,
-        grade=_of_ledger,
-        method="The model was trained elsewhere with differential privacy and still holds what it learned. From its "
-        "ledger, epsilon is recomputed by privacy loss distributions, for the most rows that a person may have and for "
-        "all rows forgotten since its training together.",
-        limits=LIMITS,
-    ),
-    EvidenceKind(
-        type=SPENT,
-        grade=lambda line, request_id, certificates: Grade.NOT_REACHED,
-        method="More rows were forgotten than the model's budget covers; it has to be trained again.",
-        limits=("The model may still hold the person.",),
-    ),
+    EvidenceKind.worded(_PACKAGE, BOUNDED, _of_ledger),
+    EvidenceKind.worded(_PACKAGE, SPENT, lambda line, request_id, certificates: Grade.NOT_REACHED),
 )

@@ -12,7 +12,8 @@ class Lineage(Resource[H]):
 
 
 class ModelCopies(Resource[H]):
-    """Calls of `client.models` about exports of weights and whether they may be served."""
+    """Calls of `client.models` about copies of weights and whether they may be served."""
 
     exports = pages(contract.EXPORTS)
+    state_copy = call(contract.STATE_COPY)
     serving = call(contract.SERVING)

@@ -3,12 +3,17 @@
 import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, PageOut, Paging, Query, Sha256, SubjectIn
-from lethe.contract.operation import ResourceOperations, of_one
-from lethe.contract.problems import ModelUnknown, RequestUnknown, VersionUnknown
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example
+from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.problems import ModelUnknown, NotFound, RequestUnknown, VersionUnknown
 from lethe.contract.sets import ClosedSet, Scope, VersionStatus
+
+
+class ExportUnknown(
+    NotFound, title="There is no such export", template="There is no export {export_id!r} of this model."
+): ...
 
 
 class ServingRefusal(ClosedSet):
@@ -20,19 +25,71 @@ class ServingRefusal(ClosedSet):
     WEIGHTS_DESTROYED = "weights_destroyed"
 
 
+class CopyKind(ClosedSet):
+    WEIGHTS = "weights"
+    ONNX = "onnx"
+    MLFLOW = "mlflow"
+
+
+class DestructionCheck(ClosedSet):
+    """How it was checked that a copy is destroyed."""
+
+    LISTED = "listed"
+    """Its store was listed afterwards and has no file of it."""
+    STATED = "stated"
+    """Not at all: it is the word of the caller who stated it."""
+
+
+class CopyState(ClosedSet):
+    """State of a copy that carried a person, worst first."""
+
+    OUT = "out"
+    REACHED = "reached"
+    """The copy itself may exist; its holder uses a version that has forgotten the person instead."""
+    DESTROYED = "destroyed"
+
+
+Place = Annotated[Text, Field(min_length=1, max_length=200)]
+VersionNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class CopyStatementIn(Body):
+    model_config = example(kind="mlflow", place="run 0f1e2d", destroyed="listed")
+
+    kind: Annotated[CopyKind, Strict(False)] = Field(
+        default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
+    )
+    place: Place | None = Field(default=None, description="Where the copy is, for officers. Default: not stated.")
+    destroyed: Annotated[DestructionCheck, Strict(False)] | None = Field(
+        default=None, description="How it was checked that the copy is destroyed. Default: it is not destroyed."
+    )
+    replaced_by: VersionNumber | None = Field(
+        default=None, description="Number of the version that its holder uses instead. Default: none."
+    )
+
+
 class ExportOut(Answer):
-    """Export: weights handed out to a caller."""
+    """Export: weights handed out to a caller, and the last statement about this copy."""
 
     id: str = Field(description="ID of the export.")
     version: int = Field(description="Number of the exported version.")
     api_key_id: str = Field(description="ID of the API key or person that received the weights.")
     at: datetime.datetime = Field(description="Time of the export.")
+    kind: CopyKind | None = Field(description="Form of the copy: weights, onnx or mlflow; null if not stated.")
+    place: str | None = Field(description="Where the copy is; null if not stated.")
+    destroyed: DestructionCheck | None = Field(
+        description="How destruction was checked: listed or stated; null if not destroyed."
+    )
+    replaced_by: int | None = Field(description="Number of the version that its holder uses instead; null if none.")
+    stated_by: str | None = Field(description="ID of the API key or person that stated this; null if nobody did.")
+    stated_at: datetime.datetime | None = Field(description="Time of the statement; null if there is none.")
 
 
 class ExportsQuery(Paging):
-    version: Annotated[
-        int | None, Field(ge=1, le=2**31 - 1, description="Only list exports of the version with this number.")
-    ] = None
+    mine: bool = Field(default=False, description="Only list exports to the calling key or person.")
+    version: VersionNumber | None = Field(
+        default=None, description="Only list exports of the version with this number."
+    )
 
 
 _MODELS = ResourceOperations("Models", "/v1/models")
@@ -47,6 +104,21 @@ EXPORTS = of_one(
         gives=PageOut[ExportOut],
         problems=(ModelUnknown,),
         does="List who received which weights, and when, newest first.",
+    )
+)
+STATE_COPY = of_two(
+    _MODELS.operation(
+        "state_copy",
+        "PATCH",
+        "/{model_id}/exports/{export_id}",
+        scope=Scope.MODELS_READ,
+        takes=CopyStatementIn,
+        gives=ExportOut,
+        repeat="idempotent",
+        problems=(ModelUnknown, ExportUnknown, VersionUnknown),
+        does="State what became of a copy: its form and place, and that it is destroyed or replaced. The statement "
+        "takes the place of the last one; bundles of requests contain it. Only the key or person that received the "
+        "copy may state it, or an admin.",
     )
 )
 
@@ -71,9 +143,7 @@ class ServingOut(Answer):
 
 
 class ServingQuery(Query):
-    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None, description="Number of the version. Default: the live version."
-    )
+    version: VersionNumber | None = Field(default=None, description="Number of the version. Default: the live version.")
     weights_sha256: Sha256 | None = Field(
         default=None, description="SHA-256 (hex) of the weights. Default: live version."
     )

@@ -9,13 +9,13 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from lethe import sockets
 from lethe.contract.problems import CertificateInvalid
 from lethe.features.systems import acknowledgements
 from lethe.features.systems.contract import STRENGTH, Grade
-from lethe.features.systems.sentences import HEADINGS, LIMITS, NO_JOINT, headline
+from lethe.features.systems.sentences import HEADINGS, LIMITS, NO_JOINT, Remark, headline, texts
 from lethe.proof import wellformed
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.verification import proof_files
@@ -30,18 +30,29 @@ _LINE = {"system", "grade", "waiting", "opened_at", "ended_at", "map", "numbers"
 _SYSTEM = {"id", "kind", "name"}
 _REQUEST = {"id", "submitted_at", "status", "outcome", "completed_at"}
 Line = Mapping[str, Any]
+EvidenceGrade = Callable[[Line, str, Mapping[str, dict[str, Any]]], Grade]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceKind:
     """Kind of evidence of a line. `grade` checks the evidence and returns the grade that it supports, given the line,
     the id of the request and the statements of the bundle's certificates by their JWS; it raises `PreconditionError`.
-    `method` and `limits` are the texts of every line with such evidence."""
+    `method` and `limits` are the texts of every line with such evidence. `remark` returns what checked lines with such
+    evidence add to the headline."""
 
     type: str
-    grade: Callable[[Line, str, Mapping[str, dict[str, Any]]], Grade]
+    grade: EvidenceGrade
     method: str
     limits: tuple[str, ...]
+    remark: Callable[[Sequence[Line]], Remark] | None = None
+
+    @classmethod
+    def worded(
+        cls, package: str, name: str, grade: EvidenceGrade, remark: Callable[[Sequence[Line]], Remark] | None = None
+    ) -> Self:
+        """Return a kind whose method and limits are under `evidence` in the `sentences.toml` of a package."""
+        wording = texts(package)["evidence"][name]
+        return cls(type=name, grade=grade, method=wording["method"], limits=tuple(wording["limits"]), remark=remark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,20 +111,18 @@ def statement(
         "asked": [one["system"]["id"] for one in ordered],
         "lines": ordered,
         "joint": None if joint is None else dict(joint),
-        "headline": headline(weakest(ordered), _names(ordered)),
+        "headline": headline_of(ordered),
         "headings": HEADINGS,
         "limits": _limits(ordered, joint),
     }
 
 
-def weakest(lines: Sequence[Line]) -> Grade:
-    """Return the weakest grade of at least one line."""
-    return max((Grade(one["grade"]) for one in lines), key=STRENGTH.__getitem__)
-
-
-def _names(lines: Sequence[Line]) -> list[str]:
-    """Return the names of the systems with the weakest grade."""
-    return [one["system"]["name"] for one in lines if one["grade"] == weakest(lines)]
+def headline_of(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return the headline of lines: the weakest grade, `not_reached` without any, and what kinds of evidence remark."""
+    weakest = max((Grade(one["grade"]) for one in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
+    by_kind = {kind: [one for one in lines if one["evidence"]["type"] == kind.type] for kind in _kinds().values()}
+    remarks = [kind.remark(found) for kind, found in by_kind.items() if found and kind.remark]
+    return headline(weakest, [one["system"]["name"] for one in lines if one["grade"] == weakest], remarks)
 
 
 def _limits(lines: Sequence[Line], joint: Mapping[str, Any] | None) -> list[str]:
@@ -300,59 +309,21 @@ def _of_key(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, A
     return Grade.ACKNOWLEDGED
 
 
-def _constant(grade: Grade) -> Callable[[Line, str, Mapping[str, dict[str, Any]]], Grade]:
+def _constant(grade: Grade) -> EvidenceGrade:
     return lambda one, request_id, certificates: grade
 
 
-_OWN = (
-    EvidenceKind(
-        type="certificate",
-        grade=_of_certificate,
-        method="Unlearning by the theorem that the certificate cites; it states the guarantee and recomputes it.",
-        limits=("The limits of the certificate, in its statement.",),
-    ),
-    EvidenceKind(
-        type="absence",
-        grade=_of_absence,
-        method="Every dataset that the request covers was searched by the person's identifiers.",
-        limits=("Rows held under another identifier are not found.",),
-    ),
-    EvidenceKind(
-        type="erasures",
-        grade=_of_erasures,
-        method="The person's rows were overwritten with null and read back, and their keys destroyed.",
-        limits=(
-            "Rows held under another identifier are not found.",
-            "The service states the erasure; nothing outside of it recomputes the statement.",
-        ),
-    ),
-    EvidenceKind(
-        type="destroyed",
-        grade=_constant(Grade.SEARCHED),
-        method="The model has no weights: they were destroyed, or it never published a version.",
-        limits=("Copies of the weights that were handed out before remain.",),
-    ),
-    EvidenceKind(
-        type="acknowledgement",
-        grade=_of_signed,
-        method="The system was told by a signed webhook, and confirmed with a signature of its own key.",
-        limits=("Lethe did not see what the system did; the confirmation is the word of its owner.",),
-    ),
-    EvidenceKind(
-        type="acknowledgement_by_key",
-        grade=_of_key,
-        method="The system was told by a signed webhook, and confirmed by a call with the API key bound to it.",
-        limits=(
-            "Lethe did not see what the system did; the confirmation is the word of its owner.",
-            "The confirmation is not signed by the system; the service states who confirmed.",
-        ),
-    ),
-    EvidenceKind(
-        type="none",
-        grade=_constant(Grade.NOT_REACHED),
-        method="The system has not confirmed.",
-        limits=("The system may still hold the person.",),
-    ),
+_OWN = tuple(
+    EvidenceKind.worded("lethe.features.systems", name, grade)
+    for name, grade in (
+        ("certificate", _of_certificate),
+        ("absence", _of_absence),
+        ("erasures", _of_erasures),
+        ("destroyed", _constant(Grade.SEARCHED)),
+        ("acknowledgement", _of_signed),
+        ("acknowledgement_by_key", _of_key),
+        ("none", _constant(Grade.NOT_REACHED)),
+    )
 )
 
 

@@ -39,8 +39,7 @@ def acknowledge(
         typer.Option(exists=True, dir_okay=False, help="Document that shows the deletion; its digest is sent"),
     ] = None,
     sign_with: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="The system's Ed25519 key, as a private JWK"),
+        Path | None, typer.Option(exists=True, dir_okay=False, help="The system's Ed25519 key, as a private JWK")
     ] = None,
 ) -> None:
     """Confirm that a system has done its task, with its Ed25519 key or with the API key bound to it."""

@@ -238,9 +238,9 @@ class LineOut(Answer):
 
 class RequestSystemsOut(Answer):
     request_id: str = Field(description="ID of the deletion request.")
-    grade: Grade | None = Field(description="Weakest grade of all lines: the headline. Null before acceptance.")
-    for_person: str = Field(description="Headline as a sentence for the person, in English.")
-    for_officer: str = Field(description="Headline as a sentence for the officer, in English.")
+    grade: Grade = Field(description="Weakest grade of all lines: the headline; not_reached before acceptance.")
+    for_person: dict[str, str] = Field(description="Headline for the person, in English (`en`) and German (`de`).")
+    for_officer: dict[str, str] = Field(description="Headline for the officer, in English (`en`) and German (`de`).")
     waits_for: list[str] = Field(description="Names of the systems that the request waits for.")
     lines: list[LineOut] = Field(description="One line per system that may hold the person.")
 

@@ -71,13 +71,11 @@ class Trial:
     )
     second_moment: Annotated[float | None, typer.Option(help=_help(ModelIn, "second_moment"))] = None
     network: Annotated[
-        Path | None,
-        typer.Option(help="The ONNX file of a public network whose features of these numbers are the rows"),
+        Path | None, typer.Option(help="The ONNX file of a public network whose features of these numbers are the rows")
     ] = None
     network_sha256: Annotated[str | None, typer.Option(help="The SHA-256 that this file must have")] = None
     layers: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{_help(TangentIn, 'layers')} May be given again; learns a tangent model."),
+        list[str] | None, typer.Option(help=f"{_help(TangentIn, 'layers')} May be given again; learns a tangent model.")
     ] = None
     rank: Annotated[int, typer.Option(help=_help(TangentIn, "rank"))] = 0
     offset: Annotated[bool, typer.Option(help=_help(TangentIn, "offset"))] = True
@@ -91,8 +89,7 @@ class Trial:
         """Return the tangent model's part, None without layers. Raises `InputInvalid` for its settings alone."""
         if not self.layers and (self.rank or not self.offset):
             raise InputInvalid(
-                "--rank and --no-offset need --layers.",
-                [FieldError("layers", "expected, with --rank or --no-offset")],
+                "--rank and --no-offset need --layers.", [FieldError("layers", "expected, with --rank or --no-offset")]
             )
         return {"layers": self.layers, "rank": self.rank, "offset": self.offset} if self.layers else None
 
@@ -306,8 +303,7 @@ def model_plan(
     elif dataset is not None and file is None and schema is None:
         if trial.needs_a_file():
             raise InputInvalid(
-                "Targets and networks need FILE, and a dataset takes one l2.",
-                [FieldError("epsilon", "expected FILE")],
+                "Targets and networks need FILE, and a dataset takes one l2.", [FieldError("epsilon", "expected FILE")]
             )
         with connect(url, key) as client:
             l2 = trial.l2[0] if trial.l2 else None

@@ -73,10 +73,7 @@ class OpenedNetworkFile:
         `NetworkFailed`."""
         size = int(np.prod(self.seen.input_shape))
         with process.started(
-            self.content,
-            input_size=size,
-            output_size=self.seen.output_size,
-            limits=self._limits,
+            self.content, input_size=size, output_size=self.seen.output_size, limits=self._limits
         ) as encoder:
             features = encoder.encode(raw, progress=lambda num_rows: progress("encoding", num_rows, len(raw)))
         check_finite(features, range(1, len(raw) + 1))

@@ -38,22 +38,8 @@ def _of_retraining(line: Line, _request_id: str, _certificates: Mapping[str, dic
     return Grade.RETRAINED_HERMETIC
 
 
+_PACKAGE = "lethe.features.trainers"
 EVIDENCE = (
-    EvidenceKind(
-        type=RETRAINING,
-        grade=_of_retraining,
-        method="Lethe trained the model again from scratch in a sandbox, on rows without the person and a fresh seed.",
-        limits=(
-            "The artefact is a function of rows without the person: equal in law to a training that never had them, "
-            "for requests chosen without looking at published models.",
-            "No bound covers people who stay: they are exposed to whoever compares artefacts from before and after.",
-            "Copies of artefacts that were handed out before remain.",
-        ),
-    ),
-    EvidenceKind(
-        type=RETIRED,
-        grade=lambda line, request_id, certificates: Grade.SEARCHED,
-        method="The trainer was retired and its artefacts were destroyed, or it never published any.",
-        limits=("Copies of artefacts that were handed out before remain.",),
-    ),
+    EvidenceKind.worded(_PACKAGE, RETRAINING, _of_retraining),
+    EvidenceKind.worded(_PACKAGE, RETIRED, lambda line, request_id, certificates: Grade.SEARCHED),
 )

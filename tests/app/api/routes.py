@@ -34,6 +34,7 @@ NEEDS = {
     "GET /v1/models/{model_id}/versions/{number}": Scope.MODELS_READ,
     "GET /v1/models/{model_id}/versions/{number}/weights": Scope.MODELS_READ,
     "GET /v1/models/{model_id}/exports": Scope.MODELS_READ,
+    "PATCH /v1/models/{model_id}/exports/{export_id}": Scope.MODELS_READ,
     "GET /v1/models/{model_id}/serving": Scope.MODELS_READ,
     "POST /v1/models/{model_id}/predictions": Scope.MODELS_READ,
     "GET /v1/deletion-requests": Scope.REQUESTS_READ,

@@ -50,10 +50,10 @@ def mlflow_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 class Store:
     """An MLflow server's state: its database, and the folder with all artifacts."""
 
-    def __init__(self, database: Path, artifacts: str) -> None:
+    def __init__(self, uri: str, artifacts: str | None) -> None:
         from mlflow import MlflowClient
 
-        self.uri = f"sqlite:///{database}"
+        self.uri = uri
         self.client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
         self.client.create_experiment("lethe", artifact_location=artifacts)
 
@@ -64,6 +64,17 @@ class Store:
         mlflow.set_registry_uri(self.uri)
         return mlflow.pyfunc.load_model(uri)
 
+    def log_again(self, name: str, scratch: Path) -> str:
+        """Log the certified model as a logged model of MLflow 3, in the folder `models/m-...`; return its id."""
+        version = self.client.get_model_version_by_alias(name, "certified")
+        scratch.mkdir()
+        [folder] = [Path(self.client.download_artifacts(version.run_id, "model", str(scratch)))]
+        logged = self.client.create_logged_model(
+            self.client.get_experiment_by_name("lethe").experiment_id, name="again"
+        )
+        self.client.log_model_artifacts(logged.model_id, str(folder))
+        return str(logged.model_id)
+
     def versions(self) -> dict[str, str]:
         """Lethe's number of each registered version."""
         return {str(v.version): v.tags["lethe.version"] for v in self.client.search_model_versions("name = 'churn'")}
@@ -72,7 +83,7 @@ class Store:
 @pytest.fixture
 def store(mlflow_once: Path, tmp_path: Path) -> Store:
     shutil.copyfile(mlflow_once, tmp_path / "mlflow.db")
-    return Store(tmp_path / "mlflow.db", (tmp_path / "artifacts").as_uri())
+    return Store(f"sqlite:///{tmp_path}/mlflow.db", (tmp_path / "artifacts").as_uri())
 
 
 @pytest.fixture
@@ -293,12 +304,14 @@ class Keeping(http.server.BaseHTTPRequestHandler):
         self._say(200, b"{}")
 
     def do_GET(self) -> None:
-        asked = self.path.partition("?path=")[2]
+        path, _, asked = self.path.partition("?path=")
+        if not asked:
+            return self._say(200, (self.folder / path.split("/artifacts/", 1)[1]).read_bytes())
         found = [
             {"path": path.name, "is_dir": path.is_dir(), "file_size": 1}
             for path in (self.folder / asked.replace("%2F", "/")).glob("*")
         ]
-        self._say(200, json.dumps({"files": found}).encode())
+        return self._say(200, json.dumps({"files": found}).encode())
 
     def do_DELETE(self) -> None:
         self._say(405, b"{}")
@@ -320,20 +333,23 @@ def keeping(mlflow_once: Path, tmp_path: Path) -> Iterator[Store]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"http://127.0.0.1:{server.server_address[1]}/api/2.0/mlflow-artifacts/artifacts/lethe"
-        yield Store(tmp_path / "mlflow.db", place)
+        yield Store(f"sqlite:///{tmp_path}/mlflow.db", place)
         server.shutdown()
 
 
 def test_a_store_that_keeps_weights_is_named_until_it_does_not(
     client: Client, keeping: Store, model_id: str, work: Work, tmp_path: Path
 ) -> None:
-    """The retired version is in the registry no more, but its weights are: each call says so, and the run has a tag,
-    until somebody has deleted them by hand."""
+    """The retired version is in the registry no more, but its weights are, also those of a logged model: each call says
+    so, the run has a tag, and Lethe knows the copy as replaced, until somebody has deleted them by hand."""
     follow(client, keeping, model_id)
+    logged = keeping.log_again("churn", tmp_path / "again")
     forget(client, work, "p1")
     for _ in range(2):
-        with pytest.raises(CopiesLeftBehind):
+        with pytest.raises(CopiesLeftBehind, match=f"models:/{logged}"):
             follow(client, keeping, model_id)
+    [copy] = client.models.exports(model_id, version=1)
+    assert (copy.kind, copy.destroyed, copy.replaced_by) == ("mlflow", None, 2)
     assert list(keeping.versions().values()) == ["2"]
     assert keeping.client.get_model_version_by_alias("churn", "certified").tags["lethe.version"] == "2"
     experiment = keeping.client.get_experiment_by_name("lethe")
@@ -341,4 +357,56 @@ def test_a_store_that_keeps_weights_is_named_until_it_does_not(
     assert run.data.tags["lethe.weights"] == "left_behind"
     [kept] = [path for path in weights_in(tmp_path / "kept") if run.info.run_id in str(path)]
     shutil.rmtree(next(folder for folder in kept.parents if folder.name == "model"))
+    with pytest.raises(CopiesLeftBehind):
+        follow(client, keeping, model_id)
+    shutil.rmtree(tmp_path / "kept" / "lethe" / "models" / logged)
     assert follow(client, keeping, model_id).destroyed == (1,)
+    [copy] = client.models.exports(model_id, version=1)
+    assert (copy.place, copy.destroyed, copy.replaced_by) == (f"run {run.info.run_id}", "listed", None)
+
+
+@pytest.fixture
+def proxied(mlflow_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """MLflow's own server, which alone has access to its artifacts (`mlflow-artifacts:`)."""
+    from werkzeug.serving import make_server
+
+    shutil.copyfile(mlflow_once, tmp_path / "mlflow.db")
+    monkeypatch.setenv("_MLFLOW_SERVER_FILE_STORE", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", "mlflow-artifacts:/")
+    monkeypatch.setenv("_MLFLOW_SERVER_ARTIFACT_DESTINATION", str(tmp_path / "behind"))
+    monkeypatch.setenv("_MLFLOW_SERVER_SERVE_ARTIFACTS", "true")
+    from mlflow.server import app
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield Store(f"http://127.0.0.1:{server.server_port}", None)
+    server.shutdown()
+
+
+def test_logged_models_behind_a_proxy_are_searched(
+    client: Client, proxied: Store, model_id: str, work: Work, tmp_path: Path
+) -> None:
+    """Behind MLflow's proxy of artifacts, the weights of a retired version are deleted with their run and from each
+    folder of a logged model that has them, registered or deleted; one with other weights stays. Lethe has the copy as
+    destroyed."""
+    follow(client, proxied, model_id)
+    assert proxied.client.get_experiment_by_name("lethe").artifact_location.startswith("mlflow-artifacts:")
+    [old] = weights_in(tmp_path / "behind")
+    before = old.read_bytes()
+    registered, deleted, other = (proxied.log_again("churn", tmp_path / f"again {number}") for number in range(3))
+    proxied.client.create_registered_model("elsewhere")
+    proxied.client.create_model_version("elsewhere", f"models:/{registered}", model_id=registered)
+    proxied.client.delete_logged_model(deleted)
+    [foreign] = [path for path in weights_in(tmp_path / "behind") if other in str(path)]
+    foreign.write_bytes(b"the weights of somebody else's model")
+    assert sum(path.read_bytes() == before for path in weights_in(tmp_path / "behind")) == 3
+
+    forget(client, work, "p1")
+    assert follow(client, proxied, model_id).destroyed == (1,)
+    assert not any(before in path.read_bytes() for path in (tmp_path / "behind").rglob("*") if path.is_file())
+    assert foreign.exists()
+    assert proxied.client.search_model_versions("name = 'elsewhere'") == []
+    [copy] = client.models.exports(model_id, version=1)
+    assert (copy.kind, copy.destroyed) == ("mlflow", "listed")
+    [present] = client.models.exports(model_id, version=2)
+    assert (present.kind, present.destroyed) == ("mlflow", None)

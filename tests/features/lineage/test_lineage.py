@@ -121,10 +121,10 @@ def fed(found: list[ModelLineage]) -> Fed | None:
     if not found:
         return None
     [one] = found
-    assert one.num_carrying == len(one.carried_in)
+    assert one.num_versions == len(one.versions)
     without = one.first_without
     return Fed(
-        carried_in=sorted(version.number for version in one.carried_in),
+        carried_in=sorted(version.number for version in one.versions),
         first_without=without.version.number if without else None,
     )
 
@@ -193,9 +193,13 @@ def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -
         )
     with installation.database.reading(by=by) as session:
         [found] = service.of_person(session, subject_ref="sub_1").models
-    assert (found.num_carrying, [one.number for one in found.carried_in]) == (503, list(range(503, 3, -1)))
-    assert (found.num_copies, len(found.copies), {one.version for one in found.copies}) == (505, 500, {7})
-    assert found.copies[0].id == "exp_1008"
+    assert (found.num_versions, [one.number for one in found.versions]) == (503, list(range(503, 3, -1)))
+    assert (found.num_copies_outside, len(found.copies_outside), {one.version for one in found.copies_outside}) == (
+        505,
+        500,
+        {7},
+    )
+    assert found.copies_outside[0].id == "exp_1008"
 
 
 def test_another_tenants_rows_are_nowhere(installation: Installation, by: Actor) -> None:

@@ -164,6 +164,16 @@ _ISSUER = {"issuer": "https://login.example", "audience": "lethe", "jwks": {"key
 _AGENT = {"agent_id": "agent", "name": "Agent", "verify_key": ED25519}
 _GATE = {"metric": "accuracy", "threshold": 2.0, "on_breach": "hold"}
 _APPROVAL = {"decision": "approve", "status": "in_review", "made_before": "2100-01-01T00:00:00Z"}
+
+
+def _stated_copy(there: There) -> httpx.Request:
+    """Of weights that the client itself has received."""
+    path = f"/v1/models/{_live_model(there)}"
+    assert there.client.get(f"{path}/versions/1/weights").is_success
+    [export] = there.client.get(f"{path}/exports").json()["items"]
+    return there.client.build_request("PATCH", f"{path}/exports/{export['id']}", json={"destroyed": "stated"})
+
+
 CALLS: Calls = {
     "POST /v1/datasets": _post("/v1/datasets", data=FORM, files={"file": ("people.npz", npz())}),
     "POST /v1/datasets/{dataset_id}/records": _post(
@@ -188,6 +198,7 @@ CALLS: Calls = {
     "POST /v1/datasets/{dataset_id}/recheck": _post(lambda there: f"/v1/datasets/{_dataset(there)}/recheck"),
     "POST /v1/runs/{run_id}/cancel": _post(lambda there: f"/v1/runs/{_learning(there)}/cancel"),
     "POST /v1/models/{model_id}/relearn": _post(lambda there: f"/v1/models/{there.new_model()}/relearn"),
+    "PATCH /v1/models/{model_id}/exports/{export_id}": _stated_copy,
     "POST /v1/deletion-requests": _post("/v1/deletion-requests", json={"subject_id": "p1"}),
     "POST /v1/deletion-requests:batch": _post(
         "/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1"}, {"subject_id": "p2"}]}

@@ -169,6 +169,11 @@ def world(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory, npz_of: C
                 scopes = {Scope.REQUESTS_REVIEW: [scope, Scope.ACCOUNTING_READ]}.get(scope, [scope])
                 access.add_key(session, name=scope, key=key, scopes=scopes, own_requests_only=False)
         app = {"Authorization": f"Bearer {keys[Scope.REQUESTS_WRITE]}"}
+        reader = {"Authorization": f"Bearer {keys[Scope.MODELS_READ]}"}
+        place = f"/v1/models/{model['id']}"
+        live = client.get(place, headers=reader).json()["live_version"]
+        assert client.get(f"{place}/versions/{live}/weights", headers=reader).is_success
+        ids["export_id"] = client.get(f"{place}/exports", headers=reader).json()["items"][0]["id"]
         asked = client.post("/v1/deletion-requests", headers=app, json={"subject_id": "p3"}).json()["id"]
         ids["delivery_id"] = delivered(installation, asked)
         ids["dp_model_id"] = made("/dp-models", json=DP_MODEL)["id"]

@@ -121,6 +121,7 @@ REACHED: dict[str, Callable[[World], str]] = {
     "delivery_unknown": partial(calls.unknown, path="/webhook-deliveries/whd_0"),
     "system_unknown": partial(calls.unknown, path="/systems/sys_0"),
     "attested_trainer_unknown": partial(calls.unknown, path="/attested-trainers/atr_0"),
+    "export_unknown": lambda w: w.code("PATCH", f"/models/{w.model_id()}/exports/exp_0", json={}),
     "dp_model_unknown": partial(calls.unknown, path="/dp-models/dpm_0"),
     "system_task_unknown": partial(calls.unknown, path="/system-tasks/tsk_0"),
     "issuer_unknown": partial(calls.unknown, path="/identity-issuers/iss_0", method="DELETE"),

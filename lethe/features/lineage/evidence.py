@@ -1,0 +1,63 @@
+"""Evidence of a bundle about copies of a model's weights that were handed out while they carried the person."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import NonNegativeInt, PositiveInt
+
+from lethe.contract.fields import Answer
+from lethe.features.lineage.contract import CopyState, ExportOut
+from lethe.features.systems.bundle import EvidenceKind, Line, require
+from lethe.features.systems.contract import Grade
+from lethe.features.systems.sentences import Remark, texts
+
+COPIES = "copies"
+MAX_LISTED = 500
+_PACKAGE = "lethe.features.lineage"
+
+
+class ListedCopy(ExportOut, extra="forbid"):
+    state: CopyState
+
+    def state_without(self, first_without: int | None) -> CopyState:
+        """Return the state that follows from the statement, given the first version without the person."""
+        if self.destroyed is not None:
+            return CopyState.DESTROYED
+        has_forgotten = first_without is not None and (self.replaced_by or 0) >= first_without
+        return CopyState.REACHED if has_forgotten else CopyState.OUT
+
+
+class CopiesEvidence(Answer, extra="forbid"):
+    """Copies of one model. `first_without` is the number of its first version without the person, None before.
+    `counts` are of all copies, of which at most `MAX_LISTED` are listed, the worst first."""
+
+    type: Literal["copies"] = "copies"
+    first_without: PositiveInt | None
+    counts: dict[CopyState, NonNegativeInt]
+    copies: list[ListedCopy]
+
+
+def _of_copies(line: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    evidence = CopiesEvidence.model_validate_json(json.dumps(line["evidence"]), strict=True)
+    counts, first_without, left = evidence.counts, evidence.first_without, MAX_LISTED
+    require("copies_counted", len(counts) == len(CopyState) and any(counts.values()), "copies in each state, or 0")
+    listed = [copy.state for copy in evidence.copies]
+    for state in CopyState:
+        require("copies_listed", listed.count(state) == min(counts[state], left), "the copies that were counted")
+        left -= listed.count(state)
+    for copy in evidence.copies:
+        require("copy_carried", first_without is None or copy.version < first_without, "copies with the person")
+        is_stated = any((copy.kind, copy.place, copy.destroyed, copy.replaced_by))
+        require("copy_stated", not is_stated or bool(copy.stated_by and copy.stated_at), "who stated it, and when")
+        require("state_of_copy", copy.state == copy.state_without(first_without), "the state that was stated")
+    return Grade.NOT_REACHED if counts[CopyState.OUT] or counts[CopyState.REACHED] else Grade.ACKNOWLEDGED
+
+
+def _remark(lines: Sequence[Line]) -> Remark:
+    counts = {state.value: sum(line["evidence"]["counts"][state] for line in lines) for state in CopyState}
+    wording = texts(_PACKAGE)["remark"].items()
+    return {reader: {tongue: text.format(**counts) for tongue, text in of.items()} for reader, of in wording}
+
+
+EVIDENCE = (EvidenceKind.worded(_PACKAGE, COPIES, _of_copies, _remark),)

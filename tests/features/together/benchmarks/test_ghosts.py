@@ -1,0 +1,35 @@
+"""What docs/vector-stores.md quotes of measurements."""
+
+import re
+
+from benchmarks import ghosts, page
+
+PAGE = (page.ROOT / "docs" / "vector-stores.md").read_text()
+RESULTS = [ghosts.Measured(**one) for one in page.read("ghosts")]
+
+
+def test_the_page_holds_the_table_of_the_results() -> None:
+    """The numbers of the page are those of the stored results, one row for each store, of a person with as many of the
+    records as the page says."""
+    assert [one.store for one in RESULTS] == list(ghosts.STORES)
+    assert ghosts.table(RESULTS) in PAGE
+    assert f"one who has {100 * ghosts.OF_ONE // ghosts.RECORDS} % of the records" in PAGE
+    assert f"in {ghosts.RECORDS:,} records of {ghosts.RECORDS // ghosts.OF_ONE} people" in PAGE
+
+
+def test_the_page_names_what_was_measured() -> None:
+    """Stores, versions and their own deletions on the page are those of the results, and each store but the folder,
+    which has copies elsewhere, was clean after Lethe."""
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \| [^|]+ \|$", PAGE.replace("`", ""), re.MULTILINE)
+    named = {name.lower(): plain.lower() for name, plain in rows}
+    for one in RESULTS:
+        version = re.match(r"[\d.]+", one.version)
+        assert version
+        if one.store == "documents":
+            assert (named["folder of documents"], one.grade) == ("unlink", None)
+            continue
+        assert (one.grade, sum(one.after_lethe.values())) == ("searched", 0)
+        name = {"pgvector": "pgvector 0.8 on postgresql 16"}.get(one.store, f"{one.store} {version[0]}")
+        assert named[name] == one.plain.lower()
+    [postgres] = [one.version for one in RESULTS if one.store == "pgvector"]
+    assert re.fullmatch(r"16\.\d+ with pgvector 0\.8\.\d+", postgres)
