@@ -98,16 +98,16 @@ class Policy(_Frozen):
     )
     opendsr_identities: Annotated[tuple[Literal["controller_customer_id", "email"], ...], Strict(False)] = Field(
         default=(),
-        description="OpenDSR: identity types used as subject ids in the datasets; other types are refused, and all are "
-        "while none is stated.",
+        description="OpenDSR: identity types used as subject ids in the datasets, or in the identity map; other types "
+        "are refused, and all are while none is stated.",
     )
     drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = Field(
         default=None, description="Data Rights Protocol: this tenant's id in the network; null: agents are not served."
     )
     drp_claim: Literal["email", "phone_number", "customer_id"] | None = Field(
         default=None,
-        description="Data Rights Protocol: claim about a person that is the subject id in the datasets; required with "
-        "drp_business_id.",
+        description="Data Rights Protocol: claim about a person that is the subject id in the datasets, or leads to "
+        "it by the identity map; required with drp_business_id.",
     )
     drp_verification_url: Annotated[str, Field(pattern="^https://[^?#]+$", max_length=500)] | None = Field(
         default=None,

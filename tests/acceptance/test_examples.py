@@ -77,6 +77,30 @@ def test_a_network_of_opacus_is_bounded_by_its_ledger(service: Service) -> None:
     assert all(float(share) > 70 for share in re.findall(r"([\d.]+)% right", done.stdout))
 
 
+def test_one_request_by_email_reaches_everything(service: Service) -> None:
+    """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, a
+    pipeline that lives elsewhere and a recommender by customer number; `lethe certificate verify` finds a grade for
+    each in one bundle, and the weakest is its headline. Nobody else leaves the pipeline."""
+    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
+    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    command = [sys.executable, str(EXAMPLES / "everything" / "forget.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "accepted: identity unknown: False" in done.stdout
+    assert "trained again on 1,999 people" in done.stdout
+    assert "\ncompleted: forgotten\nvalid  bundle of request dr_" in done.stdout
+    assert re.findall(r"^ {7}(\w+) +(\w+?)(?:_\w+)?  ", done.stdout, re.MULTILINE) == [
+        ("acknowledged", "sys"),
+        ("searched", "rows"),
+        ("retrained_attested", "atr"),
+        ("retrained_hermetic", "trn"),
+        ("proved", "mdl"),
+    ]
+    assert re.search(
+        r"^ +Weakest grade: acknowledged by the system, not verified \(Recommender", done.stdout, re.MULTILINE
+    )
+
+
 def test_a_model_on_a_frozen_encoder_forgets(service: Service) -> None:
     """The example of images prints what its page does, but for the noise in what is learned, and for the last bits of
     the encoder's cosines: 93 % of 449 images are told, with a standard deviation of a point."""

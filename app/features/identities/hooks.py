@@ -3,4 +3,5 @@
 from app.features.identities import kinds, service
 
 REFERENCES = (kinds.references,)
+IS_KIND_USED = (kinds.is_used,)
 RESOLVES = (service.resolve,)

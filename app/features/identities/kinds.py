@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 from app.access import subjects
 from app.api.calls import Call
 from app.audit import service as audit
-from app.features.identities.tables import IdentityKind
+from app.db.tables import Dataset
+from app.features.identities.tables import Identity, IdentityKind
 from lethe.contract.fields import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.identities.contract import BUILT_IN, CUSTOMER_ID, DEVICE, EMAIL, PHONE
@@ -28,6 +29,13 @@ def regions(session: Session, tenant_id: str) -> dict[str, str | None]:
     query = sa.select(IdentityKind.name, IdentityKind.region).where(IdentityKind.tenant_id == tenant_id)
     # mypy does not accept dict() of rows.
     return {name: region for name, region in session.execute(query)}  # noqa: C416
+
+
+def is_used(session: Session, tenant_id: str, kind: str) -> bool:
+    """Return True if a dataset of the tenant names people by this kind, or its map has identifiers of this kind."""
+    named = sa.exists().where(Dataset.tenant_id == tenant_id, Dataset.subject_kind == kind)
+    mapped = sa.exists().where(Identity.tenant_id == tenant_id, Identity.kind == kind)
+    return session.scalars(sa.select(named | mapped)).one()
 
 
 def references(call: Call, kind: str) -> Callable[[Iterable[str]], list[str]]:

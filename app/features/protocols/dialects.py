@@ -1,7 +1,7 @@
 """Conventions of external protocols: raw request bodies, submission of requests, and errors in their own format."""
 
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
@@ -16,6 +16,7 @@ from app.api.calls import Call
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.service import RequestDraft
+from lethe import sockets
 from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
 
 _MAX_BYTES = 64 * 1024
@@ -34,10 +35,19 @@ async def small_body(request: Request) -> bytes:
     return bytes(body)
 
 
+def by_kind(call: Call, kind: str) -> str | None:
+    """Return `kind` if identifiers of this kind lead to the tenant's people, by its identity map or a dataset; None if
+    they are its subject ids."""
+    with call.reading() as session:
+        for is_used in sockets.plugs("app.features", "hooks", "IS_KIND_USED"):
+            return kind if is_used(session, call.caller.tenant_id, kind) else None
+    return None
+
+
 def submit(
     session: Session,
     call: Call,
-    subject_refs: Sequence[str],
+    kinds: Mapping[str, str | None],
     *,
     source: str,
     external_id: str,
@@ -45,7 +55,8 @@ def submit(
     callback_urls: Sequence[str],
     **protocol_fields: Any,
 ) -> list[DeletionRequest]:
-    """Submit a deletion request per reference, all or none. The refusal of any of them is raised.
+    """Submit a deletion request per reference, all or none. The refusal of any of them is raised. `kinds` maps each
+    reference to the kind of its identifier; None for a subject id.
 
     `protocol_fields` are the other fields of `RequestDraft` that a protocol sets.
     """
@@ -55,6 +66,7 @@ def submit(
             policy=call.caller.policy,
             maker=call.caller.maker,
             subject_ref=ref,
+            kind=kind,
             dataset_ids=None,
             regulation=regulation,
             ground=None,
@@ -63,7 +75,7 @@ def submit(
             source=source,
             **protocol_fields,
         )
-        for ref in subject_refs
+        for ref, kind in kinds.items()
     ]
     requests = []
     for result in deletion.submit_all(session, drafts):

@@ -44,6 +44,7 @@ SMALL_ORDER = frozenset(
 )
 """Encodings, without the sign bit, of the points of edwards25519 whose order divides 8, those not reduced included."""
 _VERIFIED = "verified"
+_KINDS = {"email": "email", "phone_number": "phone"}
 
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Claim = Annotated[str, Field(min_length=1, max_length=500)]
@@ -112,10 +113,11 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Person whom a request is about: the claim that serves as the tenant's subject id, and whether the agent verified
-    it."""
+    """Person whom a request is about: the claim by which the tenant knows people, its kind as an identifier (None for a
+    customer id), and whether the agent verified it."""
 
     subject_id: str
+    kind: str | None
     verified: bool
 
 
@@ -178,7 +180,7 @@ def subject(exercise: Exercise, *, claim: Literal["email", "phone_number", "cust
             raise InputInvalid("This business has not stated the claim that is its subject id (drp_claim).")
     if value is None:
         raise InputInvalid("The message does not say who is meant.", [FieldError(claim, "expected this claim")])
-    return Subject(subject_id=value, verified=verified is True)
+    return Subject(subject_id=value, kind=_KINDS.get(claim), verified=verified is True)
 
 
 def retained_metadata(exercise: Exercise, person: Subject) -> dict[str, str]:

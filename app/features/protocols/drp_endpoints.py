@@ -13,7 +13,7 @@ from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.views import View
 from app.features.protocols import drp, repository, service
-from app.features.protocols.dialects import small_body, speaking, submit
+from app.features.protocols.dialects import by_kind, small_body, speaking, submit
 from app.features.protocols.drp import Exercise, Revocation
 from app.features.protocols.parsing import parsed
 from app.features.protocols.tables import Agent
@@ -50,6 +50,8 @@ def exercise(call: AgentCall, message: Message) -> Response:
     policy = call.caller.policy
     drp.check(body, agent_id=agent.agent_id, business_id=policy.drp_business_id, at=at)
     person = drp.subject(body, claim=policy.drp_claim)
+    kind = by_kind(call, person.kind) if person.kind else None
+    ref = call.references(kind)([person.subject_id])[0] if kind else call.subject_ref(person.subject_id)
     if body.status_callback is not None:
         receiver.check_url(body.status_callback, call.installation.settings.webhook_networks(), path="status_callback")
     name = body.agent_request_id or "message:" + call.installation.keys.fingerprint(b"drp", message.strip())
@@ -61,13 +63,13 @@ def exercise(call: AgentCall, message: Message) -> Response:
         ]
         if before:
             [request] = before
-            if not _is_same(request, body, call.subject_ref(person.subject_id)):
+            if not _is_same(request, body, ref):
                 raise IdempotencyConflict("This agent-request-id came before with another request.")
         else:
             [request] = submit(
                 session,
                 call,
-                [call.subject_ref(person.subject_id)],
+                {ref: kind},
                 source=drp.SOURCE,
                 external_id=name,
                 regulation=_regulation(body),

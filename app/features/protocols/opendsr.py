@@ -9,7 +9,7 @@ import datetime
 import functools
 import ipaddress
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +35,7 @@ from lethe.contract.problems import FieldError, InputInvalid
 SOURCE = "opendsr"
 """Source of deletion requests received by this protocol. Their `external_id` is the id of the subject request."""
 API_VERSION = "2.0"
+EMAIL = "email"
 _FORMATS = ("raw", "sha256")
 _IDENTITY_TYPES = Literal[
     "controller_customer_id",
@@ -142,16 +143,27 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     return request
 
 
-def subject_refs(request: SubjectRequest, *, keys: Keys, tenant_id: str, rule: SubjectRule) -> list[str]:
-    """Return the distinct references of the request's identities. `rule` is the tenant's rule for subject ids; hashed
-    identities are assumed to be normalised by it."""
-    refs = [
-        keys.subject_ref(tenant_id, subjects.normal(identity.identity_value, rule))
-        if isinstance(identity, RawIdentity)
-        else keys.subject_ref_of_hash(tenant_id, bytes.fromhex(identity.identity_value))
-        for identity in request.subject_identities
-    ]
-    return list(dict.fromkeys(refs))
+def subject_kinds(
+    request: SubjectRequest,
+    *,
+    keys: Keys,
+    tenant_id: str,
+    rule: SubjectRule,
+    of_email: Callable[[list[str]], list[str]] | None,
+) -> dict[str, str | None]:
+    """Return the distinct references of the request's identities, each with its kind; None for a subject id. `rule` is
+    the tenant's rule for subject ids; hashed identities are assumed to be normalised by it. `of_email` returns the
+    references of e-mail addresses that are no subject ids; None if they are."""
+    kinds: dict[str, str | None] = {}
+    for identity in request.subject_identities:
+        is_raw, value = isinstance(identity, RawIdentity), identity.identity_value
+        if identity.identity_type == EMAIL and of_email is not None:
+            kinds[of_email([value if is_raw else f"sha256:{value.lower()}"])[0]] = EMAIL
+        elif is_raw:
+            kinds[keys.subject_ref(tenant_id, subjects.normal(value, rule))] = None
+        else:
+            kinds[keys.subject_ref_of_hash(tenant_id, bytes.fromhex(value))] = None
+    return kinds
 
 
 def together(statuses: Collection[str]) -> OpenDsrStatus:

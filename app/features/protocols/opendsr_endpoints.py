@@ -1,6 +1,6 @@
 """Endpoints of `/opendsr/v2`: OpenDSR 2.0, by which controllers request erasure. docs/protocols.md maps it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -13,7 +13,7 @@ from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.features.protocols import opendsr, repository
-from app.features.protocols.dialects import small_body, speaking, submit
+from app.features.protocols.dialects import by_kind, small_body, speaking, submit
 from app.features.protocols.opendsr import Signer, SubjectRequest, SubjectRequestState
 from app.features.webhooks import receiver
 from lethe.contract.problems import IdempotencyConflict, RequestUnknown, TransitionForbidden
@@ -74,8 +74,13 @@ def create_subject_request(
     for place, url in enumerate(subject_request.status_callback_urls):
         receiver.check_url(url, call.installation.settings.webhook_networks(), path=f"status_callback_urls.{place}")
     rule = call.caller.policy.subject_rule
-    refs = opendsr.subject_refs(
-        subject_request, keys=call.installation.keys, tenant_id=call.caller.tenant_id, rule=rule
+    email = by_kind(call, opendsr.EMAIL)
+    kinds = opendsr.subject_kinds(
+        subject_request,
+        keys=call.installation.keys,
+        tenant_id=call.caller.tenant_id,
+        rule=rule,
+        of_email=call.references(email) if email else None,
     )
     with call.writing() as session:
         requests = repository.requests(session, source=opendsr.SOURCE, external_id=subject_request.subject_request_id)
@@ -83,7 +88,7 @@ def create_subject_request(
             requests = submit(
                 session,
                 call,
-                refs,
+                kinds,
                 source=opendsr.SOURCE,
                 external_id=subject_request.subject_request_id,
                 regulation=subject_request.regulation,
@@ -93,7 +98,7 @@ def create_subject_request(
                 submitted_at=subject_request.submitted_time,
                 metadata={},
             )
-        elif not _is_own(call, requests) or not _is_same(requests, subject_request, refs):
+        elif not _is_own(call, requests) or not _is_same(requests, subject_request, kinds):
             raise IdempotencyConflict("This subject_request_id came before with another request.")
         standing = _standing(session, call, requests)
     call.installation.notifier.wake()
@@ -139,7 +144,7 @@ def _is_own(call: Call, requests: Sequence[DeletionRequest]) -> bool:
     return not call.caller.own_requests_only or {request.maker for request in requests} == {call.caller.maker}
 
 
-def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectRequest, refs: Sequence[str]) -> bool:
+def _is_same(requests: Sequence[DeletionRequest], subject_request: SubjectRequest, refs: Collection[str]) -> bool:
     first = requests[0]
     return {request.subject_ref for request in requests} == set(refs) and (
         (first.regulation, first.submitted_at, first.particulars.callback_urls)

@@ -1,10 +1,14 @@
 """Write the log loss of each row under the trees."""
 
 import json
+import sys
 
 import numpy as np
 import pyarrow as pa
-import xgboost
+
+# XGBoost imports scikit-learn wherever it finds it, which takes seconds. The lock file does not name it.
+sys.modules["sklearn"] = None
+import xgboost  # noqa: E402
 
 with pa.memory_map("rows.arrow") as file:
     table = pa.ipc.open_stream(file).read_all()

@@ -2,10 +2,14 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pyarrow as pa
-import xgboost
+
+# XGBoost imports scikit-learn wherever it finds it, which takes seconds. The lock file does not name it.
+sys.modules["sklearn"] = None
+import xgboost  # noqa: E402
 
 SEED = int(os.environ["LETHE_SEED"]) % 2**31
 

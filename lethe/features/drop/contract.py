@@ -6,12 +6,12 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from lethe.contract.fields import Answer, Body, LargeBody, Query, Sha256
+from lethe.contract.fields import Answer, Body, LargeBody, Query
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, StorageQuotaExceeded
 from lethe.contract.sets import Scope
 from lethe.features.drop.standard import DropList
-from lethe.features.identities.contract import CUSTOMER_ID, KindName
+from lethe.features.identities.contract import IdentifierIn
 
 MAX_LINES = 5000
 MAX_PEOPLE = 1000
@@ -86,25 +86,14 @@ class LinesLoadedOut(Answer):
     )
 
 
-class PersonIn(Body):
-    kind: KindName = Field(default=CUSTOMER_ID, description="Kind of the person's identifier.")
-    id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Identifier of the person in any spelling; give either this or sha256.", repr=False
-    )
-    sha256: Sha256 | None = Field(
-        default=None, description="SHA-256 (hex) of the identifier's normal form in UTF-8.", repr=False
-    )
+class PersonIn(IdentifierIn):
+    """Identifier of a person, and the hashes under which lists may name the person."""
+
     hashes: dict[ListName, Annotated[list[Hash], Field(max_length=100)]] = Field(
         description="Hashes (base64) under which each list may name the person. An empty list states that nothing of "
         "this list is held about the person.",
         repr=False,
     )
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.id is None) == (self.sha256 is None):
-            raise ValueError("expected either id or sha256")
-        return self
 
 
 class PeopleIn(LargeBody):

@@ -1,11 +1,12 @@
 """Operations on training tables, on trainers, and on the artefacts of their trainings."""
 
 import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from lethe.contract.fields import Answer, Body, Form, Name, PageOut, Paging, Text, example
+from lethe.contract.datasets import RowsIn
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text, example
 from lethe.contract.operation import ResourceOperations, of_one, of_two
 from lethe.contract.problems import (
     DatasetInUse,
@@ -35,17 +36,12 @@ class TrainingStatus(ClosedSet):
     """Its worker died or was cut off; nothing was published."""
 
 
-class TableFileIn(Form):
+class TableFileIn(RowsIn):
     """Rows with their original columns, in a CSV, Parquet or Arrow file."""
 
     subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
     subject_kind: Name | None = Field(
         default=None, description="Kind of the identifiers in subject_column. Default: customer_id."
-    )
-    suppressed: Literal["refuse", "skip"] = Field(
-        default="refuse",
-        description="Treatment of rows of people who asked to be forgotten. refuse: the upload fails with "
-        "subject_suppressed; skip: these rows are left out.",
     )
 
 

@@ -182,7 +182,8 @@ def test_the_subject_is_the_claim_that_the_policy_names(
     """The claim that the policy names is the subject, verified only if the agent says so; other claims are ignored."""
     others = {"email": "other", "phone_number": "other", "customer_id": "other", "email_verified": True}
     asked = exercise(**others | {claim: "p1", f"{claim}_verified": flag})
-    assert drp.subject(asked, claim=claim) == drp.Subject(subject_id="p1", verified=verified)
+    kind = {"email": "email", "phone_number": "phone"}.get(claim)
+    assert drp.subject(asked, claim=claim) == drp.Subject(subject_id="p1", kind=kind, verified=verified)
     with pytest.raises(InputInvalid):
         drp.subject(exercise(**others | {claim: None}), claim=claim)
     with pytest.raises(InputInvalid, match="has not stated the claim"):

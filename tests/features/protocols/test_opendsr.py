@@ -102,10 +102,10 @@ def test_a_hashed_identity_equals_the_raw_one(tmp_path: Path) -> None:
         ]
     )
     keys = Keys(tmp_path).create()
-    assert opendsr.subject_refs(request, keys=keys, tenant_id="ten_1", rule="text") == [
-        keys.subject_ref("ten_1", "p1"),
-        keys.subject_ref("ten_1", "p2"),
-    ]
+    assert opendsr.subject_kinds(request, keys=keys, tenant_id="ten_1", rule="text", of_email=None) == {
+        keys.subject_ref("ten_1", "p1"): None,
+        keys.subject_ref("ten_1", "p2"): None,
+    }
 
 
 @given(st.lists(st.sampled_from(RequestStatus), min_size=1))

@@ -1,0 +1,116 @@
+"""Requests by protocols where the tenant has an identity map: their identifiers are looked up by kind."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.features.protocols.agents import Agent
+from tests.features.protocols.agents import refusal as agent_refusal
+from tests.features.protocols.controllers import Controller, identity, refusal
+
+pytestmark = pytest.mark.usefixtures("with_signing_key")
+Make = Callable[..., dict[str, Any]]
+Get = Callable[[str], Any]
+MAIL, PHONE = "Ada@example.org", "+49 30 901820"
+
+
+@pytest.fixture
+def mapped(gateway: TestClient) -> None:
+    """The map knows that an e-mail address and a phone number are those of the customer p1."""
+    of_p1 = {"customer_id": "p1", "email": MAIL, "phone": PHONE}
+    link = {"identifiers": [{"kind": kind, "id": text} for kind, text in of_p1.items()]}
+    assert gateway.post("/v1/identities", json={"links": [link]}).status_code == 200
+
+
+def only(get: Get) -> dict[str, Any]:
+    """The deletion request that there is, as an officer sees it."""
+    [request] = get("/deletion-requests")["items"]
+    return get(f"/deletion-requests/{request['id']}")  # type: ignore[no-any-return]
+
+
+@pytest.mark.usefixtures("mapped")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        identity("Ada@EXAMPLE.org", kind="email"),
+        identity(hashlib.sha256(MAIL.encode()).hexdigest().upper(), kind="email", form="sha256"),
+        identity("p1"),
+    ],
+)
+def test_a_controller_reaches_the_rows_of_the_customer_number(
+    asked: dict[str, str],
+    controller: Controller,
+    policy: Callable[..., None],
+    live: dict[str, Any],
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """An e-mail address, its hash and a customer number lead to the rows of the person, who is forgotten; a repetition
+    is the same request."""
+    policy(opendsr_identities=["controller_customer_id", "email"])
+    receipt = controller.asked(subject_identities=[asked])
+    again = controller.asked(subject_identities=[asked], subject_request_id=receipt["subject_request_id"])
+    assert again["received_time"] == receipt["received_time"]
+    assert work() == 1
+    done = only(get)
+    assert (done["status"], done["outcome"], done["identity_unknown"]) == ("completed", "forgotten", False)
+    assert [model["model_id"] for model in done["models"]] == [live["id"]]
+
+
+@pytest.mark.usefixtures("mapped")
+@pytest.mark.parametrize(
+    ("claim", "value"), [("email", "Ada@EXAMPLE.org"), ("phone_number", "+4930901820"), ("customer_id", "p1")]
+)
+def test_an_agent_reaches_the_rows_of_the_customer_number(
+    claim: str,
+    value: str,
+    agent: Agent,
+    policy: Callable[..., None],
+    live: dict[str, Any],
+    get: Get,
+    work: Callable[[], int],
+) -> None:
+    """An e-mail address, a phone number and a customer number lead to the rows of the person, who is forgotten; a
+    repetition is the same request."""
+    policy(drp_business_id="BUSINESS", drp_claim=claim, grace_seconds=0)
+    claims = {"email": None, claim: value, f"{claim}_verified": True, "agent-request-id": "mine"}
+    asked = agent.exercised(**claims)
+    assert agent.exercised(**claims)["request_id"] == asked["request_id"]
+    assert work() == 1
+    done = only(get)
+    assert (done["status"], done["outcome"], done["identity_unknown"]) == ("completed", "forgotten", False)
+    assert [model["model_id"] for model in done["models"]] == [live["id"]]
+
+
+@pytest.mark.usefixtures("mapped", "live")
+def test_somebody_whom_the_map_does_not_have_is_of_unknown_identity(
+    controller: Controller, agent: Agent, gateway: TestClient, policy: Callable[..., None], get: Get
+) -> None:
+    """A person whom the map does not have is not said to have nothing held: the request stays open, of unknown
+    identity. Neither a controller nor an agent sees a difference from somebody whom the map has."""
+    policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="email", report_seconds=3600)
+    seen = []
+    for mail in (MAIL, "nobody@example.org"):
+        receipt = controller.asked(subject_identities=[identity(mail, kind="email")])
+        seen.append((receipt["request_status"], agent.exercised(email=mail)["status"]))
+    assert seen[0] == seen[1]
+    requests = [get(f"/deletion-requests/{one['id']}") for one in get("/deletion-requests")["items"]]
+    stated = [(one["status"], one["outcome"], one["identity_unknown"]) for one in requests]
+    assert stated == [("accepted", None, True)] * 2 + [("accepted", None, False)] * 2
+    assert get("/identities")["num_unknown"] == 2
+
+
+@pytest.mark.usefixtures("mapped")
+def test_what_is_no_address_is_refused_without_repeating_it(
+    controller: Controller, agent: Agent, policy: Callable[..., None]
+) -> None:
+    """A text that no e-mail address or phone number can be is refused, because nobody would be found by it."""
+    policy(opendsr_identities=["email"], drp_business_id="BUSINESS", drp_claim="phone_number")
+    error = refusal(controller.ask(subject_identities=[identity("secret", kind="email")]))
+    assert "expected an e-mail address" in str(error)
+    told = agent_refusal(agent.exercise(phone_number="secret", email=None), 400)
+    assert "country code" in told["message"]
+    assert "secret" not in str(error) + str(told)
