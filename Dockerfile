@@ -55,9 +55,11 @@ FROM runtime AS worker
 RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
 COPY --from=worker-packages /opt/lethe /opt/lethe
 RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
+# Compiled for this CPU; a worker on another compiles again. Numba loads it only from a folder that it may write to.
+RUN NUMBA_CACHE_DIR=/opt/lethe/numba python -c "import worker.langevin.kernels"
 USER 10001:10001
-CMD ["celery", "-A", "worker.celery_app", "worker", "--pool", "threads", "--concurrency", "1", \
-     "--without-gossip", "--without-mingle"]
+CMD ["sh", "-c", "cp -r /opt/lethe/numba /tmp && exec celery -A worker.celery_app worker --pool threads \
+     --concurrency 1 --without-gossip --without-mingle"]
 
 FROM runtime AS gateway
 COPY --from=packages /opt/lethe /opt/lethe

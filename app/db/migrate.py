@@ -51,7 +51,7 @@ def check(engine: sa.Engine) -> None:
 
 def check_connection(connection: sa.Connection) -> None:
     """Check the database of `connection` as `check` does."""
-    revisions = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    revisions = {script.revision for script in _scripts().walk_revisions()}
     unknown = set(MigrationContext.configure(connection).get_current_heads()) - revisions
     if unknown:
         raise DatabaseUnreadable(
@@ -105,7 +105,12 @@ def is_usable_there(connection: sa.Connection) -> bool:
 @functools.cache
 def heads() -> list[str]:
     """Return the revisions of the schema that this code expects: one of the core, and one of each feature."""
-    return sorted(ScriptDirectory.from_config(_config()).get_heads())
+    return sorted(_scripts().get_heads())
+
+
+@functools.cache
+def _scripts() -> ScriptDirectory:
+    return ScriptDirectory.from_config(_config())
 
 
 TABLES = (

@@ -1,5 +1,6 @@
 """HTTP calls to one gateway with one API key, repeated where that is safe, with parsed answers; blocking or awaited."""
 
+import functools
 import logging
 import secrets
 import time
@@ -24,6 +25,8 @@ from lethe.reading import read
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
+_trusted = functools.cache(httpx.create_ssl_context)
+"""Return the certificates of authorities, which take 30 ms to read, once per process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,7 @@ class Calls:
         self._timeout_seconds = timeout_seconds
         self._retry_seconds = retry_seconds
         self._blocks = client is httpx.Client
-        self.httpx: Any = client(base_url=url, headers={"Authorization": f"Bearer {api_key}"})
+        self.httpx: Any = client(base_url=url, headers={"Authorization": f"Bearer {api_key}"}, verify=_trusted())
         logging.getLogger("httpx").addFilter(_UNLOGGED)
 
     def _prepared(

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app import hardening
+from app import hardening, heartbeat
 from app.config import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -203,9 +204,24 @@ def test_broker_asks_for_a_password(tmp_path: Path) -> None:
         assert (tmp_path / folder / "lethe_broker_url").read_text() == f"redis://:{password}@redis:6379/0"
 
 
-def test_worker_is_watched_by_its_own_signs_of_life() -> None:
-    """The health of a worker is asked of its host's sign of life, and of no broker."""
-    assert SERVICES["worker"]["healthcheck"]["test"] == ["CMD", "lethe", "health", "worker"]
+def test_worker_is_watched_by_its_own_signs_of_life(tmp_path: Path) -> None:
+    """A worker is healthy as long as its host's sign of life, and no other's, is of the last minute; no broker is
+    asked."""
+    kind, asked = SERVICES["worker"]["healthcheck"]["test"]
+    assert kind == "CMD-SHELL"
+    workers = tmp_path / "workers"
+    shell = asked.replace("$$", "$").replace("/var/lib/lethe/workers", str(workers))
+
+    def is_healthy(host: str) -> bool:
+        return subprocess.run(["sh", "-c", shell], env=os.environ | {"HOSTNAME": host}, check=False).returncode == 0
+
+    assert not is_healthy("one")
+    heartbeat.Heartbeat(tmp_path)._beat()
+    [beat] = workers.iterdir()
+    assert is_healthy(beat.name)
+    assert not is_healthy("another")
+    os.utime(beat, (time.time() - 3600,) * 2)
+    assert not is_healthy(beat.name)
 
 
 def test_accounting_sees_neither_rows_nor_weights() -> None:

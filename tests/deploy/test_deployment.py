@@ -178,7 +178,8 @@ def admin_key(deployment: Deployment) -> str:
 
 
 def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> ModelOut:
-    """A worker that is killed in the middle of learning is started again, and the model is learned all the same."""
+    """A worker that is killed in the middle of learning is started again, on the code that the image has compiled, and
+    the model is learned all the same."""
     people = client.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
     with deployment.shell("worker") as tell:
         model = client.models.create(name="income", dataset_id=people.id)
@@ -187,6 +188,7 @@ def learns_though_a_worker_is_killed(deployment: Deployment, client: Client) -> 
     learned = client.models.wait(model.id, timeout_seconds=600)
     assert learned.status == "live"
     assert {run.status for run in client.runs.list()} == {"abandoned", "published"}
+    deployment.inside("worker", "diff", "--recursive", "/opt/lethe/numba", "/tmp/numba")
     return learned
 
 
@@ -194,7 +196,7 @@ def kill_at_work(client: Client, tell: Callable[[str], None]) -> None:
     def running() -> bool:
         return any(run.status == "running" for run in itertools.islice(client.runs.list(), 5))
 
-    wait("a run is under way", running, seconds=300, pause=0.01)
+    wait("a run is under way", running, seconds=300, pause=0.1)
     tell("kill -9 $(cat /proc/1/task/1/children)")
 
 
@@ -243,7 +245,7 @@ def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) ->
         progress = client.models.get(model.id).progress
         return progress.steps_done if progress else 0
 
-    wait("it is being learned", steps_done, seconds=300, pause=0.02)
+    wait("it is being learned", steps_done, seconds=300, pause=0.1)
     deployment.compose("stop", "worker")
     assert deployment.inspect("worker")["State"]["ExitCode"] == 0
     assert client.models.get(model.id).status == "live"
