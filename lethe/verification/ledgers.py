@@ -26,11 +26,9 @@ FORMAT = "lethe-ledger/2"
 LINK_FORMAT = "lethe-ledger-link/1"
 
 
-class Entry(Protocol):
-    """Ledger entry of a published version: its run, and the numbers that follow from it."""
+class Hashed(Protocol):
+    """Row of a hash chain."""
 
-    @property
-    def model_id(self) -> str: ...
     @property
     def sequence(self) -> int: ...
     @property
@@ -39,6 +37,13 @@ class Entry(Protocol):
     def previous_hash(self) -> str: ...
     @property
     def hash(self) -> str: ...
+
+
+class Entry(Hashed, Protocol):
+    """Ledger entry of a published version: its run, and the numbers that follow from it."""
+
+    @property
+    def model_id(self) -> str: ...
 
 
 class Published(Protocol):
@@ -52,19 +57,11 @@ class Published(Protocol):
     def weights_sha256(self) -> str: ...
 
 
-class Link(Protocol):
+class Link(Hashed, Protocol):
     """Link of the chain over a tenant's models."""
 
     @property
     def tenant_id(self) -> str: ...
-    @property
-    def sequence(self) -> int: ...
-    @property
-    def body(self) -> str: ...
-    @property
-    def previous_hash(self) -> str: ...
-    @property
-    def hash(self) -> str: ...
 
 
 class Certified(Protocol):

@@ -3,7 +3,7 @@
 Whoever passes a ceiling deletes first. Some are above their goals (a core of 34,000 lines, imports of 6.5 % of the
 lines) and only ever fall: whoever deletes lowers them. The product may grow by features, each within its own ceiling;
 its goal of 58,000 lines is for what it was before identity maps, systems, evidence packs, objective
-perturbation, trainers, ledgers, stores and delete lists.
+perturbation, trainers, ledgers, stores, delete lists, quotas and copies of weights.
 """
 
 import ast
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
 MAX_CORE_LINES = 35_430
-MAX_PRODUCT_LINES = 80_200
+MAX_PRODUCT_LINES = 80_340
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""

@@ -22,11 +22,5 @@ def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
 
 PAGES = (router,)
 MENU = (
-    MenuEntry(
-        place=71,
-        title=marked("Attested trainers"),
-        path=f"{ROOT}/attested-trainers",
-        endpoint=endpoints.list_attested_trainers,
-        group="models",
-    ),
+    MenuEntry(71, marked("Attested trainers"), f"{ROOT}/attested-trainers", endpoints.list_attested_trainers, "models"),
 )

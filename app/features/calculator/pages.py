@@ -91,8 +91,4 @@ def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=50, title=marked("Calculator"), path=f"{ROOT}/calculator", endpoint=bounds.list_bounds, group="evidence"
-    ),
-)
+MENU = (MenuEntry(50, marked("Calculator"), f"{ROOT}/calculator", bounds.list_bounds, "evidence"),)

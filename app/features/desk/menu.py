@@ -22,7 +22,7 @@ GROUPS = {
 """Titles of the groups of the menu, in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MenuEntry:
     """An entry of the menu for callers who may call `endpoint` of the API, in one of `GROUPS`, sorted by `place`."""
 
@@ -46,56 +46,21 @@ class MenuGroup:
 
 
 _OWN = (
-    MenuEntry(place=0, title=marked("Inbox"), path=ROOT, endpoint=deletion_requests.list_deletion_requests),
-    MenuEntry(
-        place=10, title=marked("Requests"), path=f"{ROOT}/requests", endpoint=deletion_requests.list_deletion_requests
-    ),
-    MenuEntry(
-        place=12, title=marked("Calendar"), path=f"{ROOT}/calendar", endpoint=insight.summarise_deletion_requests
-    ),
-    MenuEntry(place=14, title=marked("Overview"), path=f"{ROOT}/overview", endpoint=overview.get_overview),
-    MenuEntry(place=20, title=marked("Models"), path=f"{ROOT}/models", endpoint=models.list_models, group="models"),
-    MenuEntry(
-        place=30,
-        title=marked("Accounting"),
-        path=f"{ROOT}/accounting",
-        endpoint=insight.get_dataset_account,
-        group="evidence",
-    ),
-    MenuEntry(
-        place=40, title=marked("Ledger"), path=f"{ROOT}/ledger", endpoint=accounting.get_ledger_head, group="evidence"
-    ),
-    MenuEntry(
-        place=60, title=marked("Datasets"), path=f"{ROOT}/datasets", endpoint=datasets.list_datasets, group="models"
-    ),
-    MenuEntry(place=80, title=marked("Runs"), path=f"{ROOT}/runs", endpoint=runs.list_runs, group="models"),
-    MenuEntry(
-        place=90,
-        title=marked("Suppressions"),
-        path=f"{ROOT}/suppressions",
-        endpoint=deletion_requests.list_suppressions,
-    ),
-    MenuEntry(place=130, title=marked("Keys"), path=f"{ROOT}/keys", endpoint=tenants.list_api_keys, group="settings"),
-    MenuEntry(
-        place=140, title=marked("Policy"), path=f"{ROOT}/tenant", endpoint=tenants.get_own_tenant, group="settings"
-    ),
-    MenuEntry(
-        place=150,
-        title=marked("Audit log"),
-        path=f"{ROOT}/audit-log",
-        endpoint=audit_log.list_audit_entries,
-        group="evidence",
-    ),
-    MenuEntry(
-        place=160, title=marked("Tenants"), path=f"{ROOT}/tenants", endpoint=tenants.list_tenants, group="settings"
-    ),
-    MenuEntry(
-        place=170,
-        title=marked("Installation"),
-        path=f"{ROOT}/settings",
-        endpoint=tenants.list_tenants,
-        group="settings",
-    ),
+    MenuEntry(0, marked("Inbox"), ROOT, deletion_requests.list_deletion_requests),
+    MenuEntry(10, marked("Requests"), f"{ROOT}/requests", deletion_requests.list_deletion_requests),
+    MenuEntry(12, marked("Calendar"), f"{ROOT}/calendar", insight.summarise_deletion_requests),
+    MenuEntry(14, marked("Overview"), f"{ROOT}/overview", overview.get_overview),
+    MenuEntry(20, marked("Models"), f"{ROOT}/models", models.list_models, "models"),
+    MenuEntry(30, marked("Accounting"), f"{ROOT}/accounting", insight.get_dataset_account, "evidence"),
+    MenuEntry(40, marked("Ledger"), f"{ROOT}/ledger", accounting.get_ledger_head, "evidence"),
+    MenuEntry(60, marked("Datasets"), f"{ROOT}/datasets", datasets.list_datasets, "models"),
+    MenuEntry(80, marked("Runs"), f"{ROOT}/runs", runs.list_runs, "models"),
+    MenuEntry(90, marked("Suppressions"), f"{ROOT}/suppressions", deletion_requests.list_suppressions),
+    MenuEntry(130, marked("Keys"), f"{ROOT}/keys", tenants.list_api_keys, "settings"),
+    MenuEntry(140, marked("Policy"), f"{ROOT}/tenant", tenants.get_own_tenant, "settings"),
+    MenuEntry(150, marked("Audit log"), f"{ROOT}/audit-log", audit_log.list_audit_entries, "evidence"),
+    MenuEntry(160, marked("Tenants"), f"{ROOT}/tenants", tenants.list_tenants, "settings"),
+    MenuEntry(170, marked("Installation"), f"{ROOT}/settings", tenants.list_tenants, "settings"),
 )
 
 

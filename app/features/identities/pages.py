@@ -19,12 +19,4 @@ def show_identities(context: TheContext) -> Response:
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=95,
-        title=marked("Identities"),
-        path=f"{ROOT}/identities",
-        endpoint=endpoints.get_identities,
-        group="settings",
-    ),
-)
+MENU = (MenuEntry(95, marked("Identities"), f"{ROOT}/identities", endpoints.get_identities, "settings"),)

@@ -85,11 +85,4 @@ def _bar(reason: ReasonOut) -> ReasonBar:
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=100,
-        title=marked("Leaving reasons"),
-        path=f"{ROOT}/leaving-reasons",
-        endpoint=leaving_reasons.get_leaving_reasons,
-    ),
-)
+MENU = (MenuEntry(100, marked("Leaving reasons"), f"{ROOT}/leaving-reasons", leaving_reasons.get_leaving_reasons),)

@@ -96,8 +96,4 @@ def _file(part: object) -> UploadFile:
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=70, title=marked("Networks"), path=f"{ROOT}/networks", endpoint=networks.list_networks, group="models"
-    ),
-)
+MENU = (MenuEntry(70, marked("Networks"), f"{ROOT}/networks", networks.list_networks, "models"),)

@@ -438,8 +438,4 @@ def _people_page(
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=120, title=marked("People"), path=f"{ROOT}/people", endpoint=endpoints.list_users, group="settings"
-    ),
-)
+MENU = (MenuEntry(120, marked("People"), f"{ROOT}/people", endpoints.list_users, "settings"),)

@@ -83,8 +83,4 @@ def _list(context: RequestContext, place: PagePosition, *, status: int | None = 
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=70, title=marked("Systems"), path=f"{ROOT}/systems", endpoint=endpoints.list_systems, group="settings"
-    ),
-)
+MENU = (MenuEntry(70, marked("Systems"), f"{ROOT}/systems", endpoints.list_systems, "settings"),)

@@ -21,8 +21,4 @@ def show_trainers(context: TheContext, place: ThePlace) -> Response:
 
 
 PAGES = (router,)
-MENU = (
-    MenuEntry(
-        place=72, title=marked("Trainers"), path=f"{ROOT}/trainers", endpoint=endpoints.list_trainers, group="models"
-    ),
-)
+MENU = (MenuEntry(72, marked("Trainers"), f"{ROOT}/trainers", endpoints.list_trainers, "models"),)

@@ -149,11 +149,5 @@ def _legible(body: str | None) -> str | None:
 
 PAGES = (router,)
 MENU = (
-    MenuEntry(
-        place=110,
-        title=marked("Deliveries"),
-        path=f"{ROOT}/deliveries",
-        endpoint=webhook_deliveries.list_webhook_deliveries,
-        group="settings",
-    ),
+    MenuEntry(110, marked("Deliveries"), f"{ROOT}/deliveries", webhook_deliveries.list_webhook_deliveries, "settings"),
 )
