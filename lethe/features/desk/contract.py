@@ -3,11 +3,11 @@
 import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, Strict
 
 from lethe.contract import problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out
 from lethe.contract.operation import ResourceOperations, of_one, of_two
 from lethe.contract.problems import Conflict, Malformed, NotAllowed, NotFound
 from lethe.contract.sets import ClosedSet, Scope
@@ -280,8 +280,10 @@ class ReplyChannel(ClosedSet):
 class SentReplyIn(Body):
     model_config = example(sent_on="2026-11-26", channel="letter")
 
-    sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
-    channel: ReplyChannel = Field(description="How it was sent.")
+    sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(is_written_out)] = Field(
+        description="Day on which the reply was sent, in the time zone of the request."
+    )
+    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="How it was sent.")
 
 
 class SentReplyOut(Answer):
