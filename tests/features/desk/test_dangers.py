@@ -24,6 +24,8 @@ from tests.features.together.test_authorisation import delivered
 Make = Callable[..., dict[str, Any]]
 AT = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 SAFE = OverviewOut(
+    stored_bytes={},
+    max_stored_bytes=1,
     open={"received": 0, "in_review": 0, "accepted": 0, "running": 0},
     ended={"completed": 1, "rejected": 0, "cancelled": 0},
     at_risk=0,

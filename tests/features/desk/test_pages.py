@@ -84,7 +84,7 @@ def test_malformed_addresses(officer: Browser) -> None:
     answer = officer.get("/admin/requests?status=<script>alert(1)</script>")
     assert answer.status_code == 422
     assert "alert(1)" not in answer.text
-    assert '<strong title="status">Status:</strong> Choose one of the list.' in answer.text
+    assert '<strong title="status">Status:</strong> Choose from the list.' in answer.text
     answer = officer.get("/admin/requests?cursor=" + "x" * 501)
     assert "Enter at most 500 characters." in answer.text
     assert "String should" not in answer.text

@@ -127,7 +127,7 @@ def test_a_host_that_fell_silent(officer: Browser, settings: Settings) -> None:
         os.utime(folder / name, (time.time() - seconds_ago,) * 2)
     page = officer.get("/admin/runs").text
     assert "No worker has responded" not in page
-    assert page.index(">Alive<") < page.index(">Silent<")
+    assert page.index(">Online<") < page.index(">Silent<")
 
 
 def test_an_unknown_run(officer: Browser) -> None:
