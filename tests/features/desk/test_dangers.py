@@ -76,7 +76,7 @@ def test_each_danger_says_how_much_and_why() -> None:
         "1 model had the last canary test refute a run, which published nothing.",
         "1 model missed the quality gate and is not served: release the version or apply a remedy.",
         "2 models are served below their quality gates.",
-        "3 runs failed, and no later run made good for them: 2 × audit_failed, 1 × worker_lost.",
+        "3 runs failed and have not been retried successfully: 2 × audit_failed, 1 × worker_lost.",
         "1 webhook delivery failed permanently: the receiver was not reached for three days.",
         "3 webhook deliveries have not arrived yet, and are sent automatically.",
         "The last backup was finished 9 days ago.",
