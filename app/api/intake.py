@@ -156,6 +156,7 @@ def to_response(
         clock=ClockOut.of(clock),
         rejection=RejectionOut(ground=RejectionGround(ground), explanation=explanation) if ground else None,
         completed_at=view.completed_at(request),
+        held_until=view.held_until(request),
         kept="damaged" if is_damaged else request.kept,
         assignee=None if names is None else request.assignee,
         assignee_name=names.get(request.assignee) if names and request.assignee else None,

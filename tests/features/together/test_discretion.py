@@ -20,6 +20,7 @@ from app.installations import Installation
 from lethe.contract.sets import Scope
 from lethe.contract.tenants import Policy
 from tests.app.deletion import people
+from tests.features.trainers import made as trainers
 from tests.tables import at_length
 
 PLACE = "/v1/deletion-requests"
@@ -162,6 +163,69 @@ def test_whether_anything_is_held_is_not_seen(
         if turn % works == 0:
             work()
         pair.look()
+
+
+@pytest.fixture
+def registered(gateway: TestClient) -> None:
+    """One system of each kind, and a map that leads from an e-mail address to the customer p1."""
+
+    def post(path: str, **given: Any) -> dict[str, Any]:
+        answer = gateway.post(f"/v1/{path}", **given)
+        assert answer.is_success, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    of_p1 = [{"kind": "email", "id": "p1@example.org"}, {"kind": "customer_id", "id": "p1"}]
+    post("identities", json={"links": [{"identifiers": of_p1}]})
+    told = {"contact": "its team", "webhook_url": "https://elsewhere.example/lethe"}
+    key = {"public_key": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}
+    post("systems", json={"name": "Recommender"} | told)
+    post("attested-trainers", json={"name": "Churn"} | told | key)
+    ledger: dict[str, Any] = {"format": "opacus", "history": [[2.0, 0.01, 200]]}
+    terms = {"delta": 1e-5, "max_rows_per_person": 1, "budget_epsilon": 3.0, "trained_from": "2026-01-01T00:00:00Z"}
+    post("dp-models", json={"name": "Ranker", "ledger": ledger} | terms)
+    rows = {"file": ("people.csv", b"person,name\np1,n1\nt0,n0\n")}
+    table = post("training-tables", data={"name": "people", "subject_column": "person"}, files=rows)
+    post("trainers", json=trainers.trainer(table["id"]))
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("kind", ["email", "customer_id"])
+def test_systems_trainers_ledgers_and_maps_tell_an_app_nothing(
+    law: Policy,
+    installation: Installation,
+    gateway: TestClient,
+    new_dataset: Make,
+    key_with: Callable[..., dict[str, str]],
+    work: Callable[[], int],
+    refused: Callable[..., Any],
+    kind: str,
+) -> None:
+    """With a system of each kind and an identity map, an app sees a request about somebody who is mapped, held and in a
+    trainer's table as it sees one about a stranger, at every age; and whatever else tells of either is refused."""
+    new_dataset()
+    app = key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE)
+    pair = Pair(gateway, app, *(("p1@example.org", "x9@example.org") if kind == "email" else ("p1", "x9")))
+    pair.ask(kind=kind, external_id="case", callback_url="https://receiver.example/hook")
+    for _ in range(5):
+        pair.look()
+        told = gateway.get("/v1/webhook-deliveries", headers=app).json()["items"]
+        assert len(set(Counter(one["request_id"] for one in told).values())) == 1
+        for [request] in pair.requests:
+            for path in ("identities", "systems", "bundle", "certificate", "traces"):
+                answer = gateway.get(f"{PLACE}/{request}/{path}", headers=app)
+                assert answer.status_code in (403, 404), path
+        with installation.database.writing() as session:
+            people.later(session, HOUR)
+        work()
+    for path in ("identities", "systems", "system-tasks", "trainers", "training-tables", "attested-trainers"):
+        refused(gateway.get(f"/v1/{path}", headers=app), 403, "scope_missing")
+    refused(gateway.get("/v1/dp-models", headers=app), 403, "scope_missing")
+    ids = {"ids": ["p1", "x9"]}
+    [trainer] = gateway.get("/v1/attested-trainers").json()["items"]
+    refused(
+        gateway.post(f"/v1/attested-trainers/{trainer['id']}/identifiers", json=ids, headers=app), 403, "scope_missing"
+    )
 
 
 def test_a_certificate_tells_that_a_model_held_somebody(
