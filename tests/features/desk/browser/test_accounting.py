@@ -24,7 +24,7 @@ def test_a_budget(officer: Visitor, worker: Child) -> None:
     officer.shows("accounting")
     expect(page.get_by_text("1 open request would make")).to_be_visible()
     page.get_by_role("link", name="people", exact=True).click()
-    expect(page.get_by_role("heading", name="Account of a dataset")).to_be_visible()
+    expect(page.get_by_role("heading", name="Account of people")).to_be_visible()
     expect(page.get_by_role("link", name=request)).to_be_visible()
     officer.shows()
 

@@ -53,10 +53,10 @@ _LEFT_ON_PAPER = """() =>
     .filter(one => one.checkVisibility()).map(one => one.outerHTML.slice(0, 120))"""
 _SCREENS = ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, {"width": 390, "height": 844})
 _FIRST_CONTENT = """() => {
-    const content = [...document.querySelectorAll('main :is(.card, table, dl, form, article, .notice, .empty) *')]
-        .filter(one => one.checkVisibility() && one.getBoundingClientRect().height && one.textContent.trim());
+    const content = [...document.querySelectorAll('main *')].filter(one => !one.closest('.head'))
+        .filter(one => one.checkVisibility() && one.getBoundingClientRect().height && !one.children.length);
     const first = Math.min(...content.map(one => one.getBoundingClientRect().bottom));
-    return first <= innerHeight ? [] : [`${innerWidth}: the first content ends at ${first}`];
+    return first <= innerHeight || !content.length ? [] : [`${innerWidth}: the first content ends at ${first}`];
 }"""
 
 

@@ -18,7 +18,7 @@ def test_nothing_to_see_yet(officer: Visitor) -> None:
     officer.site.model(officer.site.upload())
     page.reload()
     page.get_by_role("link", name="churn").click()
-    expect(page.get_by_text("No version yet")).to_be_visible()
+    expect(page.get_by_text("No version yet").first).to_be_visible()
     expect(page.get_by_text("No curve yet")).to_be_visible()
     officer.shows()
 

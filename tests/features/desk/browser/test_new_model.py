@@ -44,7 +44,7 @@ def test_numbers_move_while_somebody_types(officer: Visitor, worker: Child) -> N
     page.get_by_label("Name").fill("income")
     page.get_by_role("button", name="Create model").click()
     expect(page.get_by_label("On-demand canary multiplier")).to_have_attribute("aria-invalid", "true")
-    expect(page.get_by_role("alert").first).to_contain_text("Write 64 or less.")
+    expect(page.get_by_role("alert").first).to_contain_text("Enter 64 or less.")
     officer.complaints.clear()  # that the answer was a 422
     officer.shows()
     page.get_by_label("On-demand canary multiplier").fill("")

@@ -128,6 +128,7 @@ def test_a_case_and_a_certificate(officer: Visitor, worker: Child) -> None:
     (done,) = case["models"]
     officer.opens(f"/admin/requests/{made}")
     expect(page.get_by_role("button", name="Add note")).to_be_visible()
+    expect(page.locator(".later")).to_have_count(0)
     read = " ".join(sheets(page))
     ids = (made, case["subject_ref"], done["model_id"], done["run_id"], done["certificate_id"])
     for there in (*ids, "default", "Opened", "case-1", "Called back at noon.", "What it does not prove", "1 / "):
