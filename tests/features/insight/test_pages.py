@@ -134,11 +134,11 @@ def test_a_fragment_for_sliders(officer: Browser, path: str) -> None:
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("records=0", "Write 1 or more."),
+        ("records=0", "Enter 1 or more."),
         ("records=x", "Enter a whole number."),
-        ("epsilon=-1", "Write a number above 0."),
+        ("epsilon=-1", "Enter a number above 0."),
         ("epsilon=nan", "Enter a number."),
-        ("batch=0", "Write 1 or more."),
+        ("batch=0", "Enter 1 or more."),
         ("records=1000&batch=1", "Expected num_records=1000 in at most 100 runs"),
     ],
 )

@@ -13,5 +13,5 @@ def test_a_network_is_deleted(officer: Browser, gateway: TestClient) -> None:
     made = gateway.post("/v1/networks", data=nets.FORM, files={"file": ("net.onnx", nets.linear())}).json()
     answer = officer.post(f"/admin/networks/{made['id']}/delete")
     page = officer.get(answer.headers["location"]).text
-    assert re.search(r'role="status">The network is deleted.<', page)
+    assert re.search(r'role="status">Network deleted.<', page)
     assert made["id"] not in page

@@ -207,7 +207,7 @@ def test_ones_own_account(officer: Browser, gateway: TestClient) -> None:
     assert elsewhere.get("/admin/account").status_code == 200
     changed = {"present": PASSWORD, "password": "another password of mine"}
     refused = maria.post("/admin/account/password", **(changed | {"present": "wrong"}))
-    assert (refused.status_code, "This is not your present password" in refused.text) == (422, True)
+    assert (refused.status_code, "This is not your current password" in refused.text) == (422, True)
     assert maria.post("/admin/account/password", **(changed | {"password": "short"})).status_code == 422
     assert maria.post("/admin/account/password", **changed).headers["location"] == "/admin/account?done=password"
     assert elsewhere.get("/admin/account").status_code == 303

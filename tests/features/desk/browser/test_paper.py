@@ -50,6 +50,7 @@ def printer(officer: Visitor, worker: Child) -> Visitor:
     officer.page.emulate_media(color_scheme="dark")
     officer.opens(f"/admin/models/{made}")
     expect(officer.page.locator("#curve canvas")).to_have_count(2)
+    expect(officer.page.locator(".later")).to_have_count(0)
     return officer
 
 
