@@ -3,7 +3,6 @@
 import difflib
 import io
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from typing import Any
@@ -182,8 +181,7 @@ def test_a_body_has_no_more_values_than_its_operation_needs(
 def test_a_body_is_no_deeper_than_any_operation_needs(
     gateway: TestClient, refused: Refused, monkeypatch: pytest.MonkeyPatch, path: str, depth: int
 ) -> None:
-    """A body of lists in lists is refused before it is parsed, in a tenth of a second of the processor at most, also
-    if nothing closes them."""
+    """A body of lists in lists is refused before it is parsed, also if nothing closes them."""
     parsed: list[int] = []
     loads = json.loads
     monkeypatch.setattr(
@@ -191,9 +189,7 @@ def test_a_body_is_no_deeper_than_any_operation_needs(
     )
     headers = {"Content-Type": "application/json"}
     for content in ('{"a":' * depth + "1" + "}" * depth, "[" * depth + "]" * depth, "[" * depth):
-        began = time.process_time()
         problem = refused(gateway.post(path, content=content, headers=headers), 413, "upload_too_large")
-        assert time.process_time() - began < 0.1
         assert "32 deep" in problem["detail"]
         assert len(content) not in parsed
 
@@ -208,8 +204,9 @@ def test_a_body_of_32_levels_is_read(gateway: TestClient, refused: Refused, path
 
 def test_a_field_of_a_form_is_no_deeper_than_a_body(upload: Callable[..., httpx.Response], refused: Refused) -> None:
     """JSON in a field of a form has the limit of bodies."""
-    answer = upload(classes="[" * 33 + "]" * 33)
-    assert "32 deep" in refused(answer, 413, "upload_too_large")["detail"]
+    for field, depth in (("classes", 33), ("schema", 100_000)):
+        answer = upload(**{field: "[" * depth + "]" * depth})
+        assert "32 deep" in refused(answer, 413, "upload_too_large")["detail"]
 
 
 @given(st.recursive(st.text('[]{}"\\,: a'), lambda inner: st.lists(inner) | st.dictionaries(st.text('[]{}"\\'), inner)))
