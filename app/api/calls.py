@@ -182,16 +182,10 @@ class Call:
     def perform(self, once: Once, make: Callable[[Session], StoredResponse]) -> StoredResponse:
         """Run `make` in one transaction and return its answer; for a repeated call, return the first answer.
 
-        Raises `IdempotencyConflict`, and as `require_room` if the tenant stores too much after `make`.
+        Raises `IdempotencyConflict`.
         """
-
-        def make_within(session: Session) -> StoredResponse:
-            answer = make(session)
-            self.require_room(session=session)
-            return answer
-
         with self.writing() as session:
-            return idempotency.perform(session, once, make_within)
+            return idempotency.perform(session, once, make)
 
     def require_room(self, num_bytes: int = 0, *, session: Session | None = None) -> None:
         """Raise `StorageQuotaExceeded` if the tenant stores more than its bound with `num_bytes` more (the socket

@@ -75,6 +75,7 @@ def create_dataset(
             raise SubjectSuppressed.meanwhile()
         dataset = datasets.register(session, name=form.name, encoded=encoded, adaptive_budget=budget)
         dataset.subject_kind = form.subject_kind
+        call.require_room(session=session)
         out = contract.NewDatasetOut(
             **dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed, warnings=encoded.warnings
         )

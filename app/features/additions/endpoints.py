@@ -76,6 +76,7 @@ def add_records(
         if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
             raise SubjectSuppressed.meanwhile()
         addition = additions.register(session, dataset=dataset, staged=staged)
+        call.require_room(session=session)
         out = contract.NewAdditionOut.of(addition, num_suppressed=staged.num_suppressed)
         return accepted(out, f"/v1/datasets/{dataset_id}/additions/{addition.id}")
 

@@ -22,6 +22,7 @@ def create_dp_model(call: Call, once: Once, body: contract.DpModelIn) -> JSONRes
 
     def register(session: Session) -> StoredResponse:
         row = service.register(session, body, numbers, name=body.name, dataset_ids=body.dataset_ids)
+        call.require_room(session=session)
         return created(_model(session, row), f"/v1/dp-models/{row.id}")
 
     return respond(call.perform(once, register))

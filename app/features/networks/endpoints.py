@@ -38,6 +38,7 @@ def create_network(
 
     def register(session: Session) -> StoredResponse:
         row = service.register(session, examined=examined, **dict(form))
+        call.require_room(session=session)
         return created(NetworkOut.of(row), f"/v1/networks/{row.id}")
 
     return respond(call.perform(once, register))

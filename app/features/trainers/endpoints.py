@@ -95,6 +95,7 @@ def create_training_table(
                 schema=table.schema,
                 blocks=blocks,
             )
+            call.require_room(session=session)
             return created(_table(session, call, row), f"/v1/training-tables/{row.id}")
 
         answer = call.perform(once, register)
@@ -135,6 +136,7 @@ def create_trainer(call: Call, once: Once, body: contract.TrainerIn) -> JSONResp
     def register(session: Session) -> StoredResponse:
         row = service.register(session, body)
         session.flush()
+        call.require_room(session=session)
         return created(_trainer(session, call, row), f"/v1/trainers/{row.id}")
 
     return respond(call.perform(once, register))

@@ -278,7 +278,7 @@ CREATE = _TRAINERS.operation(
     gives=TrainerOut,
     status=201,
     repeat="keyed",
-    problems=(NotFound, IdempotencyConflict),
+    problems=(NotFound, IdempotencyConflict, StorageQuotaExceeded),
     does="Register a trainer. A worker trains it at once, and again from scratch whenever a person is erased from its "
     "table: without network, in a folder of its own, on the rows that are present and a fresh seed.",
 )

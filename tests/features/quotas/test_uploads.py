@@ -120,6 +120,21 @@ def test_nobody_waits_to_be_forgotten_for_room(
         assert full.get(f"/v1/deletion-requests/{one.json()['id']}").json()["outcome"] == "forgotten"
 
 
+def test_only_what_stores_is_refused(settings: Settings, admin_key: str, new_dataset: Make) -> None:
+    """A tenant that stores more than it may by now makes models and registers systems; a ledger, which is stored, is
+    refused."""
+    dataset = new_dataset(rows=60)["id"]
+    with TestClient(create_app(settings.model_copy(update={"max_tenant_bytes": 1}))) as full:
+        full.headers["Authorization"] = f"Bearer {admin_key}"
+        system = {"name": "Recommender", "contact": "its team", "webhook_url": "https://elsewhere.example/lethe"}
+        assert full.post("/v1/models", json={"name": "m", "dataset_id": dataset}).status_code == 202
+        assert full.post("/v1/systems", json=system).status_code == 201
+        ledger = {"format": "opacus", "history": [[2.0, 0.01, 200]]}
+        terms = {"delta": 1e-5, "max_rows_per_person": 1, "budget_epsilon": 3.0, "trained_from": "2026-01-01T00:00:00Z"}
+        model = full.post("/v1/dp-models", json={"name": "Ranker", "ledger": ledger} | terms)
+        assert (model.status_code, model.json()["code"]) == (409, "storage_quota_exceeded")
+
+
 def test_additions_count_and_are_refused(gateway: TestClient, refused: Make, new_dataset: Make, forget: Make) -> None:
     """Rows that are added count until they are in their slots, and are refused beyond the bound."""
     dataset = new_dataset(rows=100)
