@@ -40,8 +40,9 @@ def configure(level: str) -> None:
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        # Look up sys.stderr at each use, because it may be replaced.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        # Look up sys.stderr at each use, because it may be replaced. Write a line and its end at once: other processes
+        # write to the same file.
+        logger_factory=lambda *_: structlog.WriteLogger(sys.stderr),
     )
     root = logging.getLogger()
     if _libraries not in root.handlers:

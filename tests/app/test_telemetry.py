@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import io
 import json
 import logging
 import subprocess
@@ -88,6 +89,23 @@ def test_what_libraries_say_of_errors(lines: Callable[[], list[dict[str, Any]]])
     assert (line["level"], line["error"], line["message"]) == ("error", "ValueError", "Failed: %s")
     assert [place.split(":")[0] for place in line["places"]] == ["test_telemetry.py"]
     assert SUBJECT not in json.dumps(line)
+
+
+def test_a_line_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line and its end are one write, so that two processes with one log never write into each other's lines."""
+    writes: list[str] = []
+
+    class Log(io.StringIO):
+        def write(self, text: str) -> int:
+            writes.append(text)
+            return len(text)
+
+    monkeypatch.setattr(sys, "stderr", Log())
+    telemetry.configure("info")
+    telemetry.logger().info("worker.started")
+    logging.getLogger("library").warning("Slow")
+    assert [json.loads(write)["event"] for write in writes] == ["worker.started", "library.logged"]
+    assert all(write.endswith("\n") for write in writes)
 
 
 def test_libraries_are_quiet_unless_asked(lines: Callable[[], list[dict[str, Any]]]) -> None:
