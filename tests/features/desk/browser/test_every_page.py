@@ -51,6 +51,10 @@ _BEYOND_THE_PAPER = """() => [...document.querySelectorAll('main *, .paper *')]
 _LEFT_ON_PAPER = """() =>
     [...document.querySelectorAll('.bar, .skip, main button:not(.explained), main form.form[method=post]')]
     .filter(one => one.checkVisibility()).map(one => one.outerHTML.slice(0, 120))"""
+_BEYOND_ITS_BOX = """() => [...document.querySelectorAll('.facts dd, .tiles > *, .columns > *')]
+    .filter(one => one.checkVisibility() && getComputedStyle(one).overflowX === 'visible')
+    .filter(one => one.scrollWidth > one.clientWidth + 1)
+    .slice(0, 3).map(one => one.outerHTML.slice(0, 160))"""
 _SCREENS = ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, {"width": 390, "height": 844})
 _FIRST_CONTENT = """() => {
     const content = [...document.querySelectorAll('main *')].filter(one => !one.closest('.head'))
@@ -79,13 +83,16 @@ def test_every_page_is_accessible(officer: Visitor, seen: list[str]) -> None:
 @pytest.mark.timeout(1800)
 def test_every_page_fits_the_phone_and_the_paper(officer: Visitor, seen: list[str]) -> None:
     """In German, whose words are longer, whatever scrolls on a phone is reached by keyboard, and no page is too wide;
-    on A4 nothing is beyond the edge, and nothing is there that only a screen can use."""
+    on a narrow laptop no text reaches over the edge of its box; on A4 nothing is beyond the edge, and nothing is there
+    that only a screen can use."""
     page, found = officer.page, []
     officer.opens("/admin")
     page.get_by_role("button", name="Deutsch").click()
     expect(page.locator("html[lang=de]")).to_be_attached()
     for address in pages(officer, seen):
         found += [f"{address}: {fault}" for fault in officer.at_rest(officer.overflows)]
+        page.set_viewport_size({"width": 1160, "height": 900})
+        found += [f"{address}: over its box: {one}" for one in page.evaluate(_BEYOND_ITS_BOX)]
         page.set_viewport_size({"width": SIZES["phone"], "height": 900})
         found += [f"{address}: {fault}" for fault in officer.at_rest(lambda: officer.violations(OF_SIZE))]
         page.emulate_media(media="print")
