@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lethe.contract import problems
 from lethe.contract.fields import Answer, PageOut, Paging
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 
 
@@ -35,29 +35,25 @@ class LedgerVerdictOut(Answer):
 
 _ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting")
 
-LEDGER = of_one(
-    _ACCOUNTING.operation(
-        "get_ledger",
-        "GET",
-        "/models/{model_id}/ledger",
-        scope=Scope.ACCOUNTING_READ,
-        query=Paging,
-        gives=LedgerOut,
-        problems=(problems.ModelUnknown, problems.InputInvalid),
-        does="List the hash-chained ledger entries of a model, oldest first, in the order of a replay.",
-    )
+LEDGER = _ACCOUNTING.of_one(
+    "get_ledger",
+    "GET",
+    "/models/{model_id}/ledger",
+    scope=Scope.ACCOUNTING_READ,
+    query=Paging,
+    gives=LedgerOut,
+    problems=(problems.ModelUnknown, problems.InputInvalid),
+    does="List the hash-chained ledger entries of a model, oldest first, in the order of a replay.",
 )
-VERDICT = of_one(
-    _ACCOUNTING.operation(
-        "verify_ledger",
-        "GET",
-        "/models/{model_id}/ledger/verdict",
-        scope=Scope.ACCOUNTING_READ,
-        gives=LedgerVerdictOut,
-        problems=(problems.ModelUnknown,),
-        does="Recompute every hash and number of a model's ledger from its entries alone, and check that the "
-        "published versions are exactly those in the ledger.",
-    )
+VERDICT = _ACCOUNTING.of_one(
+    "verify_ledger",
+    "GET",
+    "/models/{model_id}/ledger/verdict",
+    scope=Scope.ACCOUNTING_READ,
+    gives=LedgerVerdictOut,
+    problems=(problems.ModelUnknown,),
+    does="Recompute every hash and number of a model's ledger from its entries alone, and check that the "
+    "published versions are exactly those in the ledger.",
 )
 
 

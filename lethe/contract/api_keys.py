@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import KeyUnknown, LastAdminKey
 from lethe.contract.sets import Scope
 
@@ -76,40 +76,34 @@ LIST = _KEYS.operation(
     gives=PageOut[ApiKeyOut],
     does="List all keys, including expired and revoked ones, newest first.",
 )
-GET = of_one(
-    _KEYS.operation(
-        "get_api_key",
-        "GET",
-        "/{key_id}",
-        scope=Scope.ADMIN,
-        gives=ApiKeyOut,
-        problems=(KeyUnknown,),
-        does="Return the scopes, limits and expiry of a key.",
-    )
+GET = _KEYS.of_one(
+    "get_api_key",
+    "GET",
+    "/{key_id}",
+    scope=Scope.ADMIN,
+    gives=ApiKeyOut,
+    problems=(KeyUnknown,),
+    does="Return the scopes, limits and expiry of a key.",
 )
-ROTATE = of_one(
-    _KEYS.operation(
-        "rotate_api_key",
-        "POST",
-        "/{key_id}/rotate",
-        scope=Scope.ADMIN,
-        takes=RotationIn,
-        gives=NewApiKeyOut,
-        status=201,
-        problems=(KeyUnknown, LastAdminKey),
-        does="Create a key with the same scopes and limits, and let the old key expire after an overlap. No "
-        "`Idempotency-Key` is accepted.",
-    )
+ROTATE = _KEYS.of_one(
+    "rotate_api_key",
+    "POST",
+    "/{key_id}/rotate",
+    scope=Scope.ADMIN,
+    takes=RotationIn,
+    gives=NewApiKeyOut,
+    status=201,
+    problems=(KeyUnknown, LastAdminKey),
+    does="Create a key with the same scopes and limits, and let the old key expire after an overlap. No "
+    "`Idempotency-Key` is accepted.",
 )
-REVOKE = of_one(
-    _KEYS.operation(
-        "revoke_api_key",
-        "DELETE",
-        "/{key_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(KeyUnknown, LastAdminKey),
-        does="Revoke a key at once. The last admin key that does not expire cannot be revoked.",
-    )
+REVOKE = _KEYS.of_one(
+    "revoke_api_key",
+    "DELETE",
+    "/{key_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(KeyUnknown, LastAdminKey),
+    does="Revoke a key at once. The last admin key that does not expire cannot be revoked.",
 )

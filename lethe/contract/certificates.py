@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lethe.contract.fields import Answer, LargeBody, Positive
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
 
@@ -88,16 +88,14 @@ class CertificateVerdictOut(Answer):
 
 _CERTIFICATES = ResourceOperations("Certificates", "/v1")
 
-GET = of_one(
-    _CERTIFICATES.operation(
-        "get_certificate",
-        "GET",
-        "/certificates/{certificate_id}",
-        scope=Scope.ACCOUNTING_READ,
-        gives=CertificateOut,
-        problems=(CertificateUnknown, CertificateDamaged),
-        does="Return a certificate: its signed statement, and the statement decoded.",
-    )
+GET = _CERTIFICATES.of_one(
+    "get_certificate",
+    "GET",
+    "/certificates/{certificate_id}",
+    scope=Scope.ACCOUNTING_READ,
+    gives=CertificateOut,
+    problems=(CertificateUnknown, CertificateDamaged),
+    does="Return a certificate: its signed statement, and the statement decoded.",
 )
 VERIFY = _CERTIFICATES.operation(
     "verify_certificate",

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 
 from lethe.contract import problems
 from lethe.contract.fields import Answer, Form, Name, PageOut, Paging, Positive
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import DamageKind, Scope
 
 
@@ -157,53 +157,45 @@ LIST = _DATASETS.operation(
     gives=PageOut[DatasetOut],
     does="List the datasets, newest first.",
 )
-GET = of_one(
-    _DATASETS.operation(
-        "get_dataset",
-        "GET",
-        "/{dataset_id}",
-        scope=Scope.MODELS_READ,
-        gives=DatasetOut,
-        problems=(problems.DatasetUnknown,),
-        does="Return the number of rows and people in a dataset, and the digest of its rows.",
-    )
+GET = _DATASETS.of_one(
+    "get_dataset",
+    "GET",
+    "/{dataset_id}",
+    scope=Scope.MODELS_READ,
+    gives=DatasetOut,
+    problems=(problems.DatasetUnknown,),
+    does="Return the number of rows and people in a dataset, and the digest of its rows.",
 )
-RECHECK = of_one(
-    _DATASETS.operation(
-        "recheck_dataset",
-        "POST",
-        "/{dataset_id}/recheck",
-        scope=Scope.ADMIN,
-        gives=DatasetOut,
-        problems=(problems.DatasetUnknown, problems.DatasetBusy),
-        does="Open everything stored of a dataset after the right files were restored. If nothing is damaged any "
-        "more, runs continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log "
-        "records the caller.",
-    )
+RECHECK = _DATASETS.of_one(
+    "recheck_dataset",
+    "POST",
+    "/{dataset_id}/recheck",
+    scope=Scope.ADMIN,
+    gives=DatasetOut,
+    problems=(problems.DatasetUnknown, problems.DatasetBusy),
+    does="Open everything stored of a dataset after the right files were restored. If nothing is damaged any "
+    "more, runs continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log "
+    "records the caller.",
 )
-RETIRE = of_one(
-    _DATASETS.operation(
-        "retire_dataset",
-        "DELETE",
-        "/{dataset_id}",
-        scope=Scope.MODELS_WRITE,
-        gives=DatasetOut,
-        repeat="idempotent",
-        problems=(problems.DatasetUnknown, problems.DatasetInUse),
-        does="Retire a dataset, and destroy its rows and the references to their people; 409 while a model uses it or "
-        "requests wait for erasure of its rows. Repeating the call is a no-op.",
-    )
+RETIRE = _DATASETS.of_one(
+    "retire_dataset",
+    "DELETE",
+    "/{dataset_id}",
+    scope=Scope.MODELS_WRITE,
+    gives=DatasetOut,
+    repeat="idempotent",
+    problems=(problems.DatasetUnknown, problems.DatasetInUse),
+    does="Retire a dataset, and destroy its rows and the references to their people; 409 while a model uses it or "
+    "requests wait for erasure of its rows. Repeating the call is a no-op.",
 )
-SUBJECT = of_two(
-    _DATASETS.operation(
-        "get_subject",
-        "GET",
-        "/{dataset_id}/subjects/{subject_id}",
-        scope=Scope.ADMIN,
-        gives=SubjectOut,
-        problems=(problems.DatasetUnknown, problems.SubjectUnknown, problems.DatasetDamaged),
-        does="Count the rows held about a person. Only for admins, because it tells who is in the data: if nothing is "
-        "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records "
-        "the look-up, but not the person.",
-    )
+SUBJECT = _DATASETS.of_two(
+    "get_subject",
+    "GET",
+    "/{dataset_id}/subjects/{subject_id}",
+    scope=Scope.ADMIN,
+    gives=SubjectOut,
+    problems=(problems.DatasetUnknown, problems.SubjectUnknown, problems.DatasetDamaged),
+    does="Count the rows held about a person. Only for admins, because it tells who is in the data: if nothing is "
+    "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records "
+    "the look-up, but not the person.",
 )

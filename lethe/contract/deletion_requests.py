@@ -24,7 +24,7 @@ from lethe.contract.fields import (
     example,
     first_entries,
 )
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import (
     ClockState,
     EventKind,
@@ -275,122 +275,104 @@ LIST = _DELETION_REQUESTS.operation(
     does="List deletion requests, newest first by default; all filters apply. The audit log records that somebody "
     "searched for a person, but not for whom.",
 )
-GET = of_one(
-    _DELETION_REQUESTS.operation(
-        "get_deletion_request",
-        "GET",
-        "/{request_id}",
-        scope=Scope.REQUESTS_READ,
-        gives=DeletionRequestOut,
-        problems=(problems.RequestUnknown,),
-        does="Return the status of a request and the work that is left.",
-    )
+GET = _DELETION_REQUESTS.of_one(
+    "get_deletion_request",
+    "GET",
+    "/{request_id}",
+    scope=Scope.REQUESTS_READ,
+    gives=DeletionRequestOut,
+    problems=(problems.RequestUnknown,),
+    does="Return the status of a request and the work that is left.",
 )
-EVENTS = of_one(
-    _DELETION_REQUESTS.operation(
-        "list_events",
-        "GET",
-        "/{request_id}/events",
-        scope=Scope.REQUESTS_READ,
-        query=EventsQuery,
-        gives=PageOut[RequestEventOut],
-        problems=(problems.RequestUnknown,),
-        does="List every change of the request, oldest first.",
-    )
+EVENTS = _DELETION_REQUESTS.of_one(
+    "list_events",
+    "GET",
+    "/{request_id}/events",
+    scope=Scope.REQUESTS_READ,
+    query=EventsQuery,
+    gives=PageOut[RequestEventOut],
+    problems=(problems.RequestUnknown,),
+    does="List every change of the request, oldest first.",
 )
-CANCEL = of_one(
-    _DELETION_REQUESTS.operation(
-        "cancel_deletion_request",
-        "POST",
-        "/{request_id}/cancel",
-        scope=Scope.REQUESTS_WRITE,
-        gives=DeletionRequestOut,
-        problems=(problems.RequestUnknown, problems.TransitionForbidden),
-        does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
-        "learn whether anything is held get 409 once the grace period is over.",
-    )
+CANCEL = _DELETION_REQUESTS.of_one(
+    "cancel_deletion_request",
+    "POST",
+    "/{request_id}/cancel",
+    scope=Scope.REQUESTS_WRITE,
+    gives=DeletionRequestOut,
+    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
+    "learn whether anything is held get 409 once the grace period is over.",
 )
-APPROVE = of_one(
-    _DELETION_REQUESTS.operation(
-        "approve_deletion_request",
-        "POST",
-        "/{request_id}/approve",
-        scope=Scope.REQUESTS_REVIEW,
-        gives=DeletionRequestOut,
-        repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.TransitionForbidden),
-        does="Accept a request that is in review. A request accepted before stays unchanged.",
-    )
+APPROVE = _DELETION_REQUESTS.of_one(
+    "approve_deletion_request",
+    "POST",
+    "/{request_id}/approve",
+    scope=Scope.REQUESTS_REVIEW,
+    gives=DeletionRequestOut,
+    repeat="idempotent",
+    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    does="Accept a request that is in review. A request accepted before stays unchanged.",
 )
-REJECT = of_one(
-    _DELETION_REQUESTS.operation(
-        "reject_deletion_request",
-        "POST",
-        "/{request_id}/reject",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=RejectionIn,
-        gives=DeletionRequestOut,
-        repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.SealedTextDamaged),
-        does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
-    )
+REJECT = _DELETION_REQUESTS.of_one(
+    "reject_deletion_request",
+    "POST",
+    "/{request_id}/reject",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=RejectionIn,
+    gives=DeletionRequestOut,
+    repeat="idempotent",
+    problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.SealedTextDamaged),
+    does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
 )
-EXTEND = of_one(
-    _DELETION_REQUESTS.operation(
-        "extend_deletion_request",
-        "POST",
-        "/{request_id}/extend",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=ExtensionIn,
-        gives=DeletionRequestOut,
-        problems=(
-            problems.RequestUnknown,
-            problems.TransitionForbidden,
-            problems.AlreadyExtended,
-            problems.ExtensionTooLate,
-            problems.ExtensionNotProvided,
-            problems.SealedTextDamaged,
-        ),
-        does="Extend the deadline as the regulation allows, once and before it has passed.",
-    )
+EXTEND = _DELETION_REQUESTS.of_one(
+    "extend_deletion_request",
+    "POST",
+    "/{request_id}/extend",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=ExtensionIn,
+    gives=DeletionRequestOut,
+    problems=(
+        problems.RequestUnknown,
+        problems.TransitionForbidden,
+        problems.AlreadyExtended,
+        problems.ExtensionTooLate,
+        problems.ExtensionNotProvided,
+        problems.SealedTextDamaged,
+    ),
+    does="Extend the deadline as the regulation allows, once and before it has passed.",
 )
-PAUSE = of_one(
-    _DELETION_REQUESTS.operation(
-        "pause_deletion_request",
-        "POST",
-        "/{request_id}/pause",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=PauseIn,
-        gives=DeletionRequestOut,
-        repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.ClockRunsOn),
-        does="Pause the clock of a request in review while the person's identity is being established.",
-    )
+PAUSE = _DELETION_REQUESTS.of_one(
+    "pause_deletion_request",
+    "POST",
+    "/{request_id}/pause",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=PauseIn,
+    gives=DeletionRequestOut,
+    repeat="idempotent",
+    problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.ClockRunsOn),
+    does="Pause the clock of a request in review while the person's identity is being established.",
 )
-RESUME = of_one(
-    _DELETION_REQUESTS.operation(
-        "resume_deletion_request",
-        "POST",
-        "/{request_id}/resume",
-        scope=Scope.REQUESTS_REVIEW,
-        gives=DeletionRequestOut,
-        repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.TransitionForbidden),
-        does="Resume a paused clock.",
-    )
+RESUME = _DELETION_REQUESTS.of_one(
+    "resume_deletion_request",
+    "POST",
+    "/{request_id}/resume",
+    scope=Scope.REQUESTS_REVIEW,
+    gives=DeletionRequestOut,
+    repeat="idempotent",
+    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    does="Resume a paused clock.",
 )
-CERTIFICATES = of_one(
-    _DELETION_REQUESTS.operation(
-        "get_certificates",
-        "GET",
-        "/{request_id}/certificate",
-        scope=Scope.ACCOUNTING_READ,
-        gives=CertificatesOut,
-        problems=(problems.RequestUnknown,),
-        does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
-        "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
-        "has damaged records.",
-    )
+CERTIFICATES = _DELETION_REQUESTS.of_one(
+    "get_certificates",
+    "GET",
+    "/{request_id}/certificate",
+    scope=Scope.ACCOUNTING_READ,
+    gives=CertificatesOut,
+    problems=(problems.RequestUnknown,),
+    does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
+    "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
+    "has damaged records.",
 )
 
 

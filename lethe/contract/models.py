@@ -19,7 +19,7 @@ from lethe.contract.fields import (
     Positive,
     example,
 )
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import Metric, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
@@ -402,97 +402,83 @@ LIST = _MODELS.operation(
     gives=PageOut[ModelOut],
     does="List all models, newest first, or the models in service by urgency.",
 )
-GET = of_one(
-    _MODELS.operation(
-        "get_model",
-        "GET",
-        "/{model_id}",
-        scope=Scope.MODELS_READ,
-        gives=ModelOut,
-        problems=(problems.ModelUnknown,),
-        does="Return the progress, guarantees and mechanism of a model.",
-    )
+GET = _MODELS.of_one(
+    "get_model",
+    "GET",
+    "/{model_id}",
+    scope=Scope.MODELS_READ,
+    gives=ModelOut,
+    problems=(problems.ModelUnknown,),
+    does="Return the progress, guarantees and mechanism of a model.",
 )
-RELEARN = of_one(
-    _MODELS.operation(
-        "relearn",
-        "POST",
-        "/{model_id}/relearn",
-        scope=Scope.MODELS_WRITE,
-        gives=ModelOut,
-        status=202,
-        repeat="keyed",
-        problems=(problems.ModelUnknown, problems.ModelRetired, problems.IdempotencyConflict),
-        does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
-        "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
-    )
+RELEARN = _MODELS.of_one(
+    "relearn",
+    "POST",
+    "/{model_id}/relearn",
+    scope=Scope.MODELS_WRITE,
+    gives=ModelOut,
+    status=202,
+    repeat="keyed",
+    problems=(problems.ModelUnknown, problems.ModelRetired, problems.IdempotencyConflict),
+    does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
+    "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
 )
-RETIRE = of_one(
-    _MODELS.operation(
-        "retire_model",
-        "DELETE",
-        "/{model_id}",
-        scope=Scope.MODELS_WRITE,
-        gives=ModelOut,
-        repeat="idempotent",
-        problems=(problems.ModelUnknown, problems.ModelInUse),
-        does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
-        "ledger and certificates stay on record. Repeating the call is a no-op.",
-    )
+RETIRE = _MODELS.of_one(
+    "retire_model",
+    "DELETE",
+    "/{model_id}",
+    scope=Scope.MODELS_WRITE,
+    gives=ModelOut,
+    repeat="idempotent",
+    problems=(problems.ModelUnknown, problems.ModelInUse),
+    does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
+    "ledger and certificates stay on record. Repeating the call is a no-op.",
 )
-VERSIONS = of_one(
-    _MODELS.operation(
-        "list_versions",
-        "GET",
-        "/{model_id}/versions",
-        scope=Scope.MODELS_READ,
-        query=Paging,
-        gives=PageOut[VersionOut],
-        problems=(problems.ModelUnknown,),
-        does="List all versions of a model, newest first.",
-    )
+VERSIONS = _MODELS.of_one(
+    "list_versions",
+    "GET",
+    "/{model_id}/versions",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[VersionOut],
+    problems=(problems.ModelUnknown,),
+    does="List all versions of a model, newest first.",
 )
-VERSION = of_two(
-    _MODELS.operation(
-        "get_version",
-        "GET",
-        "/{model_id}/versions/{number}",
-        scope=Scope.MODELS_READ,
-        gives=VersionOut,
-        problems=(problems.ModelUnknown, problems.VersionUnknown),
-        does="Return the status of a version and the SHA-256 of its weights.",
-    )
+VERSION = _MODELS.of_two(
+    "get_version",
+    "GET",
+    "/{model_id}/versions/{number}",
+    scope=Scope.MODELS_READ,
+    gives=VersionOut,
+    problems=(problems.ModelUnknown, problems.VersionUnknown),
+    does="Return the status of a version and the SHA-256 of its weights.",
 )
-WEIGHTS = of_two(
-    _MODELS.operation(
-        "get_weights",
-        "GET",
-        "/{model_id}/versions/{number}/weights",
-        scope=Scope.MODELS_READ,
-        gives=bytes,
-        problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
-        does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
-        "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
-    )
+WEIGHTS = _MODELS.of_two(
+    "get_weights",
+    "GET",
+    "/{model_id}/versions/{number}/weights",
+    scope=Scope.MODELS_READ,
+    gives=bytes,
+    problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
+    does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
+    "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
 )
-PREDICT = of_one(
-    _MODELS.operation(
-        "predict",
-        "POST",
-        "/{model_id}/predictions",
-        scope=Scope.MODELS_READ,
-        takes=PredictionsIn,
-        gives=PredictionsOut,
-        repeat="idempotent",
-        problems=(
-            problems.ModelUnknown,
-            problems.ModelNotLive,
-            problems.ModelRetired,
-            problems.ModelHeld,
-            problems.InputInvalid,
-            problems.TangentServedElsewhere,
-        ),
-        does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
-        "schema.",
-    )
+PREDICT = _MODELS.of_one(
+    "predict",
+    "POST",
+    "/{model_id}/predictions",
+    scope=Scope.MODELS_READ,
+    takes=PredictionsIn,
+    gives=PredictionsOut,
+    repeat="idempotent",
+    problems=(
+        problems.ModelUnknown,
+        problems.ModelNotLive,
+        problems.ModelRetired,
+        problems.ModelHeld,
+        problems.InputInvalid,
+        problems.TangentServedElsewhere,
+    ),
+    does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
+    "schema.",
 )

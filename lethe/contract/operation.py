@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Required, TypedDict, TypeVar, Unpack, overload
 
 from lethe.contract.fields import Body, Query
 from lethe.contract.problems import Problem
@@ -57,6 +57,16 @@ class Operation(Generic[P, T]):
         return f"{self.method} {self.path}"
 
 
+class _Declared(TypedDict, total=False):
+    """What every operation may declare of an `Operation`."""
+
+    scope: Required[Scope | None]
+    does: Required[str]
+    status: int
+    problems: tuple[type[Problem], ...]
+    repeat: Repeat
+
+
 class ResourceOperations:
     """Operations on one kind of resource, which share `tag` and the prefix `path`."""
 
@@ -65,17 +75,7 @@ class ResourceOperations:
 
     @overload
     def operation(
-        self,
-        name: str,
-        method: Method,
-        path: str = "",
-        *,
-        scope: Scope | None,
-        gives: type[T],
-        does: str,
-        status: int = ...,
-        problems: tuple[type[Problem], ...] = ...,
-        repeat: Repeat = ...,
+        self, name: str, method: Method, path: str = "", *, gives: type[T], **declared: Unpack[_Declared]
     ) -> Operation[[], T]: ...
     @overload
     def operation(
@@ -84,14 +84,10 @@ class ResourceOperations:
         method: Method,
         path: str = "",
         *,
-        scope: Scope | None,
         gives: type[T],
-        does: str,
-        status: int = ...,
-        problems: tuple[type[Problem], ...] = ...,
-        repeat: Repeat = ...,
         takes: Callable[P, Body],
         query: type[Query] = ...,
+        **declared: Unpack[_Declared],
     ) -> Operation[P, T]: ...
     @overload
     def operation(
@@ -100,26 +96,61 @@ class ResourceOperations:
         method: Method,
         path: str = "",
         *,
-        scope: Scope | None,
         gives: type[T],
-        does: str,
-        status: int = ...,
-        problems: tuple[type[Problem], ...] = ...,
-        repeat: Repeat = ...,
         query: Callable[P, Query],
+        **declared: Unpack[_Declared],
     ) -> Operation[P, T]: ...
     def operation(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
         """Declare an operation without an ID in its path."""
         defaults = {"takes": None, "query": Query, "status": 200, "problems": (), "repeat": "never"}
         return Operation(name=name, method=method, path=self._path + path, tag=self._tag, **(defaults | declared))
 
+    @overload
+    def of_one(
+        self, name: str, method: Method, path: str = "", *, gives: type[T], **declared: Unpack[_Declared]
+    ) -> Operation[[str], T]: ...
+    @overload
+    def of_one(
+        self,
+        name: str,
+        method: Method,
+        path: str = "",
+        *,
+        gives: type[T],
+        takes: Callable[P, Body],
+        query: type[Query] = ...,
+        **declared: Unpack[_Declared],
+    ) -> Operation[Concatenate[str, P], T]: ...
+    @overload
+    def of_one(
+        self,
+        name: str,
+        method: Method,
+        path: str = "",
+        *,
+        gives: type[T],
+        query: Callable[P, Query],
+        **declared: Unpack[_Declared],
+    ) -> Operation[Concatenate[str, P], T]: ...
+    def of_one(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
+        """Declare an operation with an ID in its whole path, which it takes first."""
+        return self.operation(name, method, path, **declared)
 
-def of_one(operation: Operation[P, T]) -> Operation[Concatenate[str, P], T]:
-    """Return the operation, typed to take the ID in its path first."""
-    # Only the signature differs.
-    return operation  # type: ignore[return-value]
-
-
-def of_two(operation: Operation[P, T]) -> Operation[Concatenate[str, str | int, P], T]:
-    """Return the operation, typed to take both IDs in its path first."""
-    return operation  # type: ignore[return-value]
+    @overload
+    def of_two(
+        self, name: str, method: Method, path: str, *, gives: type[T], **declared: Unpack[_Declared]
+    ) -> Operation[[str, str | int], T]: ...
+    @overload
+    def of_two(
+        self,
+        name: str,
+        method: Method,
+        path: str,
+        *,
+        gives: type[T],
+        takes: Callable[P, Body],
+        **declared: Unpack[_Declared],
+    ) -> Operation[Concatenate[str, str | int, P], T]: ...
+    def of_two(self, name: str, method: Method, path: str, **declared: Any) -> Operation[..., Any]:
+        """Declare an operation with two IDs in its whole path, which it takes first."""
+        return self.operation(name, method, path, **declared)

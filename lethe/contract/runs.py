@@ -5,7 +5,7 @@ import datetime
 from pydantic import ConfigDict, Field
 
 from lethe.contract.fields import Answer, PageOut, Paging, RunOrder
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import RunNotCancellable, RunUnknown
 from lethe.contract.sets import QueueRule, RunKind, RunStatus, Scope
 
@@ -118,28 +118,24 @@ LIST = _RUNS.operation(
     gives=PageOut[RunOut],
     does="List runs, newest first by default; filters by model and status apply together.",
 )
-GET = of_one(
-    _RUNS.operation(
-        "get_run",
-        "GET",
-        "/{run_id}",
-        scope=Scope.MODELS_READ,
-        gives=RunOut,
-        problems=(RunUnknown,),
-        does="Return the progress of a run, or how it ended.",
-    )
+GET = _RUNS.of_one(
+    "get_run",
+    "GET",
+    "/{run_id}",
+    scope=Scope.MODELS_READ,
+    gives=RunOut,
+    problems=(RunUnknown,),
+    does="Return the progress of a run, or how it ended.",
 )
-CANCEL = of_one(
-    _RUNS.operation(
-        "cancel_run",
-        "POST",
-        "/{run_id}/cancel",
-        scope=Scope.MODELS_WRITE,
-        gives=RunOut,
-        problems=(RunUnknown, RunNotCancellable),
-        does="Stop a run that learns, tests or rehearses, and discard its results; 409 for a run that has ended or "
-        "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
-    )
+CANCEL = _RUNS.of_one(
+    "cancel_run",
+    "POST",
+    "/{run_id}/cancel",
+    scope=Scope.MODELS_WRITE,
+    gives=RunOut,
+    problems=(RunUnknown, RunNotCancellable),
+    does="Stop a run that learns, tests or rehearses, and discard its results; 409 for a run that has ended or "
+    "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
 )
 QUEUE = ResourceOperations("Runs", "/v1").operation(
     "get_queue",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, SubjectRule
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope
 
@@ -171,16 +171,14 @@ LIST = _TENANTS.operation(
     gives=PageOut[TenantOut],
     does="List all tenants of the installation, newest first.",
 )
-GET = of_one(
-    _TENANTS.operation(
-        "get_tenant",
-        "GET",
-        "/tenants/{tenant_id}",
-        scope=Scope.OPERATOR,
-        gives=TenantOut,
-        problems=(TenantUnknown,),
-        does="Return a tenant and its policy.",
-    )
+GET = _TENANTS.of_one(
+    "get_tenant",
+    "GET",
+    "/tenants/{tenant_id}",
+    scope=Scope.OPERATOR,
+    gives=TenantOut,
+    problems=(TenantUnknown,),
+    does="Return a tenant and its policy.",
 )
 OWN = _TENANTS.operation(
     "get_own_tenant", "GET", "/tenant", scope=Scope.REQUESTS_REVIEW, gives=TenantOut, does="Return the key's tenant."

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from lethe.contract import problems
 from lethe.contract.fields import Answer, PageOut, Paging
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import AdditionStatus, Scope
 
@@ -43,53 +43,47 @@ class NewAdditionOut(AdditionOut):
 
 _ADDITIONS = ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
 
-ADD = of_one(
-    _ADDITIONS.operation(
-        "add_records",
-        "POST",
-        "/records",
-        scope=Scope.MODELS_WRITE,
-        gives=NewAdditionOut,
-        status=202,
-        repeat="keyed",
-        problems=(
-            problems.DatasetUnknown,
-            problems.DatasetRetired,
-            problems.UploadTooLarge,
-            problems.IdempotencyConflict,
-            problems.StorageQuotaExceeded,
-            problems.SubjectSuppressed,
-            DatasetFull,
-            problems.EvaluationOverlaps,
-            problems.SchemaInvalid,
-            problems.RowInvalid,
-            problems.DatasetUnusable,
-            problems.PreconditionFailed,
-        ),
-        does="Add rows to slots of forgotten people, encoded like the dataset by its schema. Its models relearn from "
-        "scratch; the number of slots stays the same.",
-    )
+ADD = _ADDITIONS.of_one(
+    "add_records",
+    "POST",
+    "/records",
+    scope=Scope.MODELS_WRITE,
+    gives=NewAdditionOut,
+    status=202,
+    repeat="keyed",
+    problems=(
+        problems.DatasetUnknown,
+        problems.DatasetRetired,
+        problems.UploadTooLarge,
+        problems.IdempotencyConflict,
+        problems.StorageQuotaExceeded,
+        problems.SubjectSuppressed,
+        DatasetFull,
+        problems.EvaluationOverlaps,
+        problems.SchemaInvalid,
+        problems.RowInvalid,
+        problems.DatasetUnusable,
+        problems.PreconditionFailed,
+    ),
+    does="Add rows to slots of forgotten people, encoded like the dataset by its schema. Its models relearn from "
+    "scratch; the number of slots stays the same.",
 )
-ADDITIONS = of_one(
-    _ADDITIONS.operation(
-        "list_additions",
-        "GET",
-        "/additions",
-        scope=Scope.MODELS_READ,
-        query=Paging,
-        gives=PageOut[AdditionOut],
-        problems=(problems.DatasetUnknown,),
-        does="List the additions of a dataset, newest first.",
-    )
+ADDITIONS = _ADDITIONS.of_one(
+    "list_additions",
+    "GET",
+    "/additions",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[AdditionOut],
+    problems=(problems.DatasetUnknown,),
+    does="List the additions of a dataset, newest first.",
 )
-ADDITION = of_two(
-    _ADDITIONS.operation(
-        "get_addition",
-        "GET",
-        "/additions/{addition_id}",
-        scope=Scope.MODELS_READ,
-        gives=AdditionOut,
-        problems=(problems.DatasetUnknown, AdditionUnknown),
-        does="Return an addition, with whether its rows have been written.",
-    )
+ADDITION = _ADDITIONS.of_two(
+    "get_addition",
+    "GET",
+    "/additions/{addition_id}",
+    scope=Scope.MODELS_READ,
+    gives=AdditionOut,
+    problems=(problems.DatasetUnknown, AdditionUnknown),
+    does="Return an addition, with whether its rows have been written.",
 )

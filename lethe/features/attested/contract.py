@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, IdempotencyConflict, NotFound, RequestUnknown
 from lethe.contract.sets import ClosedSet, Scope
 from lethe.features.systems.contract import Ids, PublicKey, SystemTaskEnded, Url
@@ -182,86 +182,74 @@ LIST = _TRAINERS.operation(
     gives=PageOut[AttestedTrainerOut],
     does="List all trainers with their planned retrainings, including retired ones.",
 )
-GET = of_one(
-    _TRAINERS.operation(
-        "get_attested_trainer",
-        "GET",
-        "/{attested_trainer_id}",
-        scope=Scope.MODELS_READ,
-        gives=AttestedTrainerOut,
-        problems=(AttestedTrainerUnknown,),
-        does="Return a trainer, with the fewest retrainings that meet all deadlines.",
-    )
+GET = _TRAINERS.of_one(
+    "get_attested_trainer",
+    "GET",
+    "/{attested_trainer_id}",
+    scope=Scope.MODELS_READ,
+    gives=AttestedTrainerOut,
+    problems=(AttestedTrainerUnknown,),
+    does="Return a trainer, with the fewest retrainings that meet all deadlines.",
 )
-CHANGE = of_one(
-    _TRAINERS.operation(
-        "change_attested_trainer",
-        "PATCH",
-        "/{attested_trainer_id}",
-        scope=Scope.ADMIN,
-        takes=AttestedTrainerChangeIn,
-        gives=AttestedTrainerOut,
-        repeat="idempotent",
-        problems=(AttestedTrainerUnknown,),
-        does="Change a trainer. Manifests that were accepted keep the key that signed them.",
-    )
+CHANGE = _TRAINERS.of_one(
+    "change_attested_trainer",
+    "PATCH",
+    "/{attested_trainer_id}",
+    scope=Scope.ADMIN,
+    takes=AttestedTrainerChangeIn,
+    gives=AttestedTrainerOut,
+    repeat="idempotent",
+    problems=(AttestedTrainerUnknown,),
+    does="Change a trainer. Manifests that were accepted keep the key that signed them.",
 )
-RETIRE = of_one(
-    _TRAINERS.operation(
-        "retire_attested_trainer",
-        "DELETE",
-        "/{attested_trainer_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(AttestedTrainerUnknown,),
-        does="Let no more requests wait for a trainer. Requests that wait already do until a manifest or an officer "
-        "ends it.",
-    )
+RETIRE = _TRAINERS.of_one(
+    "retire_attested_trainer",
+    "DELETE",
+    "/{attested_trainer_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(AttestedTrainerUnknown,),
+    does="Let no more requests wait for a trainer. Requests that wait already do until a manifest or an officer "
+    "ends it.",
 )
-IDENTIFIERS = of_one(
-    _TRAINERS.operation(
-        "digest_identifiers",
-        "POST",
-        "/{attested_trainer_id}/identifiers",
-        scope=Scope.MODELS_WRITE,
-        takes=IdentifiersIn,
-        gives=IdentifiersOut,
-        repeat="idempotent",
-        problems=(AttestedTrainerUnknown,),
-        does="Return the digests by which a manifest names the people whose rows it read, and tell which people must "
-        "not be read. Neither identifiers nor digests are stored.",
-    )
+IDENTIFIERS = _TRAINERS.of_one(
+    "digest_identifiers",
+    "POST",
+    "/{attested_trainer_id}/identifiers",
+    scope=Scope.MODELS_WRITE,
+    takes=IdentifiersIn,
+    gives=IdentifiersOut,
+    repeat="idempotent",
+    problems=(AttestedTrainerUnknown,),
+    does="Return the digests by which a manifest names the people whose rows it read, and tell which people must "
+    "not be read. Neither identifiers nor digests are stored.",
 )
-ACCEPT = of_one(
-    _TRAINERS.operation(
-        "accept_manifest",
-        "POST",
-        "/{attested_trainer_id}/manifests",
-        scope=Scope.MODELS_WRITE,
-        takes=ManifestIn,
-        gives=ManifestOut,
-        repeat="idempotent",
-        problems=(AttestedTrainerUnknown, ManifestRefused),
-        does="Accept the signed manifest of a retraining, which serves every request that was due before its rows were "
-        "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the "
-        "same answer.",
-    )
+ACCEPT = _TRAINERS.of_one(
+    "accept_manifest",
+    "POST",
+    "/{attested_trainer_id}/manifests",
+    scope=Scope.MODELS_WRITE,
+    takes=ManifestIn,
+    gives=ManifestOut,
+    repeat="idempotent",
+    problems=(AttestedTrainerUnknown, ManifestRefused),
+    does="Accept the signed manifest of a retraining, which serves every request that was due before its rows were "
+    "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the "
+    "same answer.",
 )
-CLOSE = of_one(
-    _TRAINERS.operation(
-        "close_attested_wait",
-        "POST",
-        "/{attested_trainer_id}/close",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=WaitClosureIn,
-        gives=type(None),
-        status=204,
-        repeat="idempotent",
-        problems=(AttestedTrainerUnknown, RequestUnknown, SystemTaskEnded),
-        does="Let a request no longer wait for a trainer that does not answer. The trainer counts as not reached, "
-        "which the headline says.",
-    )
+CLOSE = _TRAINERS.of_one(
+    "close_attested_wait",
+    "POST",
+    "/{attested_trainer_id}/close",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=WaitClosureIn,
+    gives=type(None),
+    status=204,
+    repeat="idempotent",
+    problems=(AttestedTrainerUnknown, RequestUnknown, SystemTaskEnded),
+    does="Let a request no longer wait for a trainer that does not answer. The trainer counts as not reached, "
+    "which the headline says.",
 )
 SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     "get_artefact_serving",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import InputInvalid, NotFound, PreconditionFailed
 from lethe.contract.sets import Scope
 
@@ -69,17 +69,15 @@ BOUNDS = _BOUNDS.operation(
     gives=PageOut[BoundOut],
     does="List every theorem of the calculator with its assumptions and parameters, all on one page by default.",
 )
-EVALUATE = of_one(
-    _BOUNDS.operation(
-        "evaluate_bound",
-        "POST",
-        "/{name}",
-        scope=Scope.ACCOUNTING_READ,
-        takes=BoundIn,
-        gives=dict[str, Any],
-        repeat="idempotent",
-        problems=(BoundUnknown, PreconditionFailed, WorkExceeded),
-        does='Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. An '
-        "evaluation that needs too much work is refused.",
-    )
+EVALUATE = _BOUNDS.of_one(
+    "evaluate_bound",
+    "POST",
+    "/{name}",
+    scope=Scope.ACCOUNTING_READ,
+    takes=BoundIn,
+    gives=dict[str, Any],
+    repeat="idempotent",
+    problems=(BoundUnknown, PreconditionFailed, WorkExceeded),
+    does='Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. An '
+    "evaluation that needs too much work is refused.",
 )

@@ -2,27 +2,25 @@
 
 from lethe.contract import problems
 from lethe.contract.models import ModelOut
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 
 _TESTS = ResourceOperations("Models", "/v1/models/{model_id}/audit")
 
-ASK = of_one(
-    _TESTS.operation(
-        "audit",
-        "POST",
-        scope=Scope.MODELS_WRITE,
-        gives=ModelOut,
-        status=202,
-        repeat="keyed",
-        problems=(
-            problems.ModelUnknown,
-            problems.ModelNotLive,
-            problems.ModelRetired,
-            problems.PreconditionFailed,
-            problems.IdempotencyConflict,
-        ),
-        does="Learn and forget many canaries by the model's mechanism, apart from its data and versions. The result "
-        "is in the run of kind `audit` and in the model's last canary test.",
-    )
+ASK = _TESTS.of_one(
+    "audit",
+    "POST",
+    scope=Scope.MODELS_WRITE,
+    gives=ModelOut,
+    status=202,
+    repeat="keyed",
+    problems=(
+        problems.ModelUnknown,
+        problems.ModelNotLive,
+        problems.ModelRetired,
+        problems.PreconditionFailed,
+        problems.IdempotencyConflict,
+    ),
+    does="Learn and forget many canaries by the model's mechanism, apart from its data and versions. The result "
+    "is in the run of kind `audit` and in the model's last canary test.",
 )

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, Strict
 from lethe.contract import problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, Malformed, NotAllowed, NotFound
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -90,19 +90,17 @@ ASSIGNEES = _ASSIGNEES.operation(
     does="List the people to whom requests can be assigned, newest first: everybody whose role lets them decide about "
     "requests and who is not disabled.",
 )
-ASSIGN = of_one(
-    _REQUESTS.operation(
-        "assign_deletion_request",
-        "POST",
-        "/{request_id}/assign",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=AssignmentIn,
-        gives=DeletionRequestOut,
-        repeat="idempotent",
-        problems=(problems.RequestUnknown, NotAssignable),
-        does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
-        "may do, and the person whom the request is about is not told.",
-    )
+ASSIGN = _REQUESTS.of_one(
+    "assign_deletion_request",
+    "POST",
+    "/{request_id}/assign",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=AssignmentIn,
+    gives=DeletionRequestOut,
+    repeat="idempotent",
+    problems=(problems.RequestUnknown, NotAssignable),
+    does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
+    "may do, and the person whom the request is about is not told.",
 )
 
 
@@ -128,32 +126,28 @@ class NoteOut(Answer):
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
 
-ADD_NOTE = of_one(
-    _REQUESTS.operation(
-        "add_request_note",
-        "POST",
-        "/{request_id}/notes",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=NoteIn,
-        gives=NoteOut,
-        status=201,
-        problems=(problems.RequestUnknown, DetailsErased, NotesFull),
-        does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
-        "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
-        "because remembering one would store the text once more: a repetition is another note.",
-    )
+ADD_NOTE = _REQUESTS.of_one(
+    "add_request_note",
+    "POST",
+    "/{request_id}/notes",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=NoteIn,
+    gives=NoteOut,
+    status=201,
+    problems=(problems.RequestUnknown, DetailsErased, NotesFull),
+    does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
+    "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
+    "because remembering one would store the text once more: a repetition is another note.",
 )
-NOTES = of_one(
-    _REQUESTS.operation(
-        "list_request_notes",
-        "GET",
-        "/{request_id}/notes",
-        scope=Scope.REQUESTS_REVIEW,
-        query=Paging,
-        gives=PageOut[NoteOut],
-        problems=(problems.RequestUnknown,),
-        does="List the notes about a request, oldest first.",
-    )
+NOTES = _REQUESTS.of_one(
+    "list_request_notes",
+    "GET",
+    "/{request_id}/notes",
+    scope=Scope.REQUESTS_REVIEW,
+    query=Paging,
+    gives=PageOut[NoteOut],
+    problems=(problems.RequestUnknown,),
+    does="List the notes about a request, oldest first.",
 )
 
 
@@ -171,63 +165,55 @@ class AttachmentOut(Answer):
     damaged: bool = Field(default=False, description="True if the stored name or the key of the file is damaged.")
 
 
-ATTACH = of_one(
-    _REQUESTS.operation(
-        "add_request_attachment",
-        "POST",
-        "/{request_id}/attachments",
-        scope=Scope.REQUESTS_REVIEW,
-        gives=AttachmentOut,
-        status=201,
-        problems=(
-            problems.RequestUnknown,
-            problems.UploadTooLarge,
-            AttachmentInvalid,
-            DetailsErased,
-            AttachmentsFull,
-            problems.StorageQuotaExceeded,
-        ),
-        does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
-        "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
-        "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
-        "another attachment.",
-    )
+ATTACH = _REQUESTS.of_one(
+    "add_request_attachment",
+    "POST",
+    "/{request_id}/attachments",
+    scope=Scope.REQUESTS_REVIEW,
+    gives=AttachmentOut,
+    status=201,
+    problems=(
+        problems.RequestUnknown,
+        problems.UploadTooLarge,
+        AttachmentInvalid,
+        DetailsErased,
+        AttachmentsFull,
+        problems.StorageQuotaExceeded,
+    ),
+    does="Attach a file to a request for its deciders: a PDF, PNG or JPEG, UTF-8 text, or a mail (.eml). Name and "
+    "bytes must agree on the kind. No event, callback, protocol, export or log contains its name. It is erased "
+    "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
+    "another attachment.",
 )
-ATTACHMENTS = of_one(
-    _REQUESTS.operation(
-        "list_request_attachments",
-        "GET",
-        "/{request_id}/attachments",
-        scope=Scope.REQUESTS_REVIEW,
-        query=Paging,
-        gives=PageOut[AttachmentOut],
-        problems=(problems.RequestUnknown,),
-        does="List the files attached to a request, oldest first.",
-    )
+ATTACHMENTS = _REQUESTS.of_one(
+    "list_request_attachments",
+    "GET",
+    "/{request_id}/attachments",
+    scope=Scope.REQUESTS_REVIEW,
+    query=Paging,
+    gives=PageOut[AttachmentOut],
+    problems=(problems.RequestUnknown,),
+    does="List the files attached to a request, oldest first.",
 )
-ATTACHMENT = of_two(
-    _REQUESTS.operation(
-        "get_request_attachment",
-        "GET",
-        "/{request_id}/attachments/{attachment_id}",
-        scope=Scope.REQUESTS_REVIEW,
-        gives=bytes,
-        problems=(problems.RequestUnknown, AttachmentUnknown, problems.SealedTextDamaged),
-        does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
-        "downloaded it.",
-    )
+ATTACHMENT = _REQUESTS.of_two(
+    "get_request_attachment",
+    "GET",
+    "/{request_id}/attachments/{attachment_id}",
+    scope=Scope.REQUESTS_REVIEW,
+    gives=bytes,
+    problems=(problems.RequestUnknown, AttachmentUnknown, problems.SealedTextDamaged),
+    does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
+    "downloaded it.",
 )
-DELETE_ATTACHMENT = of_two(
-    _REQUESTS.operation(
-        "delete_request_attachment",
-        "DELETE",
-        "/{request_id}/attachments/{attachment_id}",
-        scope=Scope.REQUESTS_REVIEW,
-        gives=type(None),
-        status=204,
-        problems=(problems.RequestUnknown, AttachmentUnknown),
-        does="Erase a file: its key is destroyed before the answer.",
-    )
+DELETE_ATTACHMENT = _REQUESTS.of_two(
+    "delete_request_attachment",
+    "DELETE",
+    "/{request_id}/attachments/{attachment_id}",
+    scope=Scope.REQUESTS_REVIEW,
+    gives=type(None),
+    status=204,
+    problems=(problems.RequestUnknown, AttachmentUnknown),
+    does="Erase a file: its key is destroyed before the answer.",
 )
 
 
@@ -251,19 +237,17 @@ class Addressing(Body):
     )
 
 
-REPLY = of_one(
-    _REQUESTS.operation(
-        "get_reply",
-        "GET",
-        "/{request_id}/reply",
-        scope=Scope.REQUESTS_REVIEW,
-        query=ReplyQuery,
-        gives=bytes,
-        problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
-        does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
-        "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
-        "is composed on demand and not stored.",
-    )
+REPLY = _REQUESTS.of_one(
+    "get_reply",
+    "GET",
+    "/{request_id}/reply",
+    scope=Scope.REQUESTS_REVIEW,
+    query=ReplyQuery,
+    gives=bytes,
+    problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
+    does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
+    "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
+    "is composed on demand and not stored.",
 )
 
 
@@ -294,32 +278,28 @@ class SentReplyOut(Answer):
     actor_name: str | None = Field(default=None, description="Name of the actor, if known.")
 
 
-RECORD_SENT_REPLY = of_one(
-    _REQUESTS.operation(
-        "record_sent_reply",
-        "POST",
-        "/{request_id}/sent-replies",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=SentReplyIn,
-        gives=SentReplyOut,
-        repeat="idempotent",
-        problems=(problems.RequestUnknown, problems.InputInvalid),
-        does="Record that a reply was sent to the person: the service composes replies and sends none. The day and "
-        "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
-        "day and channel are recorded once.",
-    )
+RECORD_SENT_REPLY = _REQUESTS.of_one(
+    "record_sent_reply",
+    "POST",
+    "/{request_id}/sent-replies",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=SentReplyIn,
+    gives=SentReplyOut,
+    repeat="idempotent",
+    problems=(problems.RequestUnknown, problems.InputInvalid),
+    does="Record that a reply was sent to the person: the service composes replies and sends none. The day and "
+    "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
+    "day and channel are recorded once.",
 )
-SENT_REPLIES = of_one(
-    _REQUESTS.operation(
-        "list_sent_replies",
-        "GET",
-        "/{request_id}/sent-replies",
-        scope=Scope.REQUESTS_REVIEW,
-        query=Paging,
-        gives=PageOut[SentReplyOut],
-        problems=(problems.RequestUnknown, problems.InputInvalid),
-        does="List the replies that were recorded as sent, the last recorded first.",
-    )
+SENT_REPLIES = _REQUESTS.of_one(
+    "list_sent_replies",
+    "GET",
+    "/{request_id}/sent-replies",
+    scope=Scope.REQUESTS_REVIEW,
+    query=Paging,
+    gives=PageOut[SentReplyOut],
+    problems=(problems.RequestUnknown, problems.InputInvalid),
+    does="List the replies that were recorded as sent, the last recorded first.",
 )
 
 
@@ -336,19 +316,17 @@ class EvidenceQuery(Query):
     )
 
 
-EVIDENCE_PACK = of_one(
-    _REQUESTS.operation(
-        "get_evidence_pack",
-        "GET",
-        "/{request_id}/evidence-pack",
-        scope=Scope.REQUESTS_REVIEW,
-        query=EvidenceQuery,
-        gives=bytes,
-        problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
-        does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
-        "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
-        "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "
-        "records who downloaded it. The archive has audit entries about other requests too, by ID, because the hash "
-        "chain needs them; the PDF has those about this request alone.",
-    )
+EVIDENCE_PACK = _REQUESTS.of_one(
+    "get_evidence_pack",
+    "GET",
+    "/{request_id}/evidence-pack",
+    scope=Scope.REQUESTS_REVIEW,
+    query=EvidenceQuery,
+    gives=bytes,
+    problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
+    does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
+    "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
+    "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "
+    "records who downloaded it. The archive has audit entries about other requests too, by ID, because the hash "
+    "chain needs them; the PDF has those about this request alone.",
 )

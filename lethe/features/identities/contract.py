@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from lethe.contract.fields import Answer, Body, LargeBody, Sha256, SubjectIn
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
 from lethe.contract.sets import Scope
 
@@ -159,14 +159,12 @@ FORGET = _IDENTITIES.operation(
     repeat="idempotent",
     does="Delete all identifiers of one person from the map, for example to correct a wrong link. No rows are erased.",
 )
-OF_REQUEST = of_one(
-    ResourceOperations("Identities", "/v1/deletion-requests").operation(
-        "get_request_identities",
-        "GET",
-        "/{request_id}/identities",
-        scope=Scope.ACCOUNTING_READ,
-        gives=RequestIdentitiesOut,
-        problems=(RequestUnknown,),
-        does="Return which kinds of identifiers a request covers, and which of them the identity map led to.",
-    )
+OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests").of_one(
+    "get_request_identities",
+    "GET",
+    "/{request_id}/identities",
+    scope=Scope.ACCOUNTING_READ,
+    gives=RequestIdentitiesOut,
+    problems=(RequestUnknown,),
+    does="Return which kinds of identifiers a request covers, and which of them the identity map led to.",
 )

@@ -9,7 +9,7 @@ from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, JointOut, TargetOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Positive, Query, example
 from lethe.contract.models import Objective, WaitingOut
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
 
 EXPECTED_REQUESTS = 9
@@ -142,17 +142,15 @@ class RequestPreviewOut(Answer):
     models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
 
 
-PREVIEW_REQUEST = of_one(
-    ResourceOperations("Deletion requests", "/v1/deletion-requests").operation(
-        "preview_deletion_request",
-        "GET",
-        "/{request_id}/preview",
-        scope=Scope.ACCOUNTING_READ,
-        gives=RequestPreviewOut,
-        problems=(problems.RequestUnknown,),
-        does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
-        "the cost in passes and seconds, and why it waits. Nothing is changed.",
-    )
+PREVIEW_REQUEST = ResourceOperations("Deletion requests", "/v1/deletion-requests").of_one(
+    "preview_deletion_request",
+    "GET",
+    "/{request_id}/preview",
+    scope=Scope.ACCOUNTING_READ,
+    gives=RequestPreviewOut,
+    problems=(problems.RequestUnknown,),
+    does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
+    "the cost in passes and seconds, and why it waits. Nothing is changed.",
 )
 
 
@@ -284,19 +282,17 @@ class PlanQuery(Query):
     )
 
 
-PLAN = of_one(
-    _ACCOUNTING.operation(
-        "get_plan",
-        "GET",
-        "/datasets/{dataset_id}/plan",
-        scope=Scope.ACCOUNTING_READ,
-        query=PlanQuery,
-        gives=PlanOut,
-        problems=(problems.DatasetUnknown, problems.PreconditionFailed),
-        does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public "
-        "numbers alone, beside the metrics that existing models have reached on evaluation data. Rows of the dataset "
-        "are not read: `lethe model plan FILE` tries out a local file.",
-    )
+PLAN = _ACCOUNTING.of_one(
+    "get_plan",
+    "GET",
+    "/datasets/{dataset_id}/plan",
+    scope=Scope.ACCOUNTING_READ,
+    query=PlanQuery,
+    gives=PlanOut,
+    problems=(problems.DatasetUnknown, problems.PreconditionFailed),
+    does="Return the cost of models of the dataset at targets from 1/4 to 8, in noise and passes, from public "
+    "numbers alone, beside the metrics that existing models have reached on evaluation data. Rows of the dataset "
+    "are not read: `lethe model plan FILE` tries out a local file.",
 )
 
 
@@ -361,19 +357,17 @@ class TrajectoryQuery(Paging):
     points: Annotated[int, Field(ge=2, le=500, description="Maximum number of points per run.")] = 50
 
 
-TRAJECTORY = of_one(
-    _ACCOUNTING.operation(
-        "get_trajectory",
-        "GET",
-        "/models/{model_id}/trajectory",
-        scope=Scope.ACCOUNTING_READ,
-        query=TrajectoryQuery,
-        gives=TrajectoryOut,
-        problems=(problems.ModelUnknown, problems.InputInvalid),
-        does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
-        "alone: what a certificate would state had the run been planned to end there. At most `points` per run, "
-        "densest where they change most, and 10,000 in all; newest run first.",
-    )
+TRAJECTORY = _ACCOUNTING.of_one(
+    "get_trajectory",
+    "GET",
+    "/models/{model_id}/trajectory",
+    scope=Scope.ACCOUNTING_READ,
+    query=TrajectoryQuery,
+    gives=TrajectoryOut,
+    problems=(problems.ModelUnknown, problems.InputInvalid),
+    does="Return influence and epsilon after each step of learning and of every deletion since, from the ledger "
+    "alone: what a certificate would state had the run been planned to end there. At most `points` per run, "
+    "densest where they change most, and 10,000 in all; newest run first.",
 )
 
 
@@ -483,41 +477,35 @@ class AccountQuery(Query):
     ] = None
 
 
-MODEL = of_one(
-    _ACCOUNTING.operation(
-        "get_account",
-        "GET",
-        "/models/{model_id}",
-        scope=Scope.ACCOUNTING_READ,
-        query=AccountQuery,
-        gives=AccountOut,
-        problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
-        does="Return the guarantees of the live version, the cost of forgetting one more record, and how many more "
-        "versions a person who stays can feed before the `adaptive` guarantee exceeds a budget.",
-    )
+MODEL = _ACCOUNTING.of_one(
+    "get_account",
+    "GET",
+    "/models/{model_id}",
+    scope=Scope.ACCOUNTING_READ,
+    query=AccountQuery,
+    gives=AccountOut,
+    problems=(problems.ModelUnknown, problems.ModelNotLive, problems.ModelRetired),
+    does="Return the guarantees of the live version, the cost of forgetting one more record, and how many more "
+    "versions a person who stays can feed before the `adaptive` guarantee exceeds a budget.",
 )
-DELETION_REQUEST = of_one(
-    _ACCOUNTING.operation(
-        "get_request_account",
-        "GET",
-        "/deletion-requests/{request_id}",
-        scope=Scope.ACCOUNTING_READ,
-        gives=RequestAccountOut,
-        problems=(problems.RequestUnknown, problems.CertificateDamaged),
-        does="Return the guarantees signed for a request, the same for today's live versions, and the joint guarantee "
-        "over all models.",
-    )
+DELETION_REQUEST = _ACCOUNTING.of_one(
+    "get_request_account",
+    "GET",
+    "/deletion-requests/{request_id}",
+    scope=Scope.ACCOUNTING_READ,
+    gives=RequestAccountOut,
+    problems=(problems.RequestUnknown, problems.CertificateDamaged),
+    does="Return the guarantees signed for a request, the same for today's live versions, and the joint guarantee "
+    "over all models.",
 )
-DATASET = of_one(
-    _ACCOUNTING.operation(
-        "get_dataset_account",
-        "GET",
-        "/datasets/{dataset_id}",
-        scope=Scope.ACCOUNTING_READ,
-        query=AccountQuery,
-        gives=DatasetAccountOut,
-        problems=(problems.DatasetUnknown,),
-        does="Return the `adaptive` guarantee of one record that fed every version of every model, the versions that "
-        "still fit a budget, and the open requests that force relearning.",
-    )
+DATASET = _ACCOUNTING.of_one(
+    "get_dataset_account",
+    "GET",
+    "/datasets/{dataset_id}",
+    scope=Scope.ACCOUNTING_READ,
+    query=AccountQuery,
+    gives=DatasetAccountOut,
+    problems=(problems.DatasetUnknown,),
+    does="Return the `adaptive` guarantee of one record that fed every version of every model, the versions that "
+    "still fit a budget, and the open requests that force relearning.",
 )

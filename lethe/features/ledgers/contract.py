@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, Strict
 
 from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import IdempotencyConflict, NotFound, StorageQuotaExceeded
 from lethe.contract.sets import ClosedSet, Scope
 from lethe.features.systems.contract import Ids
@@ -133,41 +133,35 @@ LIST = _DP_MODELS.operation(
     gives=PageOut[DpModelOut],
     does="List models with ledgers, also retired ones, newest first.",
 )
-GET = of_one(
-    _DP_MODELS.operation(
-        "get_dp_model",
-        "GET",
-        "/{dp_model_id}",
-        scope=Scope.MODELS_READ,
-        gives=DpModelOut,
-        problems=(DpModelUnknown,),
-        does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
-    )
+GET = _DP_MODELS.of_one(
+    "get_dp_model",
+    "GET",
+    "/{dp_model_id}",
+    scope=Scope.MODELS_READ,
+    gives=DpModelOut,
+    problems=(DpModelUnknown,),
+    does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
 )
-RENEW = of_one(
-    _DP_MODELS.operation(
-        "renew_dp_model",
-        "POST",
-        "/{dp_model_id}/ledgers",
-        scope=Scope.ADMIN,
-        takes=LedgerIn,
-        gives=DpModelOut,
-        repeat="idempotent",
-        problems=(DpModelUnknown,),
-        does="Replace the ledger after a retraining. Requests accepted before the training started count no more, and "
-        "those that waited for it go on. A ledger whose budget does not cover the others is refused.",
-    )
+RENEW = _DP_MODELS.of_one(
+    "renew_dp_model",
+    "POST",
+    "/{dp_model_id}/ledgers",
+    scope=Scope.ADMIN,
+    takes=LedgerIn,
+    gives=DpModelOut,
+    repeat="idempotent",
+    problems=(DpModelUnknown,),
+    does="Replace the ledger after a retraining. Requests accepted before the training started count no more, and "
+    "those that waited for it go on. A ledger whose budget does not cover the others is refused.",
 )
-RETIRE = of_one(
-    _DP_MODELS.operation(
-        "retire_dp_model",
-        "DELETE",
-        "/{dp_model_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(DpModelUnknown,),
-        does="Retire a model. Requests that waited for its retraining end without having reached it, which their "
-        "headline says.",
-    )
+RETIRE = _DP_MODELS.of_one(
+    "retire_dp_model",
+    "DELETE",
+    "/{dp_model_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(DpModelUnknown,),
+    does="Retire a model. Requests that waited for its retraining end without having reached it, which their "
+    "headline says.",
 )

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import ModelUnknown, NotFound, RequestUnknown, VersionUnknown
 from lethe.contract.sets import ClosedSet, Scope, VersionStatus
 
@@ -94,32 +94,28 @@ class ExportsQuery(Paging):
 
 _MODELS = ResourceOperations("Models", "/v1/models")
 
-EXPORTS = of_one(
-    _MODELS.operation(
-        "list_exports",
-        "GET",
-        "/{model_id}/exports",
-        scope=Scope.MODELS_READ,
-        query=ExportsQuery,
-        gives=PageOut[ExportOut],
-        problems=(ModelUnknown,),
-        does="List who received which weights, and when, newest first.",
-    )
+EXPORTS = _MODELS.of_one(
+    "list_exports",
+    "GET",
+    "/{model_id}/exports",
+    scope=Scope.MODELS_READ,
+    query=ExportsQuery,
+    gives=PageOut[ExportOut],
+    problems=(ModelUnknown,),
+    does="List who received which weights, and when, newest first.",
 )
-STATE_COPY = of_two(
-    _MODELS.operation(
-        "state_copy",
-        "PATCH",
-        "/{model_id}/exports/{export_id}",
-        scope=Scope.MODELS_READ,
-        takes=CopyStatementIn,
-        gives=ExportOut,
-        repeat="idempotent",
-        problems=(ModelUnknown, ExportUnknown, VersionUnknown),
-        does="State what became of a copy: its form and place, and that it is destroyed or replaced. The statement "
-        "takes the place of the last one; bundles of requests contain it. Only the key or person that received the "
-        "copy may state it, or an admin.",
-    )
+STATE_COPY = _MODELS.of_two(
+    "state_copy",
+    "PATCH",
+    "/{model_id}/exports/{export_id}",
+    scope=Scope.MODELS_READ,
+    takes=CopyStatementIn,
+    gives=ExportOut,
+    repeat="idempotent",
+    problems=(ModelUnknown, ExportUnknown, VersionUnknown),
+    does="State what became of a copy: its form and place, and that it is destroyed or replaced. The statement "
+    "takes the place of the last one; bundles of requests contain it. Only the key or person that received the "
+    "copy may state it, or an admin.",
 )
 
 
@@ -149,18 +145,16 @@ class ServingQuery(Query):
     )
 
 
-SERVING = of_one(
-    _MODELS.operation(
-        "get_serving",
-        "GET",
-        "/{model_id}/serving",
-        scope=Scope.MODELS_READ,
-        query=ServingQuery,
-        gives=ServingOut,
-        problems=(ModelUnknown, VersionUnknown),
-        does="Return whether the live version, or the named one, may be served now. Nothing in the answer is about a "
-        "person.",
-    )
+SERVING = _MODELS.of_one(
+    "get_serving",
+    "GET",
+    "/{model_id}/serving",
+    scope=Scope.MODELS_READ,
+    query=ServingQuery,
+    gives=ServingOut,
+    problems=(ModelUnknown, VersionUnknown),
+    does="Return whether the live version, or the named one, may be served now. Nothing in the answer is about a "
+    "person.",
 )
 
 
@@ -207,17 +201,15 @@ class LineageOut(Answer):
 
 _LINEAGE = ResourceOperations("Lineage", "/v1")
 
-OF_REQUEST = of_one(
-    _LINEAGE.operation(
-        "get_request_lineage",
-        "GET",
-        "/deletion-requests/{request_id}/lineage",
-        scope=Scope.ACCOUNTING_READ,
-        gives=LineageOut,
-        problems=(RequestUnknown,),
-        does="Return the models, versions and copies that the person's rows fed, in the datasets that the request "
-        "concerns. The audit log records the look-up, but not the person.",
-    )
+OF_REQUEST = _LINEAGE.of_one(
+    "get_request_lineage",
+    "GET",
+    "/deletion-requests/{request_id}/lineage",
+    scope=Scope.ACCOUNTING_READ,
+    gives=LineageOut,
+    problems=(RequestUnknown,),
+    does="Return the models, versions and copies that the person's rows fed, in the datasets that the request "
+    "concerns. The audit log records the look-up, but not the person.",
 )
 OF_PERSON = _LINEAGE.operation(
     "trace_lineage",

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lethe.contract import problems
 from lethe.contract.fields import Answer, Form, PageOut, Paging
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 
 
@@ -81,39 +81,33 @@ LIST = _NETWORKS.operation(
     gives=PageOut[NetworkOut],
     does="List the public networks, newest first.",
 )
-GET = of_one(
-    _NETWORKS.operation(
-        "get_network",
-        "GET",
-        "/{network_id}",
-        scope=Scope.MODELS_READ,
-        gives=NetworkOut,
-        problems=(problems.NetworkUnknown,),
-        does="Return the inputs, outputs and provenance of a network.",
-    )
+GET = _NETWORKS.of_one(
+    "get_network",
+    "GET",
+    "/{network_id}",
+    scope=Scope.MODELS_READ,
+    gives=NetworkOut,
+    problems=(problems.NetworkUnknown,),
+    does="Return the inputs, outputs and provenance of a network.",
 )
-FILE = of_one(
-    _NETWORKS.operation(
-        "get_network_file",
-        "GET",
-        "/{network_id}/file",
-        scope=Scope.MODELS_READ,
-        gives=bytes,
-        problems=(problems.NetworkUnknown, problems.DatabaseDamaged),
-        does="Return the ONNX file after checking its SHA-256.",
-    )
+FILE = _NETWORKS.of_one(
+    "get_network_file",
+    "GET",
+    "/{network_id}/file",
+    scope=Scope.MODELS_READ,
+    gives=bytes,
+    problems=(problems.NetworkUnknown, problems.DatabaseDamaged),
+    does="Return the ONNX file after checking its SHA-256.",
 )
-DELETE = of_one(
-    _NETWORKS.operation(
-        "delete_network",
-        "DELETE",
-        "/{network_id}",
-        scope=Scope.MODELS_WRITE,
-        gives=type(None),
-        status=204,
-        problems=(problems.NetworkUnknown, problems.NetworkInUse),
-        does="Delete a network; 409 while a dataset or a model uses it.",
-    )
+DELETE = _NETWORKS.of_one(
+    "delete_network",
+    "DELETE",
+    "/{network_id}",
+    scope=Scope.MODELS_WRITE,
+    gives=type(None),
+    status=204,
+    problems=(problems.NetworkUnknown, problems.NetworkInUse),
+    does="Delete a network; 409 while a dataset or a model uses it.",
 )
 
 

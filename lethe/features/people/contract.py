@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, Strict
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, Gone, NotAllowed, NotFound, Unavailable
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -140,52 +140,44 @@ LIST = _USERS.operation(
     gives=PageOut[UserOut],
     does="List all people, including disabled ones, newest first.",
 )
-GET = of_one(
-    _USERS.operation(
-        "get_user",
-        "GET",
-        "/{user_id}",
-        scope=Scope.ADMIN,
-        gives=UserOut,
-        problems=(UserUnknown,),
-        does="Return the role of a person, and how they log in.",
-    )
+GET = _USERS.of_one(
+    "get_user",
+    "GET",
+    "/{user_id}",
+    scope=Scope.ADMIN,
+    gives=UserOut,
+    problems=(UserUnknown,),
+    does="Return the role of a person, and how they log in.",
 )
-CHANGE = of_one(
-    _USERS.operation(
-        "change_user",
-        "PATCH",
-        "/{user_id}",
-        scope=Scope.ADMIN,
-        takes=UserChangeIn,
-        gives=UserOut,
-        repeat="idempotent",
-        problems=(UserUnknown, LastAdministrator),
-        does="Change the name or role of a person.",
-    )
+CHANGE = _USERS.of_one(
+    "change_user",
+    "PATCH",
+    "/{user_id}",
+    scope=Scope.ADMIN,
+    takes=UserChangeIn,
+    gives=UserOut,
+    repeat="idempotent",
+    problems=(UserUnknown, LastAdministrator),
+    does="Change the name or role of a person.",
 )
-INVITE = of_one(
-    _USERS.operation(
-        "invite_user",
-        "POST",
-        "/{user_id}/invite",
-        scope=Scope.ADMIN,
-        gives=InvitedUserOut,
-        status=201,
-        problems=(UserUnknown, LastAdministrator),
-        does="Invite a person again who has lost their password or authenticator app, or was disabled: their previous "
-        "credentials end, and they choose new ones. No `Idempotency-Key` is accepted.",
-    )
+INVITE = _USERS.of_one(
+    "invite_user",
+    "POST",
+    "/{user_id}/invite",
+    scope=Scope.ADMIN,
+    gives=InvitedUserOut,
+    status=201,
+    problems=(UserUnknown, LastAdministrator),
+    does="Invite a person again who has lost their password or authenticator app, or was disabled: their previous "
+    "credentials end, and they choose new ones. No `Idempotency-Key` is accepted.",
 )
-DISABLE = of_one(
-    _USERS.operation(
-        "disable_user",
-        "DELETE",
-        "/{user_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(UserUnknown, LastAdministrator),
-        does="Disable a person and end their sessions. Their name stays beside their past actions.",
-    )
+DISABLE = _USERS.of_one(
+    "disable_user",
+    "DELETE",
+    "/{user_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(UserUnknown, LastAdministrator),
+    does="Disable a person and end their sessions. Their name stays beside their past actions.",
 )

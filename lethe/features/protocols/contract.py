@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, IdempotencyConflict, InputInvalid, NotAllowed, NotFound
 from lethe.contract.sets import Scope
 
@@ -77,17 +77,15 @@ LIST_AGENTS = _AGENTS.operation(
     gives=PageOut[AgentOut],
     does="List all registered agents, newest first.",
 )
-REMOVE_AGENT = of_one(
-    _AGENTS.operation(
-        "remove_agent",
-        "DELETE",
-        "/{id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(AgentUnknown,),
-        does="Remove an agent and revoke its token; requests that it made stay.",
-    )
+REMOVE_AGENT = _AGENTS.of_one(
+    "remove_agent",
+    "DELETE",
+    "/{id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(AgentUnknown,),
+    does="Remove an agent and revoke its token; requests that it made stay.",
 )
 
 
@@ -133,15 +131,13 @@ LIST_ISSUERS = _IDENTITY_ISSUERS.operation(
     gives=PageOut[IdentityIssuerOut],
     does="List the trusted issuers, newest first.",
 )
-DELETE_ISSUER = of_one(
-    _IDENTITY_ISSUERS.operation(
-        "delete_identity_issuer",
-        "DELETE",
-        "/{issuer_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(IssuerUnknown,),
-        does="Stop trusting the statements of an issuer.",
-    )
+DELETE_ISSUER = _IDENTITY_ISSUERS.of_one(
+    "delete_identity_issuer",
+    "DELETE",
+    "/{issuer_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(IssuerUnknown,),
+    does="Stop trusting the statements of an issuer.",
 )

@@ -5,7 +5,7 @@ from pydantic import Field
 from lethe.contract import problems
 from lethe.contract.fields import Answer, Body, example
 from lethe.contract.models import ModelOut, QualityIn
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import RemedyKind, Scope
 
 
@@ -39,51 +39,43 @@ class RemediesOut(Answer):
 
 _MODELS = ResourceOperations("Models", "/v1/models")
 
-UPDATE = of_one(
-    _MODELS.operation(
-        "update_model",
-        "PATCH",
-        "/{model_id}",
-        scope=Scope.MODELS_WRITE,
-        takes=ModelChangeIn,
-        gives=ModelOut,
-        repeat="idempotent",
-        problems=(problems.ModelUnknown, problems.ModelRetired, problems.PreconditionFailed),
-        does="Set or replace the quality gate of a model, and judge its live version by it at once.",
-    )
+UPDATE = _MODELS.of_one(
+    "update_model",
+    "PATCH",
+    "/{model_id}",
+    scope=Scope.MODELS_WRITE,
+    takes=ModelChangeIn,
+    gives=ModelOut,
+    repeat="idempotent",
+    problems=(problems.ModelUnknown, problems.ModelRetired, problems.PreconditionFailed),
+    does="Set or replace the quality gate of a model, and judge its live version by it at once.",
 )
-REMOVE_GATE = of_one(
-    _MODELS.operation(
-        "remove_gate",
-        "DELETE",
-        "/{model_id}/gate",
-        scope=Scope.MODELS_WRITE,
-        gives=ModelOut,
-        repeat="idempotent",
-        problems=(problems.ModelUnknown, problems.ModelRetired),
-        does="Remove the quality gate of a model; a version that was held back is served.",
-    )
+REMOVE_GATE = _MODELS.of_one(
+    "remove_gate",
+    "DELETE",
+    "/{model_id}/gate",
+    scope=Scope.MODELS_WRITE,
+    gives=ModelOut,
+    repeat="idempotent",
+    problems=(problems.ModelUnknown, problems.ModelRetired),
+    does="Remove the quality gate of a model; a version that was held back is served.",
 )
-RELEASE = of_two(
-    _MODELS.operation(
-        "release_version",
-        "POST",
-        "/{model_id}/versions/{number}/release",
-        scope=Scope.MODELS_WRITE,
-        gives=ModelOut,
-        repeat="idempotent",
-        problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed),
-        does="Serve the live version although it misses the quality gate. The next version is judged anew.",
-    )
+RELEASE = _MODELS.of_two(
+    "release_version",
+    "POST",
+    "/{model_id}/versions/{number}/release",
+    scope=Scope.MODELS_WRITE,
+    gives=ModelOut,
+    repeat="idempotent",
+    problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed),
+    does="Serve the live version although it misses the quality gate. The next version is judged anew.",
 )
-REMEDIES = of_one(
-    _MODELS.operation(
-        "list_remedies",
-        "GET",
-        "/{model_id}/remedies",
-        scope=Scope.MODELS_READ,
-        gives=RemediesOut,
-        problems=(problems.ModelUnknown, problems.ModelRetired),
-        does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
-    )
+REMEDIES = _MODELS.of_one(
+    "list_remedies",
+    "GET",
+    "/{model_id}/remedies",
+    scope=Scope.MODELS_READ,
+    gives=RemediesOut,
+    problems=(problems.ModelUnknown, problems.ModelRetired),
+    does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
 )

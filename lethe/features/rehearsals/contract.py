@@ -8,7 +8,7 @@ from pydantic import Field
 from lethe.contract import problems
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
 from lethe.contract.models import ProgressOut
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -137,50 +137,44 @@ class RehearsalOut(Answer):
 
 _REHEARSALS = ResourceOperations("Models", "/v1/models/{model_id}/rehearsals")
 
-ASK = of_one(
-    _REHEARSALS.operation(
-        "rehearse",
-        "POST",
-        scope=Scope.MODELS_WRITE,
-        takes=RehearsalIn,
-        gives=RehearsalOut,
-        status=202,
-        repeat="keyed",
-        problems=(
-            problems.ModelUnknown,
-            problems.ModelNotLive,
-            problems.ModelRetired,
-            RehearsalPending,
-            RehearsalDone,
-            RehearsalTooLarge,
-            problems.IdempotencyConflict,
-        ),
-        does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
-        "version, learn another copy without them, measure all three models, and destroy both copies. Nothing records "
-        "who was drawn, and the model stays unchanged. The same rows are measured to completion once, "
-        "whichever model is rehearsed.",
-    )
+ASK = _REHEARSALS.of_one(
+    "rehearse",
+    "POST",
+    scope=Scope.MODELS_WRITE,
+    takes=RehearsalIn,
+    gives=RehearsalOut,
+    status=202,
+    repeat="keyed",
+    problems=(
+        problems.ModelUnknown,
+        problems.ModelNotLive,
+        problems.ModelRetired,
+        RehearsalPending,
+        RehearsalDone,
+        RehearsalTooLarge,
+        problems.IdempotencyConflict,
+    ),
+    does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
+    "version, learn another copy without them, measure all three models, and destroy both copies. Nothing records "
+    "who was drawn, and the model stays unchanged. The same rows are measured to completion once, "
+    "whichever model is rehearsed.",
 )
-LIST = of_one(
-    _REHEARSALS.operation(
-        "list_rehearsals",
-        "GET",
-        scope=Scope.ACCOUNTING_READ,
-        query=Paging,
-        gives=PageOut[RehearsalOut],
-        problems=(problems.ModelUnknown,),
-        does="List the rehearsals of a model, newest first.",
-    )
+LIST = _REHEARSALS.of_one(
+    "list_rehearsals",
+    "GET",
+    scope=Scope.ACCOUNTING_READ,
+    query=Paging,
+    gives=PageOut[RehearsalOut],
+    problems=(problems.ModelUnknown,),
+    does="List the rehearsals of a model, newest first.",
 )
-GET = of_two(
-    _REHEARSALS.operation(
-        "get_rehearsal",
-        "GET",
-        "/{rehearsal_id}",
-        scope=Scope.ACCOUNTING_READ,
-        gives=RehearsalOut,
-        problems=(problems.ModelUnknown, RehearsalUnknown),
-        does="Return the progress of a rehearsal or its results: accuracy and loss on the forget, retain and test "
-        "sets, a membership attack, and the effort.",
-    )
+GET = _REHEARSALS.of_two(
+    "get_rehearsal",
+    "GET",
+    "/{rehearsal_id}",
+    scope=Scope.ACCOUNTING_READ,
+    gives=RehearsalOut,
+    problems=(problems.ModelUnknown, RehearsalUnknown),
+    does="Return the progress of a rehearsal or its results: accuracy and loss on the forget, retain and test "
+    "sets, a membership attack, and the effort.",
 )

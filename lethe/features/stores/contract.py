@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lethe.contract.fields import Body, Text, example
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 from lethe.features.systems.contract import AcknowledgementRefused, SystemTaskEnded, SystemTaskUnknown, TaskOut
 
@@ -25,18 +25,16 @@ class SearchReportIn(Body):
     )
 
 
-REPORT = of_one(
-    _TASKS.operation(
-        "report_system_task",
-        "POST",
-        "/{task_id}/search-report",
-        scope=Scope.REQUESTS_READ,
-        takes=SearchReportIn,
-        gives=TaskOut,
-        repeat="idempotent",
-        problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
-        does="Confirm that a system has erased a person from its stores and searched their files, with the report that "
-        "the system signed. A report of something left is refused and the task stays open. Repeating the call is a "
-        "no-op.",
-    )
+REPORT = _TASKS.of_one(
+    "report_system_task",
+    "POST",
+    "/{task_id}/search-report",
+    scope=Scope.REQUESTS_READ,
+    takes=SearchReportIn,
+    gives=TaskOut,
+    repeat="idempotent",
+    problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
+    does="Confirm that a system has erased a person from its stores and searched their files, with the report that "
+    "the system signed. A report of something left is refused and the task stays open. Repeating the call is a "
+    "no-op.",
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Sha256, Text, example
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import (
     CertificateDamaged,
     Conflict,
@@ -277,41 +277,35 @@ LIST = _SYSTEMS.operation(
     gives=PageOut[SystemOut],
     does="List all systems: Lethe's own models, and registered systems including retired ones.",
 )
-GET = of_one(
-    _SYSTEMS.operation(
-        "get_system",
-        "GET",
-        "/{system_id}",
-        scope=Scope.MODELS_READ,
-        gives=SystemOut,
-        problems=(SystemUnknown,),
-        does="Return a registered system, or one of Lethe's own models as a system.",
-    )
+GET = _SYSTEMS.of_one(
+    "get_system",
+    "GET",
+    "/{system_id}",
+    scope=Scope.MODELS_READ,
+    gives=SystemOut,
+    problems=(SystemUnknown,),
+    does="Return a registered system, or one of Lethe's own models as a system.",
 )
-CHANGE = of_one(
-    _SYSTEMS.operation(
-        "change_system",
-        "PATCH",
-        "/{system_id}",
-        scope=Scope.ADMIN,
-        takes=SystemChangeIn,
-        gives=SystemOut,
-        repeat="idempotent",
-        problems=(SystemUnknown,),
-        does="Change a registered system. Parents that would form a cycle are refused. Open tasks accept the new key.",
-    )
+CHANGE = _SYSTEMS.of_one(
+    "change_system",
+    "PATCH",
+    "/{system_id}",
+    scope=Scope.ADMIN,
+    takes=SystemChangeIn,
+    gives=SystemOut,
+    repeat="idempotent",
+    problems=(SystemUnknown,),
+    does="Change a registered system. Parents that would form a cycle are refused. Open tasks accept the new key.",
 )
-RETIRE = of_one(
-    _SYSTEMS.operation(
-        "retire_system",
-        "DELETE",
-        "/{system_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(SystemUnknown,),
-        does="Open no more tasks for a system. Its open tasks stay open until they are acknowledged or closed.",
-    )
+RETIRE = _SYSTEMS.of_one(
+    "retire_system",
+    "DELETE",
+    "/{system_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(SystemUnknown,),
+    does="Open no more tasks for a system. Its open tasks stay open until they are acknowledged or closed.",
 )
 TASKS = _TASKS.operation(
     "list_system_tasks",
@@ -321,66 +315,56 @@ TASKS = _TASKS.operation(
     gives=PageOut[TaskOut],
     does="List tasks of systems, newest first.",
 )
-TASK = of_one(
-    _TASKS.operation(
-        "get_system_task",
-        "GET",
-        "/{task_id}",
-        scope=Scope.ACCOUNTING_READ,
-        gives=TaskWithEvidenceOut,
-        problems=(SystemTaskUnknown,),
-        does="Return a task of a system with its evidence.",
-    )
+TASK = _TASKS.of_one(
+    "get_system_task",
+    "GET",
+    "/{task_id}",
+    scope=Scope.ACCOUNTING_READ,
+    gives=TaskWithEvidenceOut,
+    problems=(SystemTaskUnknown,),
+    does="Return a task of a system with its evidence.",
 )
-ACKNOWLEDGE = of_one(
-    _TASKS.operation(
-        "acknowledge_system_task",
-        "POST",
-        "/{task_id}/acknowledge",
-        scope=Scope.REQUESTS_READ,
-        takes=AcknowledgementIn,
-        gives=TaskOut,
-        repeat="idempotent",
-        problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
-        does="Confirm that a system has done its task, by a signature of the system's key or by the API key bound to "
-        "it. Any other key is refused and the task stays open. Repeating the call is a no-op.",
-    )
+ACKNOWLEDGE = _TASKS.of_one(
+    "acknowledge_system_task",
+    "POST",
+    "/{task_id}/acknowledge",
+    scope=Scope.REQUESTS_READ,
+    takes=AcknowledgementIn,
+    gives=TaskOut,
+    repeat="idempotent",
+    problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
+    does="Confirm that a system has done its task, by a signature of the system's key or by the API key bound to "
+    "it. Any other key is refused and the task stays open. Repeating the call is a no-op.",
 )
-CLOSE = of_one(
-    _TASKS.operation(
-        "close_system_task",
-        "POST",
-        "/{task_id}/close",
-        scope=Scope.REQUESTS_REVIEW,
-        takes=TaskClosureIn,
-        gives=TaskOut,
-        repeat="idempotent",
-        problems=(SystemTaskUnknown, SystemTaskEnded),
-        does="Close a task whose system does not answer, so that its request can end. The system counts as not "
-        "reached, which the headline says.",
-    )
+CLOSE = _TASKS.of_one(
+    "close_system_task",
+    "POST",
+    "/{task_id}/close",
+    scope=Scope.REQUESTS_REVIEW,
+    takes=TaskClosureIn,
+    gives=TaskOut,
+    repeat="idempotent",
+    problems=(SystemTaskUnknown, SystemTaskEnded),
+    does="Close a task whose system does not answer, so that its request can end. The system counts as not "
+    "reached, which the headline says.",
 )
-OF_REQUEST = of_one(
-    _OF_REQUEST.operation(
-        "get_request_systems",
-        "GET",
-        "/{request_id}/systems",
-        scope=Scope.ACCOUNTING_READ,
-        gives=RequestSystemsOut,
-        problems=(RequestUnknown,),
-        does="Return the systems that a request reaches, how surely each of them no longer has the person, and which "
-        "of them the request waits for.",
-    )
+OF_REQUEST = _OF_REQUEST.of_one(
+    "get_request_systems",
+    "GET",
+    "/{request_id}/systems",
+    scope=Scope.ACCOUNTING_READ,
+    gives=RequestSystemsOut,
+    problems=(RequestUnknown,),
+    does="Return the systems that a request reaches, how surely each of them no longer has the person, and which "
+    "of them the request waits for.",
 )
-BUNDLE = of_one(
-    _OF_REQUEST.operation(
-        "get_request_bundle",
-        "GET",
-        "/{request_id}/bundle",
-        scope=Scope.ACCOUNTING_READ,
-        gives=BundleOut,
-        problems=(RequestUnknown, BundleNotReady, CertificateDamaged),
-        does="Return the signed bundle of an accepted request as of now: every system with its grade, evidence and "
-        "limits, and the weakest grade as the headline. `lethe certificate verify` recomputes all of it offline.",
-    )
+BUNDLE = _OF_REQUEST.of_one(
+    "get_request_bundle",
+    "GET",
+    "/{request_id}/bundle",
+    scope=Scope.ACCOUNTING_READ,
+    gives=BundleOut,
+    problems=(RequestUnknown, BundleNotReady, CertificateDamaged),
+    does="Return the signed bundle of an accepted request as of now: every system with its grade, evidence and "
+    "limits, and the weakest grade as the headline. `lethe certificate verify` recomputes all of it offline.",
 )

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from lethe.contract.datasets import RowsIn
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text, example
-from lethe.contract.operation import ResourceOperations, of_one, of_two
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import (
     DatasetInUse,
     IdempotencyConflict,
@@ -247,28 +247,24 @@ LIST_TABLES = _TABLES.operation(
     gives=PageOut[TableOut],
     does="List training tables, newest first.",
 )
-GET_TABLE = of_one(
-    _TABLES.operation(
-        "get_training_table",
-        "GET",
-        "/{table_id}",
-        scope=Scope.MODELS_READ,
-        gives=TableOut,
-        problems=(NotFound,),
-        does="Return a training table.",
-    )
+GET_TABLE = _TABLES.of_one(
+    "get_training_table",
+    "GET",
+    "/{table_id}",
+    scope=Scope.MODELS_READ,
+    gives=TableOut,
+    problems=(NotFound,),
+    does="Return a training table.",
 )
-RETIRE_TABLE = of_one(
-    _TABLES.operation(
-        "retire_training_table",
-        "DELETE",
-        "/{table_id}",
-        scope=Scope.MODELS_WRITE,
-        gives=type(None),
-        status=204,
-        problems=(NotFound, DatasetInUse),
-        does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
-    )
+RETIRE_TABLE = _TABLES.of_one(
+    "retire_training_table",
+    "DELETE",
+    "/{table_id}",
+    scope=Scope.MODELS_WRITE,
+    gives=type(None),
+    status=204,
+    problems=(NotFound, DatasetInUse),
+    does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
 )
 CREATE = _TRAINERS.operation(
     "create_trainer",
@@ -290,72 +286,60 @@ LIST = _TRAINERS.operation(
     gives=PageOut[TrainerOut],
     does="List trainers, newest first.",
 )
-GET = of_one(
-    _TRAINERS.operation(
-        "get_trainer",
-        "GET",
-        "/{trainer_id}",
-        scope=Scope.MODELS_READ,
-        gives=TrainerOut,
-        problems=(NotFound,),
-        does="Return a trainer with the state of its trainings.",
-    )
+GET = _TRAINERS.of_one(
+    "get_trainer",
+    "GET",
+    "/{trainer_id}",
+    scope=Scope.MODELS_READ,
+    gives=TrainerOut,
+    problems=(NotFound,),
+    does="Return a trainer with the state of its trainings.",
 )
-RETIRE = of_one(
-    _TRAINERS.operation(
-        "retire_trainer",
-        "DELETE",
-        "/{trainer_id}",
-        scope=Scope.ADMIN,
-        gives=type(None),
-        status=204,
-        problems=(NotFound,),
-        does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
-    )
+RETIRE = _TRAINERS.of_one(
+    "retire_trainer",
+    "DELETE",
+    "/{trainer_id}",
+    scope=Scope.ADMIN,
+    gives=type(None),
+    status=204,
+    problems=(NotFound,),
+    does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
 )
-TRAININGS = of_one(
-    _TRAINERS.operation(
-        "list_trainings",
-        "GET",
-        "/{trainer_id}/trainings",
-        scope=Scope.MODELS_READ,
-        query=Paging,
-        gives=PageOut[TrainingOut],
-        problems=(NotFound,),
-        does="List the trainings of a trainer, newest first.",
-    )
+TRAININGS = _TRAINERS.of_one(
+    "list_trainings",
+    "GET",
+    "/{trainer_id}/trainings",
+    scope=Scope.MODELS_READ,
+    query=Paging,
+    gives=PageOut[TrainingOut],
+    problems=(NotFound,),
+    does="List the trainings of a trainer, newest first.",
 )
-PLAN = of_one(
-    _TRAINERS.operation(
-        "get_trainer_plan",
-        "GET",
-        "/{trainer_id}/plan",
-        scope=Scope.ACCOUNTING_READ,
-        gives=TrainerPlanOut,
-        problems=(NotFound,),
-        does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
-    )
+PLAN = _TRAINERS.of_one(
+    "get_trainer_plan",
+    "GET",
+    "/{trainer_id}/plan",
+    scope=Scope.ACCOUNTING_READ,
+    gives=TrainerPlanOut,
+    problems=(NotFound,),
+    does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
 )
-RELEASE = of_one(
-    _TRAINERS.operation(
-        "release_trainer",
-        "POST",
-        "/{trainer_id}/release",
-        scope=Scope.MODELS_WRITE,
-        gives=TrainerOut,
-        repeat="idempotent",
-        problems=(NotFound,),
-        does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
-    )
+RELEASE = _TRAINERS.of_one(
+    "release_trainer",
+    "POST",
+    "/{trainer_id}/release",
+    scope=Scope.MODELS_WRITE,
+    gives=TrainerOut,
+    repeat="idempotent",
+    problems=(NotFound,),
+    does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
 )
-ARTEFACT = of_two(
-    _TRAINERS.operation(
-        "get_artefact",
-        "GET",
-        "/{trainer_id}/artefacts/{name}",
-        scope=Scope.MODELS_READ,
-        gives=bytes,
-        problems=(NotFound, ModelHeld, WeightsDestroyed),
-        does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
-    )
+ARTEFACT = _TRAINERS.of_two(
+    "get_artefact",
+    "GET",
+    "/{trainer_id}/artefacts/{name}",
+    scope=Scope.MODELS_READ,
+    gives=bytes,
+    problems=(NotFound, ModelHeld, WeightsDestroyed),
+    does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
-from lethe.contract.operation import ResourceOperations, of_one
+from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import ClosedSet, DeliveryStatus, Scope
 
@@ -105,28 +105,24 @@ LIST = _WEBHOOK_DELIVERIES.operation(
     does="List deliveries, newest first. Callers who may not learn whether anything is held see deliveries of "
     "requests by such callers only.",
 )
-GET = of_one(
-    _WEBHOOK_DELIVERIES.operation(
-        "get_webhook_delivery",
-        "GET",
-        "/webhook-deliveries/{delivery_id}",
-        scope=Scope.REQUESTS_READ,
-        gives=SentOut,
-        problems=(DeliveryUnknown,),
-        does="Return the state of a delivery, and its body.",
-    )
+GET = _WEBHOOK_DELIVERIES.of_one(
+    "get_webhook_delivery",
+    "GET",
+    "/webhook-deliveries/{delivery_id}",
+    scope=Scope.REQUESTS_READ,
+    gives=SentOut,
+    problems=(DeliveryUnknown,),
+    does="Return the state of a delivery, and its body.",
 )
-REPLAY = of_one(
-    _WEBHOOK_DELIVERIES.operation(
-        "replay_webhook_delivery",
-        "POST",
-        "/webhook-deliveries/{delivery_id}/replay",
-        scope=Scope.ADMIN,
-        gives=SentOut,
-        status=202,
-        problems=(DeliveryUnknown,),
-        does="Send a delivered or abandoned message again under the same ID. A pending delivery stays unchanged.",
-    )
+REPLAY = _WEBHOOK_DELIVERIES.of_one(
+    "replay_webhook_delivery",
+    "POST",
+    "/webhook-deliveries/{delivery_id}/replay",
+    scope=Scope.ADMIN,
+    gives=SentOut,
+    status=202,
+    problems=(DeliveryUnknown,),
+    does="Send a delivered or abandoned message again under the same ID. A pending delivery stays unchanged.",
 )
 REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
     "replay_webhook_deliveries",
