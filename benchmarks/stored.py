@@ -190,7 +190,7 @@ def fill(
         f"""INSERT INTO runs (id, tenant_id, kind, status, dataset_id, model_id, revision, version_id, steps_total,
                 steps_done, records, reason, reason_facts, worker, lease_expires_at, started_at, finished_at)
             SELECT 'run_' || (n - 1), {tenant}, 'learn', 'published', 'ds_bench_' || (n - 1), 'mdl_bench_' || (n - 1),
-                1000, 'ver_' || (n - 1), 1, 1, 0, '', '{{}}', 'w', {moment}, {moment}, {moment}
+                1000, 'ver_' || (n - 1), 1, 1, 0, 'requested', '{{}}', 'w', {moment}, {moment}, {moment}
             FROM {series(str(models))}""",
         f"""INSERT INTO versions (id, model_id, number, status, run_id, revision, weights_sha256, metrics, published_at)
             SELECT 'ver_' || (n - 1), 'mdl_bench_' || (n - 1), 1, 'live', 'run_' || (n - 1), 1000, '', '{{}}', {moment}
