@@ -25,7 +25,7 @@ from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
 from worker.handlers import Holder, network_of
 from worker.isolated import IsolatedResult
-from worker.langevin import engines, evaluate, init
+from worker.langevin import evaluate, init
 from worker.langevin.evaluate import LabelledRows
 
 _SIGNED_AHEAD = 10
@@ -93,6 +93,9 @@ def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResul
         )
         parameters = result.parameters
         if network := network_of(installation, result.mechanism):
+            # Only tangent models need torch here.
+            from worker.langevin import engines
+
             rows = engines.scorer()(result.mechanism, network, parameters, rows)
             parameters = np.eye(num_weight_rows(result.mechanism.num_classes, result.mechanism.objective))
         try:

@@ -1,16 +1,18 @@
 """Child processes that leave no memory behind when they end.
 
-A server that has imported the children's modules and has never held a record forks them, so that starting a child takes
-milliseconds. Each child has a leash, a socket whose other end its owner holds: when the owner closes it or dies, the
-server kills the child. All memory of the child returns to the operating system in any case.
+A server that has never held a record forks them. It imports what they need when the first child is asked for, so that a
+worker without work needs neither torch nor its memory; every later child starts within milliseconds. Each child has a
+leash, a socket whose other end its owner holds: when the owner closes it or dies, the server kills the child. All
+memory of the child returns to the operating system in any case.
 
-Unlike the fork server of `multiprocessing`, this server is forked from a worker with everything imported, kills the
-children of a dead owner, and leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).
+Unlike the fork server of `multiprocessing`, this server is forked from its worker, kills the children of a dead owner,
+and leaves no file behind (`docs/decisions/0005-one-process-per-run.md`).
 """
 
 import atexit
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -67,7 +69,7 @@ class Forker:
 
     def prepare(self) -> None:
         """Fork the server from this process, before the worker opens or starts anything else. Without this call the
-        server is a new interpreter, which takes a second to import what this process has in memory."""
+        server is a new interpreter, which also imports what this process has in memory."""
         with self._lock:
             if self._control is None:
                 with self._new_control() as theirs:
@@ -125,9 +127,7 @@ def _be_the_server(control: int, module: str) -> NoReturn:
             # These signals are for the worker, which then finishes its run.
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        main = importlib.import_module(module).main
-        gc.freeze()
-        _serve(socket.socket(fileno=control), main)
+        _serve(socket.socket(fileno=control), functools.cache(lambda: _main_of(module)))
     # The server holds no record, so the traceback may be printed.
     except BaseException:  # noqa: BLE001
         sys.excepthook(*sys.exc_info())
@@ -135,7 +135,14 @@ def _be_the_server(control: int, module: str) -> NoReturn:
         os._exit(0)
 
 
-def _serve(control: socket.socket, main: Callable[..., None]) -> None:
+def _main_of(module: str) -> Callable[..., None]:
+    """Import what children run. Its objects are never collected, so that they stay memory that all children share."""
+    main: Callable[..., None] = importlib.import_module(module).main
+    gc.freeze()
+    return main
+
+
+def _serve(control: socket.socket, main: Callable[[], Callable[..., None]]) -> None:
     # Process id by leash.
     children: dict[int, int] = {}
     events = select.poll()
@@ -155,7 +162,9 @@ def _serve(control: socket.socket, main: Callable[..., None]) -> None:
                     continue
                 connection, leash, *others = descriptors
                 with contextlib.suppress(OSError):
-                    children[leash] = _forked(main, connection, others, not_for_it=[control.fileno(), leash, *children])
+                    children[leash] = _forked(
+                        main(), connection, others, not_for_it=[control.fileno(), leash, *children]
+                    )
                     events.register(leash, select.POLLIN)
                 for mine in (connection, *others) if leash in children else descriptors:
                     os.close(mine)

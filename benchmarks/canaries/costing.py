@@ -23,7 +23,7 @@ from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import isolated, runner
 from worker.evidence import lanes
-from worker.features.canary_tests import runs as canaries
+from worker.features.canary_tests import chain_of_canaries as canaries
 from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 

@@ -22,7 +22,7 @@ from app.unlearning import queue
 from app.unlearning import service as unlearning
 from app.vault.sealing import SealedStore, WeightStore
 from lethe.proof.mechanism import Mechanism
-from worker import isolated, learning, lease, runner
+from worker import chain_process, learning, lease, runner
 from worker.langevin import chain
 
 Act = Callable[[int], None]
@@ -91,7 +91,7 @@ def _inside_publish(act: Hop) -> None:
 
 
 def _mid_chain(act: Hop) -> None:
-    runners = isolated._runners()
+    runners = chain_process._runners()
     original = runners[Mechanism.method]
 
     def wrapped(*, steps: int, on_progress: Callable[[int], None], **named: Any) -> Any:

@@ -15,11 +15,14 @@ from app.journal import verification
 from app.main import create_app
 from app.operations.periodic_jobs import PeriodicJobs
 from tests import statements
-from worker import runner
+from worker import chain_process, runner
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Starlette's, about httpx
     from fastapi.testclient import TestClient
+
+
+assert chain_process, "imported for the servers that fork the processes of runs"
 
 
 def _lap(folder: Path) -> None:

@@ -27,9 +27,9 @@ from tests.faults import processes
 from tests.faults.checks import assert_all_done_once
 from tests.faults.processes import wait_until
 from tests.stored import held_in_memory
-from worker import isolated, runner
+from worker import chain_process, isolated, runner
 from worker.isolated import DIED, ChainFailed
-from worker.langevin.gradient import BLOCK_ROWS
+from worker.langevin.window import BLOCK_ROWS
 
 Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
@@ -128,7 +128,7 @@ def _processes_of_runs() -> list[psutil.Process]:
     found = []
     for server in psutil.Process().children():
         with contextlib.suppress(psutil.Error):  # it has ended since
-            if "worker.isolated" in " ".join(server.cmdline()):
+            if "worker.chain_process" in " ".join(server.cmdline()):
                 assert server.num_threads() == 1
                 found += [child for child in server.children() if child.status() != psutil.STATUS_ZOMBIE]
     return found
@@ -216,7 +216,7 @@ def test_a_worker_refuses_its_device_in_one_line(tmp_path: Path, command: tuple[
 def test_no_step_is_taken_until_progress_is_handled() -> None:
     """While the parent handles a progress report, the run waits and takes no further step."""
     mine, theirs = Pipe()
-    progressed = isolated._news(theirs, seconds_between=0.0)
+    progressed = chain_process._news(theirs, seconds_between=0.0)
     telling = threading.Thread(target=progressed, args=(1,))
     with mine, theirs:
         telling.start()

@@ -1,7 +1,7 @@
 """Run of a chain: many steps on the same rows, of which only the last iterate is released."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
 from worker.langevin.second_moment import Kept
 from worker.langevin.step import State, no_lanes, projected_noisy_step
-from worker.langevin.window import Show, Shown
+from worker.langevin.window import Checkpoints, Show, Shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,6 @@ class Ran:
     records: int
     lanes: Tensor | None  # (p,)
     observed: Observed | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoints:
-    """Ascending counts of `steps`, after each of which `reached(steps_done, parameters)` receives a copy of the noisy
-    iterate."""
-
-    steps: Sequence[int]
-    reached: Callable[[int, NDArray[np.float64]], None]
 
 
 def run(

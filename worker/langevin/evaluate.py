@@ -11,7 +11,7 @@ from app.catalogue.prediction import MAX_RANKED_CLASSES, scores
 from lethe.encoding.targets import UNIT, TargetColumn, y_of_rates
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
-from worker.langevin.gradient import blocks
+from worker.langevin.window import blocks
 
 MAX_LOG_ODDS = 16.0
 GRID = 2**14

@@ -17,7 +17,7 @@ maximum contribution of one record, and that of a million rows by 0.001.
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Self
@@ -33,8 +33,6 @@ from worker.langevin import kernels
 from worker.langevin.kernels import LANES, ROWS
 from worker.langevin.losses import LOGISTIC, Loss
 
-BLOCK_ROWS = 4096
-
 # Maximum number of batches whose labels and last rows are retained until they are read again.
 _MAX_PARTS = 1024
 _MAX_SHARES = 64
@@ -44,11 +42,6 @@ _SHARE_BYTES = 2**20
 _CACHE_BYTES = 2**24
 # Rows to prefetch: together with the current block they fit in the first-level cache.
 _AHEAD_BYTES = 12 * 2**10
-
-
-def blocks(num_rows: int) -> Iterator[slice]:
-    """Return consecutive slices that cover the rows, each small enough for the cache."""
-    return (slice(start, min(start + BLOCK_ROWS, num_rows)) for start in range(0, num_rows, BLOCK_ROWS))
 
 
 @dataclass(frozen=True, slots=True)

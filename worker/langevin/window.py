@@ -1,6 +1,6 @@
 """Rows of a run as they are loaded: checked when they are loaded, and in memory before the step that reads them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,9 +9,25 @@ from numpy.typing import NDArray
 from app.errors import RunDiffersFromPlan
 from lethe.encoding.rows import labels_in, weights_in
 from lethe.encoding.targets import UNIT
-from worker.langevin.gradient import blocks
 from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule
+
+BLOCK_ROWS = 4096
+"""Rows that a pass takes at a time, few enough for the cache."""
+
+
+def blocks(num_rows: int) -> Iterator[slice]:
+    """Return consecutive slices that cover the rows, each small enough for the cache."""
+    return (slice(start, min(start + BLOCK_ROWS, num_rows)) for start in range(0, num_rows, BLOCK_ROWS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """Ascending counts of `steps`, after each of which `reached(steps_done, parameters)` receives a copy of the noisy
+    iterate."""
+
+    steps: Sequence[int]
+    reached: Callable[[int, NDArray[np.float64]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from lethe.proof.canary_test import CanaryPlan
 from tests.faults import processes
 from tests.faults.processes import wait_until
 from worker import runner
-from worker.features.canary_tests import runs as canaries
+from worker.features.canary_tests import chain_of_canaries as canaries
 from worker.langevin import chain
 from worker.langevin.step import State, projected_noisy_step
 

@@ -22,7 +22,7 @@ from tests.faults.checks import assert_all_done_once
 from tests.stored import rows_of, slots_of
 from tests.worker.evidence.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
 from tests.worker.evidence.faults import BATCHED, FAULTS, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES
-from worker import isolated, runner
+from worker import chain_process, isolated, runner
 from worker.langevin import chain, engines
 
 Run = Callable[..., chain.Ran]
@@ -108,7 +108,7 @@ class _Here:
     @contextlib.contextmanager
     def start(self, *descriptors: int) -> Iterator[Any]:
         mine, theirs = Pipe()
-        running = threading.Thread(target=isolated.main, args=(theirs, *descriptors))
+        running = threading.Thread(target=chain_process.main, args=(theirs, *descriptors))
         running.start()
         try:
             yield SimpleNamespace(connection=mine)
@@ -155,7 +155,7 @@ class Stale:
 
     def mapped(self, patch: pytest.MonkeyPatch) -> None:
         """The whole run reads an old copy."""
-        patch.setattr(isolated, "mapped", lambda memory, *shape: (self._features, self._labels))
+        patch.setattr(chain_process, "mapped", lambda memory, *shape: (self._features, self._labels))
 
     def resident(self, patch: pytest.MonkeyPatch) -> None:
         """The steps read an old copy, and all else what there is now."""

@@ -9,8 +9,9 @@ import torch
 from lethe.proof.losses import Objective
 from tests.worker import passes
 from worker.evidence.gradient import differs
-from worker.langevin.gradient import BLOCK_ROWS, HostRows
+from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss
+from worker.langevin.window import BLOCK_ROWS
 
 TWO = Loss(class_weights=(0.25, 1.0))
 FOUR = Loss(class_weights=(1.0, 0.1, 0.5, 0.3))

@@ -12,7 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.langevin.gradient import BLOCK_ROWS, HostRows, blocks
+from worker.langevin.gradient import HostRows
+from worker.langevin.window import BLOCK_ROWS, blocks
 
 RandomRows = Callable[..., tuple[Any, Any]]
 ROUNDING = 1e-5  # relative, of sums in single precision

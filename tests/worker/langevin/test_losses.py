@@ -19,8 +19,9 @@ from tests.worker import passes
 from tests.worker.langevin.conftest import SilentNoise
 from worker.evidence.gradient import differs
 from worker.langevin import chain, engines
-from worker.langevin.gradient import BLOCK_ROWS, HostRows
+from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss
+from worker.langevin.window import BLOCK_ROWS
 
 RandomRows = Callable[..., tuple[Any, Any]]
 HUBER, SQUARES, HINGE, LABELS, COUNTS = (

@@ -1,14 +1,4 @@
-"""Canary test: many lanes learn their canaries and forget them, in the same steps that runs take.
-
-No rows of people are read: all rows are null, one per batch. The noise is drawn in this process and protects no data.
-"""
-
-from collections.abc import Callable
-from dataclasses import replace
-
-import numpy as np
-import torch
-from torch import Tensor
+"""Runs of canary tests, which end with their statistics."""
 
 from app import tracing
 from app.errors import AuditFailed
@@ -16,14 +6,9 @@ from app.features.canary_tests import service
 from app.installations import Installation
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
-from lethe.proof import canary_test
-from lethe.proof.canary_test import CanaryPlan, Observed
-from lethe.proof.mechanism import Mechanism
+from lethe.proof.canary_test import Observed
 from worker import handlers
-from worker.evidence.lanes import Lanes
 from worker.handlers import HandledKind, Holder
-from worker.langevin import chain, engines, init
-from worker.langevin.noise import SystemNoise
 
 
 def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
@@ -34,61 +19,16 @@ def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, hol
     error_code: str | None = None
     try:
         with tracing.span("steps"):
-            observed = run(claimed_run.mechanism, claimed_run.audit, on_progress=holder.progressed)
+            # A worker without such a run needs no torch.
+            from worker.features.canary_tests import chain_of_canaries
+
+            observed = chain_of_canaries.run(claimed_run.mechanism, claimed_run.audit, on_progress=holder.progressed)
         handlers.examine(installation, claimed_run, records=0, observed=observed)
     except AuditFailed as error:
         error_code = error.code
         handlers.alarm(claimed_run, observed)
     with installation.database.writing() as session:
         service.end(session, run_id=claimed_run.run_id, observed=observed, error_code=error_code)
-
-
-def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
-    """Return the statistics of the lanes after the steps of `plan`; the steps before it are taken as well.
-
-    `on_progress(steps_done)` is called after every step and may raise to stop the run. Raises `AuditFailed` if the
-    learning deviates from its law, wrongly with probability <= `FALSE_ALARM` as well.
-    """
-    law, start = canary_test.law(mechanism, plan), torch.zeros(plan.lanes, dtype=torch.float64)
-    if plan.steps_before:
-        learning = replace(plan, steps_before=0, steps=plan.steps_before)
-        learns = Lanes(canary_test.law(mechanism, learning, records=law.records), learning, start=start)
-        learned = _run_lanes(mechanism, learns, learning.steps, on_progress)
-        if deviations := learns.observed(start, learned).deviations():
-            raise AuditFailed(f"The canaries were not learned as they were to be: {', '.join(deviations)}.")
-        start = learns.without_witnesses(learned)
-    lanes = Lanes(law, plan, start=start)
-    return lanes.observed(
-        start,
-        _run_lanes(
-            mechanism,
-            lanes,
-            plan.steps,
-            lambda steps_done: on_progress(plan.steps_before + steps_done),
-            first_step=plan.steps_before,
-        ),
-    )
-
-
-def _run_lanes(
-    mechanism: Mechanism, lanes: Lanes, steps: int, on_progress: Callable[[int], None], *, first_step: int = 0
-) -> Tensor:
-    rows, classes = mechanism.num_batches, min(2, mechanism.num_classes)
-    result = chain.run(
-        mechanism=replace(mechanism, num_slots=rows, batch_size=1, num_classes=classes, num_parameters=1, network=None),
-        # The gradient of a null row is 0.
-        features=np.zeros((rows, 1), np.float32),
-        labels=np.zeros(rows, np.int32),
-        initial=init.origin(num_classes=classes, num_features=1, objective=mechanism.objective),
-        first_step=first_step,
-        steps=steps,
-        noise=SystemNoise(),
-        on_progress=on_progress,
-        backend=engines.Backend(threads=1),
-        lanes=lanes,
-    )
-    assert result.lanes is not None
-    return result.lanes
 
 
 HANDLERS: tuple[HandledKind, ...] = ((RunKind.AUDIT, run_test),)

@@ -18,9 +18,9 @@ from lethe.encoding.targets import UNIT
 from lethe.features.objective.mechanism import ObjectivePerturbation
 from lethe.proof.losses import Objective
 from worker.features.objective.certificate import gradient_norm_bound
-from worker.langevin.gradient import blocks
 from worker.langevin.losses import Loss
 from worker.langevin.noise import Noise
+from worker.langevin.window import blocks
 
 NEWTON_PARAMETERS = 512
 """Largest number of parameters of a part up to which the Hessian is factorised."""

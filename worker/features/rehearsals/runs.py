@@ -35,11 +35,10 @@ from lethe.features.rehearsals import contract
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
-from worker.features.networks.engines import scored
 from worker.handlers import HandledKind, Holder
 from worker.isolated import IsolatedResult
 from worker.langevin import init
-from worker.langevin.chain import Checkpoints
+from worker.langevin.window import Checkpoints
 
 CHECKPOINTS = 20
 
@@ -87,6 +86,9 @@ class Measure:
         """Return the scores of non-null rows  # (n, c)"""
         if self.network is None:
             return scores(parameters, features)
+        # Only tangent models need torch here.
+        from worker.features.networks.engines import scored
+
         [(of_rows, _)] = scored(self.mechanism, self.network, parameters, [(features, labels)])
         identity = np.eye(num_weight_rows(self.mechanism.num_classes, self.mechanism.objective))
         return scores(identity, of_rows)

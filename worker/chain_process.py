@@ -1,0 +1,133 @@
+"""The own process of a run: it takes the steps, and is the only one that needs torch and the compiled loops.
+
+Noise is drawn only here, where its key is made and ends. `worker/isolated.py` starts the process and speaks with it.
+"""
+
+import contextlib
+import functools
+import json
+import mmap
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from app.errors import RunDiffersFromPlan
+from app.rows.blocks import mapped
+from lethe import sockets
+from lethe.contract.problems import Problem
+from lethe.proof import methods
+from lethe.proof.canary_test import CanaryPlan
+from lethe.proof.mechanism import Mechanism
+from worker.evidence import lanes
+from worker.langevin import chain, engines
+from worker.langevin.engines import Backend
+from worker.langevin.noise import SystemNoise
+from worker.langevin.window import Checkpoints, Window
+
+_SECONDS_BETWEEN_NEWS = 0.05
+
+
+@functools.cache
+def _runners() -> dict[str, Callable[..., chain.Ran]]:
+    """Return by method what takes the steps of its runs, with the keywords and result of `chain.run`. Features list
+    pairs of a method's name and its function as `METHODS` of their module `methods`."""
+    return {Mechanism.method: chain.run, **dict(sockets.plugs("worker.features", "methods", "METHODS"))}
+
+
+# Imported here, in the server that forks the processes of runs, so that no run has to import them.
+engines.installed()
+_runners()
+
+
+def main(connection: Connection, rows: int) -> None:
+    """Serve a `run` in its own process. `rows` is the descriptor of the memory that holds the rows."""
+    try:
+        request = json.loads(connection.recv_bytes())
+        initial = np.frombuffer(bytearray(connection.recv_bytes())).reshape(request["shape"])
+        network = connection.recv_bytes()
+        mechanism = methods.read(request["mechanism"])
+        result = _run(request, mechanism, initial, rows, network, connection)
+        answer = {
+            "first_step": result.first_step,
+            "steps": result.steps,
+            "mechanism": result.mechanism.to_json(),
+            "records": result.records,
+            "observed": result.observed and result.observed.counted(),
+        }
+        connection.send_bytes(json.dumps(answer).encode())
+        connection.send_bytes(result.parameters.data)
+    # Only the name of an error may leave the process.
+    except BaseException as error:  # noqa: BLE001
+        code = error.code if isinstance(error, Problem) else type(error).__name__
+        with contextlib.suppress(OSError):
+            connection.send_bytes(json.dumps({"failed": code}).encode())
+
+
+def _run(
+    request: dict[str, Any],
+    mechanism: Mechanism,
+    initial: NDArray[np.float64],
+    rows: int,
+    network: bytes,
+    connection: Connection,
+) -> chain.Ran:
+    if initial.size != mechanism.num_parameters:
+        raise RunDiffersFromPlan("The model has another number of parameters than its mechanism says.")
+    if request["threads"]:
+        torch.set_num_threads(request["threads"])
+    features, labels = mapped(memoryview(mmap.mmap(rows, 0, prot=mmap.PROT_READ)), *request["rows"])
+    return _runners()[mechanism.method](
+        mechanism=mechanism,
+        features=features,
+        labels=labels,
+        initial=initial,
+        first_step=request["first_step"],
+        steps=request["steps"],
+        noise=SystemNoise(),
+        on_progress=_news(connection),
+        backend=Backend(device=request["device"], threads=request["threads"], network=network),
+        lanes=lanes.of(mechanism, CanaryPlan(**request["audit"])) if request["audit"] else None,
+        show=_asking(connection),
+        checkpoints=Checkpoints(steps=request["checkpoints"], reached=_sending(connection)),
+    )
+
+
+def _sending(connection: Connection) -> Callable[[int, NDArray[np.float64]], None]:
+    """Return a callback that sends the iterate of a checkpoint and overwrites it."""
+
+    def reached(steps_done: int, parameters: NDArray[np.float64]) -> None:
+        connection.send_bytes(json.dumps({"checkpoint": steps_done}).encode())
+        connection.send_bytes(parameters.data)
+        parameters.fill(0)
+
+    return reached
+
+
+def _asking(connection: Connection) -> Callable[[int], Window]:
+    """Return a callback that requests the rows of the next steps and waits until they are in memory."""
+
+    def show(steps_done: int) -> Window:
+        connection.send_bytes(json.dumps({"show": steps_done}).encode())
+        window = json.loads(connection.recv_bytes())
+        return Window(until=window["until"], slots=tuple(slice(*bounds) for bounds in window["slots"]))
+
+    return show
+
+
+def _news(connection: Connection, *, seconds_between: float = _SECONDS_BETWEEN_NEWS) -> Callable[[int], None]:
+    """Return a callback that reports the number of steps, at most every `seconds_between`, and waits for the reply."""
+    reported_at = time.monotonic()
+
+    def progressed(steps_done: int) -> None:
+        nonlocal reported_at
+        if time.monotonic() - reported_at >= seconds_between:
+            connection.send_bytes(json.dumps(steps_done).encode())
+            connection.recv_bytes()
+            reported_at = time.monotonic()
+
+    return progressed
