@@ -191,7 +191,7 @@ def test_words_of_the_pages_are_not_taken_for_english() -> None:
     """A text that is already in the reader's language is shown unchanged, and not marked as English."""
     with languages.speaking("de"):
         said = glossary.labels("faults")["string_too_long"].format(max_length=5)
-        assert wording.message(said, capital=True) == "Schreiben Sie höchstens 5 Zeichen."
+        assert wording.message(said, capital=True) == "Geben Sie höchstens 5 Zeichen ein."
         fault = FieldError("name", said)
         assert forms.fault_of(InputInvalid("", [fault]), "name") == said
         english = forms.fault_of(InputInvalid("", [FieldError("name", "no such thing")]), "name")

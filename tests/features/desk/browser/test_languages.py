@@ -30,7 +30,7 @@ def test_an_officer_works_in_german(officer: Visitor) -> None:
     expect(page.locator("html[lang=de]")).to_be_attached()
     officer.shows()
     officer.opens(f"/admin/models/{model}")
-    expect(page.get_by_role("heading", name="Rest-Einfluss", exact=False).first).to_be_visible()
+    expect(page.get_by_role("heading", name="Resteinfluss", exact=False).first).to_be_visible()
     officer.shows()
     page.get_by_role("button", name="English").click()
     expect(page.locator("html[lang=en]")).to_be_attached()
