@@ -1,14 +1,16 @@
 """SQL queries about the audit log, and about checkpoints of it and of other chains."""
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from app.audit.checkpoints import AUDIT, StoredChain
 from app.db import rows
 from app.db.tables import AuditEntry, Checkpoint, Tenant
+
+if TYPE_CHECKING:
+    from app.audit.checkpoints import StoredChain
 
 _OF_TENANT = sa.bindparam("tenant_id", type_=sa.String)
 _LAST = (
@@ -50,7 +52,7 @@ def entries(
 
 
 def checkpoints(
-    session: Session, chain: StoredChain, *, tenant_id: str, before: int | None = None, limit: int
+    session: Session, chain: "StoredChain", *, tenant_id: str, before: int | None = None, limit: int
 ) -> list[Checkpoint]:
     """Return the last `limit` checkpoints of a chain before sequence `before`, newest first."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
@@ -70,7 +72,7 @@ def last_checkpoint(session: Session) -> Checkpoint | None:
     return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
 
 
-def heads(session: Session, chain: StoredChain) -> list[tuple[str, int, int]]:
+def heads(session: Session, chain: "StoredChain") -> list[tuple[str, int, int]]:
     """Return tenant id, sequence of the last row, and sequence of the last checkpoint (0 without one) of each nonempty
     chain."""
     table = chain.table
@@ -85,7 +87,7 @@ def tenant_ids(session: Session) -> list[str]:
     return list(session.scalars(sa.select(Tenant.id).order_by(Tenant.created_at, Tenant.id)))
 
 
-def rows_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int | None = None) -> Iterator[Any]:
+def rows_of(session: Session, chain: "StoredChain", *, tenant_id: str, since: int | None = None) -> Iterator[Any]:
     """Yield the rows of a chain in order, from sequence `since` on, at most `_BATCH` in memory."""
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence)
@@ -106,23 +108,24 @@ def _in_batches(
 
 def all_entries(session: Session, *, tenant_id: str, since: int | None = None) -> Iterator[AuditEntry]:
     """Yield the entries of a tenant's audit log in order, from sequence `since` on."""
-    return rows_of(session, AUDIT, tenant_id=tenant_id, since=since)
+    query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id).order_by(AuditEntry.sequence)
+    return _in_batches(session, query, AuditEntry.sequence, since=since)
 
 
-def page_of(session: Session, chain: StoredChain, *, tenant_id: str, since: int, limit: int) -> list[Any]:
+def page_of(session: Session, chain: "StoredChain", *, tenant_id: str, since: int, limit: int) -> list[Any]:
     """Return the next `limit` rows of a chain, from sequence `since` on."""
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id, table.sequence >= since)
     return list(session.scalars(query.order_by(table.sequence).limit(limit)))
 
 
-def last_row(session: Session, chain: StoredChain, *, tenant_id: str) -> Any | None:
+def last_row(session: Session, chain: "StoredChain", *, tenant_id: str) -> Any | None:
     table = chain.table
     query = sa.select(table).where(table.tenant_id == tenant_id).order_by(table.sequence.desc())
     return session.scalars(query.limit(1)).one_or_none()
 
 
-def all_checkpoints(session: Session, chain: StoredChain, *, tenant_id: str) -> Iterator[Checkpoint]:
+def all_checkpoints(session: Session, chain: "StoredChain", *, tenant_id: str) -> Iterator[Checkpoint]:
     """Yield the checkpoints of a chain in order, at most `_BATCH` in memory."""
     query = sa.select(Checkpoint).where(Checkpoint.tenant_id == tenant_id, Checkpoint.log == chain.name)
     return _in_batches(session, query.order_by(Checkpoint.sequence), Checkpoint.sequence)

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 import subprocess
 from pathlib import Path
@@ -28,6 +29,20 @@ def called_in(path: Path) -> frozenset[str]:
 
 def callers(name: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in SOURCES if name in called_in(path)}
+
+
+def test_modules_can_be_imported_in_any_order() -> None:
+    """No module needs one that is still being imported, or it would depend on the program whether it can be."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in SOURCES
+    }
+    needs: dict[str, set[str]] = {name: set() for name in modules}
+    for name, path in modules.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                named = {f"{node.module}.{alias.name}" for alias in node.names}
+                needs[name] |= (named & modules.keys()) or ({node.module or ""} & modules.keys())
+    assert list(graphlib.TopologicalSorter(needs).static_order())
 
 
 def test_only_sessions_commit() -> None:
