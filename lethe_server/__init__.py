@@ -5,7 +5,9 @@ A customer's own `app` is what it was: only processes of the server see these fo
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 _INSTALLED = Path(__file__).parent
 _FOLDER = str(_INSTALLED if (_INSTALLED / "app").is_dir() else _INSTALLED.parent)
@@ -15,6 +17,9 @@ if _FOLDER not in sys.path:
     sys.path.insert(0, _FOLDER)
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_FOLDER, os.environ.get("PYTHONPATH")]))  # for what it starts
 
-from app.cli import commands  # noqa: E402
 
-__all__ = ["commands"]
+def __getattr__(name: str) -> Any:
+    """Return all commands of the server, or those of its services, which start without the others."""
+    if name not in ("commands", "services"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("app.cli.root" if name == "commands" else "app.cli.service").commands

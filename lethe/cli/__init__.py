@@ -1,12 +1,18 @@
 """Command `lethe`: calls a gateway and verifies its certificates and ledgers. An installed server adds its commands."""
 
 import sys
-from typing import NoReturn
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, NoReturn
 
 from pydantic import ValidationError
 
 from lethe.contract.problems import Problem
 
+if TYPE_CHECKING:
+    import typer
+
+SERVICES = "lethe.services"
+"""Group of entry points, each the name of a command that runs a service, and the `typer.Typer` that has it."""
 _EXTRAS = {
     "typer": "cli",
     "rich": "cli",
@@ -24,9 +30,7 @@ _EXTRAS = {
 def main() -> None:
     """Run the command line. A known error ends in exit code 1 and one line."""
     try:
-        from lethe.cli import root
-
-        root.command_line()()
+        _commands()()
     except Problem as error:
         _fail(error.line)
     except ValidationError as error:
@@ -43,6 +47,17 @@ def main() -> None:
         if type(error).__name__ != "OperationalError":  # SQLAlchemy's or SQLite's: only a server's commands load them
             raise
         _fail(f"database_unreadable: {getattr(error, 'orig', error)}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?")
+
+
+def _commands() -> "typer.Typer":
+    """Return all commands; of a service that is called by its name only its own, so that it starts without a client."""
+    for point in entry_points(group=SERVICES):
+        if [point.name] == sys.argv[1:2]:
+            service: typer.Typer = point.load()
+            return service
+    from lethe.cli import root
+
+    return root.command_line()
 
 
 def _fail(message: str) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import BaseModel, Field
@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
-from lethe import Client
-from lethe.client.waiting import Progress
 from lethe.contract.fields import trimmed
 from lethe.contract.problems import Unauthenticated
 from lethe.reading import to_json
+
+if TYPE_CHECKING:
+    from lethe import Client
+    from lethe.client.waiting import Progress
 
 Url = Annotated[str | None, typer.Option(envvar="LETHE_URL", help="Gateway; default: LETHE_HOST and LETHE_PORT.")]
 Key = Annotated[str | None, typer.Option(envvar="LETHE_API_KEY", help="API key; default: the admin key file.")]
@@ -44,8 +46,11 @@ class _Installed(BaseModel):
         )
 
 
-def connect(url: str | None, key: str | None, *, retry_seconds: float = RETRY_SECONDS) -> Client:
+def connect(url: str | None, key: str | None, *, retry_seconds: float = RETRY_SECONDS) -> "Client":
     """Return a client of the given gateway, or of the gateway on this machine. Raises `Unauthenticated`."""
+    # Imported here, because services print by this module and need no client.
+    from lethe import Client
+
     installed = _Installed.from_environment()
     if key is None:
         path = installed.admin_key_file or installed.data_dir / "keys" / "admin.key"
@@ -92,7 +97,7 @@ def show(value: Any) -> None:
 
 
 @contextmanager
-def bar() -> Iterator[Progress]:
+def bar() -> "Iterator[Progress]":
     """Show a progress bar during a wait if standard error is a terminal."""
     columns = (TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     terminal = Console(stderr=True)
