@@ -23,7 +23,7 @@ from lethe.contract.problems import Problem
 from lethe.proof import methods
 from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.mechanism import Mechanism
-from worker.evidence import lanes
+from worker import evidence
 from worker.langevin import chain, engines
 from worker.langevin.engines import Backend
 from worker.langevin.noise import SystemNoise
@@ -91,7 +91,7 @@ def _run(
         noise=SystemNoise(),
         on_progress=_news(connection),
         backend=Backend(device=request["device"], threads=request["threads"], network=network),
-        lanes=lanes.of(mechanism, CanaryPlan(**request["audit"])) if request["audit"] else None,
+        lanes=evidence.of(mechanism, CanaryPlan(**request["audit"])) if request["audit"] else None,
         show=_asking(connection),
         checkpoints=Checkpoints(steps=request["checkpoints"], reached=_sending(connection)),
     )

@@ -1,4 +1,4 @@
-"""Kinds of runs that publish no version: tests on request, which features add."""
+"""Kinds of runs that publish no version, tests on request which features add; and the canary test of every run."""
 
 import datetime
 import functools
@@ -8,11 +8,13 @@ from typing import Protocol
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.catalogue import service as catalogue
 from app.db.tables import Dataset, Model, Run, Version
+from app.errors import RunDiffersFromPlan
 from app.unlearning.planner import Plan
 from lethe import sockets
 from lethe.contract.sets import QueueRule, RunKind
-from lethe.proof.canary_test import CanaryPlan
+from lethe.proof.canary_test import CanaryPlan, Observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +76,19 @@ def asked_kinds() -> dict[str, AskedKind]:
 def asked_kind_of(run: Run) -> AskedKind | None:
     """Return the kind of a run that is a test; None for any other run."""
     return asked_kinds().get(run.kind)
+
+
+def planned(run: Run, model: Model) -> CanaryPlan | None:
+    """Return the planned lanes of a run; None if the model's runs are not tested or the run is a test without lanes."""
+    if not model.audit_lanes:
+        return None
+    if asked_kind := asked_kind_of(run):
+        return asked_kind.canaries(run, model)
+    return CanaryPlan(lanes=model.audit_lanes, steps_before=run.first_step, steps=run.steps_total)
+
+
+def findings(run: Run, model: Model, observed: Observed | None) -> tuple[str, ...]:
+    """Return what a run's canary test found, or raise `RunDiffersFromPlan` if the run was not tested as planned."""
+    if (observed and observed.plan) != planned(run, model):
+        raise RunDiffersFromPlan(f"Run {run.id} did not have the canary test that was planned.")
+    return observed.findings(catalogue.mechanism_of(model)) if observed else ()

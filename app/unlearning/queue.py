@@ -17,7 +17,7 @@ from app.db.tables import Dataset, Model, Run, Version, new_id
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.rows import records
-from app.unlearning import canary_tests, due_repository, kinds, planner, repository, service
+from app.unlearning import due_repository, kinds, planner, repository, service
 from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
 from lethe.contract.sets import RunKind, RunStatus
@@ -219,7 +219,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
         steps=run.steps_total,
         parent_version_id=run.parent_version_id,
         version_id=run.version_id,
-        audit=canary_tests.planned(run, model) if model else None,
+        audit=kinds.planned(run, model) if model else None,
         gives_way=learns and not deletion_repository.request_models_of_run(session, run_id=run.id),
         first_step=run.first_step,
     )

@@ -26,7 +26,7 @@ from app.errors import AuditFailed, LeaseLost, RunDiffersFromPlan, WeightsUnread
 from app.keys import Keys
 from app.rows import records as damage
 from app.signing import SignedAhead, Wanted
-from app.unlearning import canary_tests, kinds, repository
+from app.unlearning import kinds, repository
 from lethe.contract.problems import DatasetDamaged, RunNotCancellable, RunUnknown, WeightsDestroyed
 from lethe.contract.sets import ModelStatus, RunKind, RunStatus, VersionStatus
 from lethe.proof.canary_test import Observed
@@ -110,7 +110,7 @@ def examine(session: Session, *, run_id: str, records: int, observed: Observed |
     run = _held(session, run_id, lock=False)
     if run.kind != RunKind.AUDIT and records != session.get_one(Dataset, run.dataset_id).num_rows:
         raise RunDiffersFromPlan(f"Run {run_id} read another number of records than are on record.")
-    return canary_tests.findings(run, session.get_one(Model, run.model_id), observed)
+    return kinds.findings(run, session.get_one(Model, run.model_id), observed)
 
 
 def _note(session: Session, run: Run, observed: Observed | None) -> None:
@@ -152,7 +152,7 @@ def publish(
         raise RunDiffersFromPlan(f"Run {run.id} did not go on where the chain of its model stands.")
     if run.kind == RunKind.UNLEARN and (live is None or live.id != run.parent_version_id):
         raise RunDiffersFromPlan(f"Run {run.id} continued a version that is not the live one.")
-    if canary_tests.findings(run, model, observed):
+    if kinds.findings(run, model, observed):
         raise AuditFailed(f"The canary test of run {run.id} refuted what it was to certify.")
     if model.evaluation_dataset_id is not None and deletion_repository.is_anybody_erased_since(
         session, dataset_id=model.evaluation_dataset_id, at=run.started_at

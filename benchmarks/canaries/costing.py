@@ -21,8 +21,7 @@ from benchmarks.canaries.plans import DEFAULT, SHAPES, Row, planned
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.losses import num_weight_rows
 from lethe.proof.mechanism import Mechanism
-from worker import isolated, runner
-from worker.evidence import lanes
+from worker import evidence, isolated, runner
 from worker.features.canary_tests import chain_of_canaries as canaries
 from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
@@ -41,7 +40,7 @@ def walk(mechanism: Mechanism, features: Any, plan: CanaryPlan | None, *, steps:
         noise=SystemNoise(),
         on_progress=lambda steps_done: None,
         backend=engines.Backend(threads=1),
-        lanes=lanes.of(mechanism, plan) if plan else None,
+        lanes=evidence.of(mechanism, plan) if plan else None,
     ).observed
 
 

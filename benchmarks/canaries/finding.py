@@ -18,7 +18,7 @@ from lethe.proof import canary_test
 from lethe.proof.canary_test import CanaryPlan, Law, Observed
 from lethe.proof.mechanism import Mechanism
 from tests.worker.evidence.faults import BATCHED, OF_FORGETTING, OF_LATER_RUNS, SCHEDULES, Fault
-from worker.evidence.lanes import Lanes
+from worker.evidence import Lanes
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule
 

@@ -68,7 +68,7 @@ ALLOWED = {
         "lethe/contract/runs.py": "steps that read a batch",
         "lethe/proof/canary_test.py": "steps that read a batch",
         "lethe/features/theorems/shift.py": "steps that read a batch",
-        "worker/evidence/lanes.py": "steps that read a batch",
+        "worker/evidence.py": "steps that read a batch",
     },
 }
 """Files in which a retired word has another meaning, each with the meaning."""

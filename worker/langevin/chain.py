@@ -13,8 +13,7 @@ from torch import Tensor
 from app.errors import AuditFailed
 from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
-from worker.evidence.gradient import TOLERANCE, differs
-from worker.evidence.lanes import Lanes
+from worker.evidence import TOLERANCE, Lanes, differs
 from worker.langevin import engines, init
 from worker.langevin.engines import CPU, Backend, OpenRows, ResidentRows, SelfCheckedRows
 from worker.langevin.losses import Loss

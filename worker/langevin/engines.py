@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lethe import sockets
 from lethe.proof.mechanism import Mechanism
-from worker.evidence.lanes import Push
+from worker.evidence import Push
 from worker.langevin.evaluate import LabelledRows
 from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss

@@ -10,7 +10,7 @@ import pytest
 from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism, finest_grid
-from worker.evidence import lanes
+from worker import evidence
 from worker.langevin import chain
 from worker.langevin.noise import Noise, SystemNoise
 
@@ -69,7 +69,7 @@ def ran(mechanism: Mechanism) -> Callable[..., chain.Ran]:
             on_progress=lambda steps_done: None,
             steps=steps or (plan.steps if plan else 20),
             noise=noise or SystemNoise(),
-            lanes=lanes.of(made, plan) if plan else None,
+            lanes=evidence.of(made, plan) if plan else None,
         )
 
     return run

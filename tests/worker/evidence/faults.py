@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.worker.langevin.conftest import SilentNoise
-from worker.evidence import lanes
+from worker import evidence
 from worker.langevin import chain
 from worker.langevin.noise import SystemNoise
 from worker.langevin.schedule import Schedule, Step
@@ -66,13 +66,13 @@ def _every_second(noise: Any, state: State, **settings: Any) -> State:
 
 
 def _canary_stays(patch: pytest.MonkeyPatch) -> None:
-    right = lanes.Lanes.push.fget
+    right = evidence.Lanes.push.fget
     assert right is not None
 
-    def push(self: lanes.Lanes) -> lanes.Push:
+    def push(self: evidence.Lanes) -> evidence.Push:
         return replace(right(self), canaries=self._law.push * self._canaries)
 
-    patch.setattr(lanes.Lanes, "push", property(push))
+    patch.setattr(evidence.Lanes, "push", property(push))
 
 
 Fault = Callable[[Schedule, int], Step]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lethe.proof.losses import Objective, gradient_bound
-from worker.evidence.gradient import differs
+from worker.evidence import differs
 from worker.langevin.gradient import HostRows
 
 Made = tuple[Any, Any, Any, float]

@@ -18,8 +18,7 @@ from lethe.proof.mechanism import Mechanism
 from tests.stored import held_in_memory
 from tests.worker import passes
 from tests.worker.evidence.conftest import FORGETTING, FORGETTING_BATCHES, LEARNING, LEARNING_BATCHES, SHORT
-from worker import isolated
-from worker.evidence import lanes
+from worker import evidence, isolated
 from worker.langevin import chain, engines
 from worker.langevin.noise import SystemNoise
 
@@ -51,7 +50,7 @@ def test_the_law_in_the_chain(
     law, found = canary_test.law(mechanism, plan), ran(plan, **{} if grid is None else {"grid": grid})
     assert found.lanes is not None
     assert found.observed is not None
-    ends, std = lanes.of(mechanism, plan).without_witnesses(found.lanes).numpy(), math.sqrt(law.variance)
+    ends, std = evidence.of(mechanism, plan).without_witnesses(found.lanes).numpy(), math.sqrt(law.variance)
     assert law.mean[0] > 2.5 * std
     assert stats.kstest(ends[:2048], "norm", args=(law.mean[0], std)).pvalue > 1e-9
     assert stats.kstest(ends[2048:], "norm", args=(0, std)).pvalue > 1e-9
@@ -152,7 +151,7 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
         calibration.ModelSettings(epsilon=1.0, delta=1e-5), num_slots=1000, num_classes=2
     )
     plan = CanaryPlan(lanes=64, steps_before=2601, steps=steps)
-    law, one, noise = canary_test.law(mechanism, plan), lanes.of(mechanism, plan), SystemNoise()
+    law, one, noise = canary_test.law(mechanism, plan), evidence.of(mechanism, plan), SystemNoise()
     drifts, witnessed = [], -one.without_witnesses(torch.zeros(64, dtype=torch.float64))
     for _ in range(4000):
         start = one.start(noise)
@@ -167,15 +166,15 @@ def test_drift_is_standard_normal_however_long_the_run(steps: int) -> None:
 def test_where_lanes_are_is_what_was_given(mechanism: Mechanism) -> None:
     """Lanes start where they are told to be, and learning lanes at the origin; what they hand out is a copy."""
     law, known = canary_test.law(mechanism, FORGETTING), torch.arange(256, dtype=torch.float64)
-    given = lanes.Lanes(law, FORGETTING, start=known)
+    given = evidence.Lanes(law, FORGETTING, start=known)
     given.start(SystemNoise()).zero_()
     assert torch.equal(given.start(SystemNoise()), known)
-    assert not lanes.of(mechanism, LEARNING).start(SystemNoise()).any()
+    assert not evidence.of(mechanism, LEARNING).start(SystemNoise()).any()
 
 
 def test_what_steps_add_to_lanes(mechanism: Mechanism) -> None:
     """Both lanes of a pair have the same witnesses; the first has a canary as well, as long as it is there."""
     for plan, there in ((LEARNING, canary_test.law(mechanism, LEARNING).push), (FORGETTING, 0.0)):
-        first, second = lanes.of(mechanism, plan).push.of(0).chunk(2)
+        first, second = evidence.of(mechanism, plan).push.of(0).chunk(2)
         assert len(second.unique()) == plan.groups == 16
         assert (first - second).numpy() == pytest.approx(there, rel=1e-9, abs=1e-300)

@@ -8,7 +8,7 @@ import torch
 
 from lethe.proof.losses import Objective
 from tests.worker import passes
-from worker.evidence.gradient import differs
+from worker.evidence import differs
 from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss
 from worker.langevin.window import BLOCK_ROWS

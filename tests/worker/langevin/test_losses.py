@@ -17,7 +17,7 @@ from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 from tests.worker import passes
 from tests.worker.langevin.conftest import SilentNoise
-from worker.evidence.gradient import differs
+from worker.evidence import differs
 from worker.langevin import chain, engines
 from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss

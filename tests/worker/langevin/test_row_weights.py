@@ -15,7 +15,7 @@ from lethe.encoding.targets import UNIT, TargetColumn
 from lethe.proof.losses import Objective, gradient_bound
 from tests.worker import passes
 from tests.worker.langevin.conftest import ReplayableNoise, SilentNoise, mechanism_of
-from worker.evidence.gradient import differs
+from worker.evidence import differs
 from worker.langevin import chain, engines
 from worker.langevin.gradient import HostRows
 from worker.langevin.losses import Loss

@@ -14,7 +14,7 @@ from app.errors import AuditFailed
 from lethe.proof import canary_test
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
-from worker.evidence.lanes import Lanes
+from worker.evidence import Lanes
 from worker.langevin import chain, engines, init
 from worker.langevin.noise import SystemNoise
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lethe.encoding.rows import as_factors
 from lethe.proof.mechanism import Mechanism
-from worker.evidence.lanes import Push
+from worker.evidence import Push
 from worker.features.gpu import passes
 from worker.features.gpu.keystream import DeviceNoise, FillsNoise
 from worker.features.gpu.passes import Pass
