@@ -285,7 +285,7 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     `NotFound`."""
     user = await run_in_threadpool(_own_user, context)
     if user is None:
-        raise NotFound(gettext("This session is of an API key, which has no password."))
+        raise NotFound(gettext("This session belongs to an API key, which has no password."))
     state: Known = context.request.app.state.known
     places = calls.address_of(context.request.scope), account_key(user.email)
     state.rates.admit(*places)

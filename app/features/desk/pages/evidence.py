@@ -100,7 +100,7 @@ def canary_test_in_words(audit: AuditOut) -> CanaryTestInWords:
         wrong=[labels("refutations").get(finding, finding) for finding in audit.findings],
         setup=f"{setup} {when}",
         guessed=gettext(
-            "Told to be there: {right} of {members} canaries that were, and {wrong} of {nonmembers} that were not."
+            "Recognised as present: {right} of {members} canaries that were, and {wrong} of {nonmembers} that were not."
         ).format(
             right=number(guesses.true_positives),
             members=number(guesses.members),
