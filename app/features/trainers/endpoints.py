@@ -16,7 +16,7 @@ from app.audit import service as audit
 from app.catalogue import datasets
 from app.db import now
 from app.deletion import search_repository
-from app.features.trainers import columns, service, training
+from app.features.trainers import service, training
 from app.features.trainers.tables import Trainer, Training, TrainingTable
 from app.operations import periodic_jobs as retired
 from app.rows.uploads import RowUpload
@@ -51,6 +51,9 @@ def create_training_table(
         began = now(session)
     if answer:
         return respond(answer)
+    # Imported here: a gateway without training tables needs no Arrow.
+    from app.features.trainers import columns
+
     content = file.file.read(contract.MAX_TABLE_BYTES + 1)
     if len(content) > contract.MAX_TABLE_BYTES:
         fault = FieldError("file", f"expected at most {contract.MAX_TABLE_BYTES} bytes")

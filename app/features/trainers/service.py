@@ -20,7 +20,6 @@ from app.db.bulk import Page, page
 from app.db.tables import Dataset, DeletionRequest, Erasure, new_id
 from app.deletion import completion
 from app.deletion.status import OPEN
-from app.features.trainers import columns
 from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
 from app.keys import Keys
 from app.unlearning import retirement
@@ -55,6 +54,9 @@ def register_table(
 
 def sealed_block(vault: Vault, number: int, rows: Any) -> TableBlock:
     """Return a block of rows, sealed under a new key; it belongs to no table yet."""
+    # Imported here: whoever stores no table needs no Arrow.
+    from app.features.trainers import columns
+
     content = vault.seal(columns.to_bytes(rows))
     return TableBlock(number=number, num_rows=rows.num_rows, key=vault.key_of(content), content=content)
 

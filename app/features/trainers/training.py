@@ -1,4 +1,4 @@
-"""What a worker does: erases rows from tables, trains what is due in the sandbox, and publishes the artefacts.
+"""What a worker does: erases rows from tables, trains what is due (`execution.py`), and publishes the artefacts.
 
 Every step is idempotent and fenced: a training whose row is no longer running publishes nothing. No transaction is
 open while a trainer runs.
@@ -6,39 +6,28 @@ open while a trainer runs.
 
 import datetime
 import hashlib
-import importlib.metadata
-import io
-import json
-import math
-import os
-import re
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app import telemetry
 from app.db import now
 from app.db.tables import Dataset, Erasure, new_id
-from app.features.trainers import columns, planner, plants, sandbox, service
-from app.features.trainers.sandbox import Limits, TrainerRefused
+from app.features.trainers import planner, service
+from app.features.trainers.sandbox import TrainerRefused
 from app.features.trainers.tables import Artefact, RetiredKey, TableBlock, Trainer, Training, TrainingTable
 from app.installations import Installation
 from lethe.contract.problems import DatasetDamaged, Problem
 from lethe.features.trainers.contract import TrainingStatus
 
-_RANDOM = secrets.SystemRandom()
+if TYPE_CHECKING:
+    from app.features.trainers.execution import Result
+
 _FIRST_RETRY, _LAST_RETRY = datetime.timedelta(seconds=10), datetime.timedelta(hours=1)
-_METRICS = "metrics.json"
-_MAX_SEED = 2**63
-_PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([^\s;\\#]+)")
 
 
 class TrainingLost(Exception):
@@ -56,16 +45,6 @@ class ClaimedTraining:
     specification: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """Result of a training, not yet published. `findings` are the reports of plants by their name."""
-
-    artefacts: Mapping[str, bytes]
-    metrics: Mapping[str, float]
-    findings: Mapping[str, Any]
-    repeated: bool
-
-
 def run_next(installation: Installation) -> bool:
     """Do the next training that is due. Return False if none is due."""
     with installation.database.reading() as session:
@@ -76,8 +55,11 @@ def run_next(installation: Installation) -> bool:
     if claimed is None:
         return False
     log = telemetry.logger()
+    # Imported here: a worker that trains nothing needs no Arrow.
+    from app.features.trainers import execution
+
     try:
-        publish(installation, claimed, _train(installation, claimed))
+        publish(installation, claimed, execution.train(installation, claimed, look=_renewing(installation, claimed)))
         log.info("trainers.published", training_id=claimed.training_id, trainer_id=claimed.trainer_id)
     except TrainingLost:
         log.info("trainers.training_lost", training_id=claimed.training_id)
@@ -107,6 +89,8 @@ def settle_tables(installation: Installation) -> None:
                 service.drop_table(session, session.get_one(TrainingTable, table_id))
             continue
         try:
+            from app.features.trainers import columns
+
             kept = columns.present(installation.rows.read(dataset_id, root))
             is_rewritten = _rewrite(installation, table_id, kept)
         except (DatasetDamaged, TrainerRefused) as error:
@@ -134,6 +118,8 @@ def _is_nulled(session: Session, dataset: Dataset) -> bool:
 
 def _rewrite(installation: Installation, table_id: str, kept: set[bytes]) -> bool:
     """Replace each block that has a row whose token is not among `kept`. Return False if another worker was faster."""
+    from app.features.trainers import columns
+
     vault = installation.vault
     with installation.database.reading() as session:
         blocks = list(session.scalars(sa.select(TableBlock).where(TableBlock.table_id == table_id)))
@@ -282,7 +268,7 @@ def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Map
     _note_failure(session, session.get_one(Trainer, claimed.trainer_id), code=code, rests=True)
 
 
-def publish(installation: Installation, claimed: ClaimedTraining, result: Result) -> None:
+def publish(installation: Installation, claimed: ClaimedTraining, result: "Result") -> None:
     """Publish the artefacts of a training in one transaction, which replaces the former ones. Raises `TrainingLost`."""
     vault, gate = installation.vault, claimed.specification["metric"]
     sealed = {name: vault.seal(content) for name, content in result.artefacts.items()}
@@ -321,59 +307,6 @@ def _held(session: Session, claimed: ClaimedTraining) -> tuple[Training, Trainer
     return training, session.get_one(Trainer, claimed.trainer_id)
 
 
-def _train(installation: Installation, claimed: ClaimedTraining) -> Result:
-    """Run the trainer, once or twice, and let the plants judge what it made."""
-    specification = claimed.specification
-    sandbox.require()
-    check_lock(specification["lock"])
-    look = _renewing(installation, claimed)
-    parts = columns.split(_rows(installation, claimed), holdout=specification["holdout"])
-    rows, held_out = (columns.for_trainer(part, group_ids=specification["group_ids"]) for part in parts)
-    planted = _planted(installation, claimed, rows)
-    inputs = {"rows.arrow": columns.to_bytes(columns.mixed([rows, *(one.rows for one in planted.values())]))}
-    if specification["holdout"]:
-        inputs["holdout.arrow"] = columns.to_bytes(held_out)
-    run = Commands(specification, seed=secrets.randbelow(_MAX_SEED), look=look)
-    outputs = run.train(inputs)
-    is_repeated = _RANDOM.randrange(specification["repeat_one_in"]) == 0
-    if is_repeated and run.train(inputs) != outputs:
-        raise TrainerRefused("trainer_not_reproducible")
-    artefacts = {name: outputs[f"artefacts/{name}"] for name in specification["artefacts"]}
-    metrics = read_metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
-    findings: dict[str, Any] = {}
-    for name, one in planted.items():
-        verdict = one.judge(lambda table: run.score(artefacts, table))
-        findings[name] = verdict.report
-        if verdict.code is not None:
-            raise TrainerRefused(verdict.code, findings)
-    return Result(artefacts=artefacts, metrics=metrics, findings=findings, repeated=is_repeated)
-
-
-def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Table) -> dict[str, plants.Planted]:
-    """Return what the plants of features plant in a training, by their name."""
-    if claimed.specification["score_command"] is None:
-        return {}
-    context = plants.TrainingContext(
-        tenant_id=claimed.tenant_id,
-        table_id=claimed.table_id,
-        trainer_id=claimed.trainer_id,
-        training_id=claimed.training_id,
-        rows=rows,
-    )
-    asked = {plant.name: plant.plant(installation, context) for plant in plants.installed()}
-    return {name: planted for name, planted in asked.items() if planted is not None}
-
-
-def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
-    """Return the rows that are present. Rows of people who were erased since the claim may be absent already."""
-    with installation.database.reading() as session:
-        query = sa.select(TableBlock).where(TableBlock.table_id == claimed.table_id).order_by(TableBlock.number)
-        contents = [service.opened(installation.vault, block.content) for block in session.scalars(query)]
-    if not contents or None in contents:
-        raise TrainerRefused("training_table_damaged")
-    return pa.concat_tables([columns.from_bytes(content) for content in contents if content is not None])
-
-
 def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[[], None]:
     """Return a function that renews the lease of a training when a third of it is over. Raises `TrainingLost`."""
     lease = datetime.timedelta(seconds=installation.settings.lease_seconds)
@@ -389,94 +322,3 @@ def _renewing(installation: Installation, claimed: ClaimedTraining) -> Callable[
         renewed_at = time.monotonic()
 
     return renew
-
-
-def check_lock(lock: str) -> None:
-    """Raise `TrainerRefused` (`trainer_environment_differs`) unless the worker's environment has what a lock file pins,
-    in the same versions. Lines without `NAME==VERSION` are refused too, but for comments and hashes."""
-    for line in lock.splitlines():
-        line = line.strip()
-        if not line or line.startswith(("#", "--hash")):
-            continue
-        pinned = _PINNED.match(line)
-        try:
-            installed = importlib.metadata.version(pinned[1]) if pinned else ""
-            # A pin without a local version matches every local version (PEP 440).
-            is_same = pinned is not None and pinned[2] in (installed, installed.partition("+")[0])
-        except importlib.metadata.PackageNotFoundError:
-            is_same = False
-        if not is_same:
-            raise TrainerRefused("trainer_environment_differs")
-
-
-def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
-    """Return the declared metrics of metrics.json, each a finite number. Other content is dropped unread."""
-    try:
-        metrics = json.loads(content) if content is not None else {}
-        values = {name: metrics[name] for name in names}
-        if all(type(value) in (int, float) and math.isfinite(value) for value in values.values()):
-            return {name: float(value) for name, value in values.items()}
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
-        pass
-    raise TrainerRefused("trainer_metrics_invalid")
-
-
-class Commands:
-    """The two commands of a trainer, each run in a sandbox of its own."""
-
-    def __init__(self, specification: Mapping[str, Any], *, seed: int, look: Callable[[], None]) -> None:
-        self._specification = specification
-        self._environment = {"LETHE_SEED": str(seed)}
-        self._look = look
-        self._files = {name: content.encode() for name, content in specification["files"].items()}
-
-    def train(self, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Return what the command writes, for rows.arrow and, with a holdout, holdout.arrow."""
-        command, size = self._specification["command"], self._specification["artefacts_mib"] * 2**20
-        files = {**self._files, **inputs}
-        outputs = [f"artefacts/{name}" for name in self._specification["artefacts"]]
-        outputs += [_METRICS] if self._specification["metrics"] else []
-        return self._run(command, files, max_bytes=size, folders=["artefacts"], outputs=outputs)
-
-    def score(self, artefacts: Mapping[str, bytes], rows: pa.Table) -> npt.NDArray[np.float64]:
-        """Return the losses of n rows under the artefacts  # (n,)"""
-        files = self._files | {f"artefacts/{name}": content for name, content in artefacts.items()}
-        files["rows.arrow"] = columns.to_bytes(rows)
-        size = 8 * rows.num_rows + 2**16
-        outputs = self._run(
-            self._specification["score_command"], files, max_bytes=size, folders=(), outputs=["losses.npy"]
-        )
-        try:
-            losses = np.load(io.BytesIO(outputs["losses.npy"]), allow_pickle=False)
-        except (KeyError, ValueError, OSError, EOFError):
-            raise TrainerRefused("trainer_losses_invalid") from None
-        if losses.shape != (rows.num_rows,) or losses.dtype != np.float64 or not np.isfinite(losses).all():
-            raise TrainerRefused("trainer_losses_invalid")
-        return np.asarray(losses, dtype=np.float64)
-
-    def _run(
-        self,
-        command: Sequence[str],
-        files: Mapping[str, bytes],
-        *,
-        max_bytes: int,
-        folders: Sequence[str],
-        outputs: Sequence[str],
-    ) -> dict[str, bytes]:
-        limits = Limits(
-            seconds=self._specification["seconds"],
-            memory_bytes=self._specification["memory_mib"] * 2**20,
-            processes=self._specification["processes"],
-            output_bytes=max_bytes,
-        )
-        # Threads that spin while they wait take the processor from each other and from everything else.
-        threads = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "OMP_WAIT_POLICY": "passive"}
-        return sandbox.run(
-            command,
-            files=files,
-            environment=self._environment | threads,
-            limits=limits,
-            folders=folders,
-            outputs=outputs,
-            look=self._look,
-        )

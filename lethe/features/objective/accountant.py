@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scipy.special import ndtri
+import scipy  # which loads scipy.special when it is first used
 
 from lethe.features.objective.losses import PrivacyLoss, Tail, of_gaussian
 from lethe.features.objective.mechanism import ObjectivePerturbation
@@ -181,7 +181,7 @@ def _record_mu(mechanism: ObjectivePerturbation) -> float:
         return max(of_curve.gaussian() for of_curve in (bound, bound.reversed()))
     (_, gauss), kappa = bound.vertices[0], bound.shift
     share = _mass_beyond(gauss, kappa)
-    return up((gauss + ndtri(share) - ndtri(share * math.exp(-kappa))) * (1 + _MARGIN))
+    return up((gauss + scipy.special.ndtri(share) - scipy.special.ndtri(share * math.exp(-kappa))) * (1 + _MARGIN))
 
 
 def _mass_beyond(gauss: float, kappa: float) -> float:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pytest
 
-from app.features.trainers import columns, training
+from app.features.trainers import columns, execution
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 LIMITS = {"seconds": 300, "memory_mib": 2048, "processes": 64, "artefacts_mib": 32}
@@ -57,7 +57,7 @@ def test_example_is_hermetic(
     """An example has the environment that its lock file pins, runs in the sandbox, gives the same artefacts twice from
     the same rows and seed, and reaches its metric on people held out; a score.py scores each row."""
     folder = EXAMPLES / "trainers" / name
-    training.check_lock((folder / "lock.txt").read_text())
+    execution.check_lock((folder / "lock.txt").read_text())
     specification: dict[str, Any] = LIMITS | {
         "command": ["python", "train.py"],
         "score_command": ["python", "score.py"],
@@ -72,9 +72,9 @@ def test_example_is_hermetic(
         "rows.arrow": columns.to_bytes(columns.mixed([table.filter(pc.invert(is_held_out))])),
         "holdout.arrow": columns.to_bytes(table.filter(is_held_out)),
     }
-    commands = training.Commands(specification, seed=12345, look=lambda: None)
+    commands = execution.Commands(specification, seed=12345, look=lambda: None)
     outputs = commands.train(inputs)
-    assert training.read_metrics(outputs["metrics.json"], names=[metric])[metric] >= minimum
+    assert execution.read_metrics(outputs["metrics.json"], names=[metric])[metric] >= minimum
     assert commands.train(inputs) == outputs
     if (folder / "score.py").exists():
         losses = commands.score({one: outputs[f"artefacts/{one}"] for one in artefacts}, table.slice(0, 500))
