@@ -48,7 +48,7 @@ ALLOWED = {
         "app/api/forms.py": "the order of tenants, as of `app/turns.py`",
         "app/api/intake.py": "the same",
         "app/db/session.py": "the same",
-        "app/features/networks/places.py": "the same",
+        "app/features/networks/service.py": "the same",
         "app/features/webhooks/dispatcher.py": "the same",
         "app/keys.py": "the verb",
         "app/rows/uploads.py": "the order of tenants, as of `app/turns.py`",

@@ -16,7 +16,6 @@ from app.catalogue.evaluation import Comparison, Part
 from app.db import now
 from app.db.tables import Dataset
 from app.deletion import search_repository
-from app.features.additions import repository as sql
 from app.features.additions import service as additions
 from app.rows import formats, ingest
 from lethe.contract.datasets import RowsIn
@@ -101,7 +100,7 @@ def add_records(
 def list_additions(call: Call, dataset_id: str, query: Paging) -> PageOut[contract.AdditionOut]:
     with call.reading() as session:
         datasets.get(session, dataset_id)
-        page = sql.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
+        page = additions.additions(session, dataset_id=dataset_id, limit=query.limit, cursor=query.cursor)
         items = [contract.AdditionOut.of(addition) for addition in page.items]
         return PageOut(items=items, next_cursor=page.next_cursor)
 

@@ -1,15 +1,17 @@
 """Additions: encode a file beside its dataset, and register the batch for slots that are null."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.db import actor, now
-from app.db.tables import Addition, Dataset, new_id
-from app.features.additions import repository as sql
+from app.db.bulk import Page, page
+from app.db.tables import Addition, Dataset, Model, Record, new_id
 from app.rows import records, uploads
 from app.rows.formats import Batch
 from app.rows.row_store import RowStore
@@ -17,6 +19,27 @@ from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe.contract import problems
 from lethe.contract.sets import AdditionStatus
 from lethe.features.additions.contract import AdditionUnknown, DatasetFull
+
+
+def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> Page[Addition]:
+    query = sa.select(Addition).where(Addition.dataset_id == dataset_id)
+    return page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
+
+
+def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
+    """Return the models of a dataset that are not retired and whose mechanism bounds a second moment."""
+    query = sa.select(Model).where(Model.dataset_id == dataset_id, Model.retired_at.is_(None))
+    return [model for model in session.scalars(query) if model.mechanism.get("second_moment") is not None]
+
+
+def taken_slots(session: Session, *, dataset_id: str) -> Iterator[int]:
+    """Yield the slots of a dataset whose rows are not confirmed to be null, or that are reserved for new rows."""
+    query = sa.select(Record.slot).where(Record.dataset_id == dataset_id)
+    yield from session.scalars(query.execution_options(yield_per=10_000))
+
+
+def count_taken_slots(session: Session, *, dataset_id: str) -> int:
+    return session.scalars(sa.select(sa.func.count()).where(Record.dataset_id == dataset_id)).one()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +81,7 @@ def require_open(session: Session, dataset: Dataset) -> None:
     """Check that rows may be added to a dataset. Raises `DatasetRetired`, and `PreconditionFailed` if a model's batches
     bound a second moment, which new rows could exceed; the model could then never be learned again."""
     datasets.require_kept(dataset)
-    if bounded := sql.bounded_models(session, dataset_id=dataset.id):
+    if bounded := bounded_models(session, dataset_id=dataset.id):
         raise problems.PreconditionFailed.bounded(model_id=bounded[0].id)
 
 
@@ -68,7 +91,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
     require_open(session, dataset)
     num_records = len(staged.subject_refs)
     is_free = np.ones(dataset.num_slots, dtype=np.bool_)
-    is_free[np.fromiter(sql.taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
+    is_free[np.fromiter(taken_slots(session, dataset_id=dataset.id), dtype=np.int64)] = False
     free = np.flatnonzero(is_free)
     _check_room(num_records, len(free))
     slots = uploads.generator().choice(free, num_records, replace=False, shuffle=False)
@@ -97,7 +120,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
 
 def count_free_slots(session: Session, dataset: Dataset) -> int:
     """Return the number of slots that are known to be null and not reserved."""
-    return dataset.num_slots - sql.count_taken_slots(session, dataset_id=dataset.id)
+    return dataset.num_slots - count_taken_slots(session, dataset_id=dataset.id)
 
 
 def get(session: Session, *, dataset_id: str, addition_id: str) -> Addition:

@@ -11,7 +11,7 @@ from app.access.idempotency import Once, StoredResponse
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves
-from app.features.networks import places, service, under_way
+from app.features.networks import service, under_way
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.networks import contract
 from lethe.features.networks.contract import EncodingOut, EncodingsOut, NetworkIn, NetworkOut
@@ -33,7 +33,7 @@ def create_network(
             return respond(answer)
     call.require_room(file.size or 0)
     limits = service.limits_of(call.installation.settings)
-    with places.place(call.caller.tenant_id):
+    with service.place(call.caller.tenant_id):
         examined = examine(file.file.read(limits.file_bytes + 1), limits)
 
     def register(session: Session) -> StoredResponse:

@@ -21,13 +21,14 @@ from app.config import Settings
 from app.db import actor, now
 from app.db.bulk import Page
 from app.db.tables import Dataset, new_id
-from app.features.networks import places, repository, under_way
+from app.features.networks import repository, under_way
 from app.features.networks.tables import Network
 from app.rows.formats import FeaturesOf
+from app.turns import Turns
 from lethe.contract import problems
 from lethe.contract.fields import expected
 from lethe.contract.models import TangentIn
-from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.problems import Busy, FieldError, InputInvalid
 from lethe.encoding.rows import numbers_of
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
@@ -35,6 +36,25 @@ from lethe.features.networks.encoders.process import Encoder, ExaminedNetwork
 from lethe.features.networks.tangents.supported import unsupported
 from lethe.proof.errors import PrivacyError
 from lethe.proof.network import Linearisation, PublicNetwork
+
+OF_TENANT = 3
+"""Maximum network processes of a tenant at the same time."""
+IN_ALL = 6
+"""Maximum network processes at the same time: half of the gateway's threads (`app.api.gateway`)."""
+_places = Turns(IN_ALL, of_one=OF_TENANT)
+
+
+@contextmanager
+def place(tenant_id: str) -> Iterator[None]:
+    """Count a network process of a tenant until the block ends. Raises `Busy` beyond `OF_TENANT` and `IN_ALL`."""
+    asked = _places.ask(tenant_id)
+    try:
+        if not asked.done():
+            raise Busy("Nothing was done. Repeat the call in a second, with its Idempotency-Key if it has one.")
+        yield
+    finally:
+        _places.end(tenant_id, asked)
+
 
 _FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators")
 """Facts of an examined network that are columns of its row."""
@@ -82,7 +102,7 @@ class StoredNetwork:
     def _started(self) -> Iterator[Encoder]:
         """Start a process of the network, which ends with the block. Raises `NetworkFailed`, and `Busy`."""
         size, limits = {"input_size": self.input_size, "output_size": self._output_size}, limits_of(self._settings)
-        with places.place(self._tenant_id), process.started(self._content, **size, limits=limits) as encoder:
+        with place(self._tenant_id), process.started(self._content, **size, limits=limits) as encoder:
             yield encoder
 
 

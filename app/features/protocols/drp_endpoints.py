@@ -12,7 +12,7 @@ from app.db import Actor, now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.views import View
-from app.features.protocols import drp, repository, service
+from app.features.protocols import drp, service
 from app.features.protocols.dialects import by_kind, small_body, speaking, submit
 from app.features.protocols.drp import Exercise, Revocation
 from app.features.protocols.parsing import parsed
@@ -58,7 +58,7 @@ def exercise(call: AgentCall, message: Message) -> Response:
     with call.writing() as session:
         before = [
             request
-            for request in repository.requests(session, source=drp.SOURCE, external_id=name)
+            for request in service.requests(session, source=drp.SOURCE, external_id=name)
             if request.particulars.metadata["agent_id"] == agent.agent_id
         ]
         if before:

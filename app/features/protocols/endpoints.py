@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Once, StoredResponse
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves
-from app.features.protocols import drp_endpoints, identity, opendsr_endpoints, repository, service
+from app.features.protocols import drp_endpoints, identity, opendsr_endpoints, service
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.protocols import contract
 from lethe.features.protocols.contract import AgentIn, AgentOut, IdentityIssuerIn, IdentityIssuerOut
@@ -29,7 +29,7 @@ def register_agent(call: Call, once: Once, body: AgentIn) -> JSONResponse:
 @serves(router, contract.LIST_AGENTS)
 def list_agents(call: Call, query: Paging) -> PageOut[AgentOut]:
     with call.reading() as session:
-        page = repository.agents(session, limit=query.limit, cursor=query.cursor)
+        page = service.agents(session, limit=query.limit, cursor=query.cursor)
     items = [AgentOut.of(row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 

@@ -11,7 +11,7 @@ from app.config import Settings
 from app.db.tables import DeletionRequest
 from app.deletion.admission import StatementJudge
 from app.deletion.views import View
-from app.features.protocols import drp, identity, opendsr, repository
+from app.features.protocols import drp, identity, opendsr, service
 from app.features.webhooks.service import ProtocolCallbacks
 
 
@@ -33,7 +33,7 @@ def _opendsr_parts(session: Session, request: DeletionRequest) -> list[DeletionR
     external_id = request.particulars.external_id
     if external_id is None:
         return [request]
-    requests = repository.requests(session, source=opendsr.SOURCE, external_id=external_id)
+    requests = service.requests(session, source=opendsr.SOURCE, external_id=external_id)
     return [part for part in requests if part.tenant_id == request.tenant_id and not part.particulars.is_damaged]
 
 

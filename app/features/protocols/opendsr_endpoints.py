@@ -12,7 +12,7 @@ from app.api.deletion_requests import view_of
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
-from app.features.protocols import opendsr, repository
+from app.features.protocols import opendsr, service
 from app.features.protocols.dialects import by_kind, small_body, speaking, submit
 from app.features.protocols.opendsr import Signer, SubjectRequest, SubjectRequestState
 from app.features.webhooks import receiver
@@ -83,7 +83,7 @@ def create_subject_request(
         of_email=call.references(email) if email else None,
     )
     with call.writing() as session:
-        requests = repository.requests(session, source=opendsr.SOURCE, external_id=subject_request.subject_request_id)
+        requests = service.requests(session, source=opendsr.SOURCE, external_id=subject_request.subject_request_id)
         if not requests:
             requests = submit(
                 session,
@@ -134,7 +134,7 @@ def cancel_subject_request(
 
 
 def _found(session: Session, subject_request_id: str) -> list[DeletionRequest]:
-    requests = repository.requests(session, source=opendsr.SOURCE, external_id=subject_request_id)
+    requests = service.requests(session, source=opendsr.SOURCE, external_id=subject_request_id)
     if not requests:
         raise RequestUnknown("There is no request with this subject_request_id.")
     return requests

@@ -2,13 +2,15 @@
 
 import contextlib
 
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import actor, now
-from app.db.tables import new_id
-from app.features.protocols import drp, repository
+from app.db import actor, now, sealed
+from app.db.bulk import Page, page
+from app.db.tables import DeletionRequest, new_id
+from app.features.protocols import drp
 from app.features.protocols.drp import Envelope
 from app.features.protocols.parsing import parsed
 from app.features.protocols.tables import Agent
@@ -17,10 +19,37 @@ from lethe.contract.sets import Scope
 from lethe.features.protocols.contract import AgentExists, AgentUnknown, MessageRefused
 
 
+def agents(session: Session, *, limit: int, cursor: str | None) -> Page[Agent]:
+    return page(session, sa.select(Agent), Agent.created_at, Agent.id, limit=limit, cursor=cursor)
+
+
+def agent(session: Session, row_id: str) -> Agent | None:
+    return session.scalars(sa.select(Agent).where(Agent.id == row_id)).one_or_none()
+
+
+def agents_called(session: Session, agent_id: str) -> list[Agent]:
+    """Return all agents with this id, one per tenant that the agent serves."""
+    return list(session.scalars(sa.select(Agent).where(Agent.agent_id == agent_id).order_by(Agent.id)))
+
+
+def agent_of_key(session: Session, api_key_id: str) -> Agent | None:
+    return session.scalars(sa.select(Agent).where(Agent.api_key_id == api_key_id)).one_or_none()
+
+
+def requests(session: Session, *, source: str, external_id: str) -> list[DeletionRequest]:
+    """Return the requests received by a protocol under an id, oldest first; empty once the particulars of any are
+    destroyed, because keys are destroyed one by one, shortly before the references by which requests are found."""
+    named = sealed.refers_to(session, DeletionRequest.external_ref, external_id)
+    query = sa.select(DeletionRequest).where(named, DeletionRequest.source == source)
+    matching = list(session.scalars(query.order_by(DeletionRequest.created_at, DeletionRequest.id)))
+    texts = [request.particulars for request in matching if not request.particulars.is_damaged]
+    return matching if all(particulars.external_id == external_id for particulars in texts) else []
+
+
 def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> Agent:
     """Register an agent with its Ed25519 key, `verify_key` in base64. Raises `InputInvalid`, `AgentExists`."""
     drp.check_verify_key(verify_key)
-    if repository.agents_called(session, agent_id):
+    if agents_called(session, agent_id):
         raise AgentExists(agent_id=agent_id)
     by = actor(session)
     row = Agent(
@@ -38,7 +67,7 @@ def register(session: Session, *, agent_id: str, name: str, verify_key: str) -> 
 
 def remove(session: Session, row_id: str) -> None:
     """Remove an agent and revoke its token; its requests remain. Raises `AgentUnknown`."""
-    row = AgentUnknown.if_none(repository.agent(session, row_id), row_id=row_id)
+    row = AgentUnknown.if_none(agent(session, row_id), row_id=row_id)
     _revoke_token(session, row)
     session.delete(row)
     audit.record(session, "agent.removed", row_id)
@@ -49,7 +78,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
     tenants. The caller is not authenticated yet, and an agent may be registered with several tenants, with the same or
     different keys. Raises `MessageRefused` for any fault of the message."""
     at = now(session)
-    for row in repository.agents_called(session, agent_id):
+    for row in agents_called(session, agent_id):
         with contextlib.suppress(Problem):
             envelope = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key))
             business_id = access.policy_of(session, row.tenant_id).drp_business_id
@@ -61,7 +90,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
 def set_up(session: Session, row_id: str, *, message: bytes) -> str:
     """Return a new token for the agent that signed `message`, and revoke the previous token. Raises `MessageRefused`
     unless the message was signed later than every message answered before."""
-    row = repository.agent(session, row_id)
+    row = agent(session, row_id)
     if row is None:
         raise _refused()
     issued_at = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key)).issued_at
@@ -79,7 +108,7 @@ def set_up(session: Session, row_id: str, *, message: bytes) -> str:
 
 def calling(session: Session, *, api_key_id: str) -> Agent:
     """Return the agent whose token authenticated the call. Raises `MessageRefused`."""
-    row = repository.agent_of_key(session, api_key_id)
+    row = agent_of_key(session, api_key_id)
     if row is None:
         raise MessageRefused("This key is not the token of an agent; POST /drp/v1/agent/{agent-id} gives one.")
     return row

@@ -34,7 +34,7 @@ from app import telemetry
 from app.config import Settings
 from app.db import Database, now
 from app.features.webhooks import receiver as receivers
-from app.features.webhooks import repository, secret, service
+from app.features.webhooks import repository, service
 from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
 from app.periodic import Periodic
@@ -504,7 +504,7 @@ class Dispatcher:
         dialect = self._dialects.get(delivery.source or "")
         if dialect is not None and delivery.event == service.protocol_event(delivery.source):
             return dialect(body)
-        secrets = secret.signing(
+        secrets = service.signing(
             self._keys,
             tenant_id=delivery.tenant_id,
             generation=delivery.generation,

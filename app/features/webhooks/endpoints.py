@@ -9,7 +9,7 @@ from app.api.calls import Call
 from app.api.gateway import Mount, serves
 from app.db import now
 from app.db.tables import Tenant
-from app.features.webhooks import repository, secret, service
+from app.features.webhooks import repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
 from lethe.contract.sets import DeliveryStatus, Scope
@@ -66,7 +66,7 @@ def get_webhook_secret(call: Call) -> contract.SecretOut:
 @serves(router, contract.ROTATE_SECRET)
 def rotate_webhook_secret(call: Call, body: contract.SecretRotationIn) -> contract.SecretOut:
     with call.writing() as session:
-        tenant = secret.rotate(session, generation=body.generation)
+        tenant = service.rotate(session, generation=body.generation)
     return _secret(call, tenant)
 
 
@@ -95,10 +95,10 @@ def _sent(row: WebhookDelivery, caller: Caller) -> contract.SentOut:
 def _secret(call: Call, tenant: Tenant) -> contract.SecretOut:
     rotated_at = tenant.webhook_rotated_at
     return contract.SecretOut(
-        secret=secret.present(call.installation.keys, tenant),
+        secret=service.present(call.installation.keys, tenant),
         generation=tenant.webhook_generation,
         rotated_at=rotated_at,
-        previous_until=rotated_at and rotated_at + secret.OVERLAP,
+        previous_until=rotated_at and rotated_at + service.OVERLAP,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from app.access.service import DEFAULT_TENANT
-from app.features.networks import places
+from app.features.networks import service
 from tests.conftest import FORM, npz
 from tests.features.networks import nets
 
@@ -41,7 +41,7 @@ def test_fourteen_uploads_of_a_tenant_delay_no_other(gateway: TestClient) -> Non
     assert are_busy
     accepted = [answer.json()["id"] for answer in answers if answer.status_code == 201]
     refused = [answer for answer in answers if answer.status_code != 201]
-    assert len(accepted) >= places.OF_TENANT
+    assert len(accepted) >= service.OF_TENANT
     assert {(answer.status_code, answer.json()["code"]) for answer in refused} == {(503, "busy")}
     assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
     assert {network["id"] for network in gateway.get("/v1/networks").json()["items"]} == set(accepted)
@@ -52,10 +52,10 @@ def test_rows_take_places_too(gateway: TestClient) -> None:
     another tenant's places do not count."""
     network = upload(gateway, nets.linear()).json()["id"]
     rows = {"data": FORM | {"network_id": network}, "files": {"file": ("people.npz", npz(features=nets.WIDTH))}}
-    with places.place(DEFAULT_TENANT), places.place(DEFAULT_TENANT), places.place(DEFAULT_TENANT):
+    with service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT), service.place(DEFAULT_TENANT):
         answer = gateway.post("/v1/datasets", **rows)
         assert (answer.status_code, answer.json()["code"]) == (503, "busy")
         assert gateway.get("/v1/datasets").json()["items"] == []
         assert gateway.get("/v1/datasets:encodings").json()["items"] == []
-    with places.place("b"), places.place("b"), places.place("b"):
+    with service.place("b"), service.place("b"), service.place("b"):
         assert gateway.post("/v1/datasets", **rows).status_code == 201

@@ -13,7 +13,7 @@ from app.access import tenants
 from app.db import Actor, now
 from app.db.tables import ApiKey, DeletionRequest, Tenant
 from app.deletion import retention
-from app.features.protocols import drp, opendsr, repository, service
+from app.features.protocols import drp, opendsr, service
 from app.features.protocols.tables import Agent
 from app.installations import Installation
 from app.operations import periodic_jobs
@@ -128,7 +128,7 @@ def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installa
     """To it there is no such agent, and the agent's id is free."""
     row_id = register(installation, one)
     with installation.database.writing(by=two) as session:
-        assert repository.agents(session, limit=10, cursor=None).items == []
+        assert service.agents(session, limit=10, cursor=None).items == []
         with pytest.raises(AgentUnknown):
             service.remove(session, row_id)
     register(installation, two)
@@ -167,11 +167,11 @@ def test_what_is_being_purged_is_not_found(installation: Installation, by: Actor
         people.ask(session, "sub_1", Policy(), source=source, external_id=NAMED)
         people.ask(session, "sub_1", Policy(), source="file", external_id=NAMED)
     with installation.database.reading() as session:
-        [found] = repository.requests(session, source=source, external_id=NAMED)
+        [found] = service.requests(session, source=source, external_id=NAMED)
         assert found.particulars.key is not None
         installation.vault.destroy([found.particulars.key])
     with installation.database.reading() as session:
-        assert repository.requests(session, source=source, external_id=NAMED) == []
+        assert service.requests(session, source=source, external_id=NAMED) == []
 
 
 def test_the_identities_of_a_subject_request_go_together(installation: Installation) -> None:

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 
 from app.db import Actor, now
 from app.db.tables import AuditEntry, Tenant
-from app.features.webhooks import secret
+from app.features.webhooks import service
 from app.installations import Installation
 from app.keys import Keys
 from lethe.features.webhooks.contract import SecretNotPresent
@@ -15,31 +15,31 @@ def test_a_secret_is_derived(installation: Installation) -> None:
     """Each tenant and each generation has its own, the same in every process, and none of them is stored."""
     keys = Keys(installation.settings.data_dir / "keys")
     rows = [Tenant(id=name, webhook_generation=number) for name in ("ten_1", "ten_11") for number in (1, 11)]
-    secrets = {secret.present(keys, row) for row in rows}
+    secrets = {service.present(keys, row) for row in rows}
     assert len(secrets) == 4
-    assert secrets == {secret.present(installation.keys, row) for row in rows}
+    assert secrets == {service.present(installation.keys, row) for row in rows}
     assert (installation.settings.data_dir / "keys" / "webhook.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_rotation_lets_both_sign_for_a_day(installation: Installation, by: Actor) -> None:
     """The new secret signs at once and first; the one before signs too until a day is over, and no longer."""
     with installation.database.writing(by=by) as session:
-        before = secret.present(installation.keys, session.get_one(Tenant, by.tenant_id))
-        tenant = secret.rotate(session, generation=1)
+        before = service.present(installation.keys, session.get_one(Tenant, by.tenant_id))
+        tenant = service.rotate(session, generation=1)
         rotated_at = tenant.webhook_rotated_at
         assert rotated_at is not None
         assert abs(now(session) - rotated_at) < datetime.timedelta(seconds=10)
-    present = secret.present(installation.keys, tenant)
+    present = service.present(installation.keys, tenant)
     assert present != before
 
     def signing(after: datetime.timedelta) -> list[str]:
-        return secret.signing(
+        return service.signing(
             installation.keys, tenant_id=tenant.id, generation=2, rotated_at=rotated_at, at=rotated_at + after
         )
 
     assert signing(datetime.timedelta(0)) == signing(datetime.timedelta(hours=23, minutes=59)) == [present, before]
     assert signing(datetime.timedelta(hours=24)) == [present]
-    never = secret.signing(installation.keys, tenant_id=tenant.id, generation=1, rotated_at=None, at=rotated_at)
+    never = service.signing(installation.keys, tenant_id=tenant.id, generation=1, rotated_at=None, at=rotated_at)
     assert never == [before]
 
 
@@ -47,10 +47,10 @@ def test_a_repeated_rotation_is_one(installation: Installation, by: Actor) -> No
     """Who asks again for the same generation changes nothing more; who knows another present one is refused."""
     for _ in range(2):
         with installation.database.writing(by=by) as session:
-            assert secret.rotate(session, generation=1).webhook_generation == 2
+            assert service.rotate(session, generation=1).webhook_generation == 2
     for wrong in (3, 5):
         with pytest.raises(SecretNotPresent), installation.database.writing(by=by) as session:
-            secret.rotate(session, generation=wrong)
+            service.rotate(session, generation=wrong)
     with installation.database.reading() as session:
         entries = session.scalars(sa.select(AuditEntry).where(AuditEntry.action == "webhook_secret.rotated")).all()
     assert [entry.detail for entry in entries] == [{"generation": 2}]
