@@ -1,28 +1,21 @@
 """Logs, traces and signs of life: they say what happened, and nothing about anybody."""
 
-import contextlib
-import http.server
 import io
 import json
 import logging
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from app import heartbeat, telemetry, tracing
+from app import heartbeat, telemetry
 from app.config import Settings
 from app.db import Database, migrate
-from app.main import create_app
 from tests.faults import processes
 from tests.faults.processes import wait_until
 
@@ -257,143 +250,6 @@ def test_health_of_a_worker(tmp_path: Path) -> None:
 # --- traces ----------------------------------------------------------------------------------------------------------
 
 
-class Collector:
-    """A real OTLP receiver on a port of its own: the spans that it was sent, in the form they are sent in."""
-
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
-        self.raw = b""
-        self.services: set[str] = set()
-        collector = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                content = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers["Content-Encoding"] == "gzip":
-                    raise NotImplementedError
-                collector.received(self.path, content)
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def received(self, path: str, content: bytes) -> None:
-        assert path == "/v1/traces"
-        for resource in ExportTraceServiceRequest.FromString(content).resource_spans:
-            self.services |= {pair.value.string_value for pair in resource.resource.attributes}
-            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
-        self.raw += content
-
-    def named(self, name: str) -> Span:
-        return next(span for span in self.spans if span.name == name)
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-def attributes(span: Span) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in span.attributes}
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    opened = Collector()
-    yield opened
-    tracing.close()
-    opened.close()
-
-
-@pytest.fixture
-def gateway(settings: Settings, admin_key: str, collector: Collector) -> Iterator[TestClient]:
-    """A gateway that traces to the collector."""
-    app = create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint, "log_level": "debug"}))
-    with TestClient(app, headers={"Authorization": f"Bearer {admin_key}"}, raise_server_exceptions=False) as client:
-        yield client
-
-
-def test_calls_are_traced(gateway: TestClient, collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
-    """A call is a span with its route and status, and continues the caller's trace; log lines name the trace."""
-    trace_id, span_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-    parent = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": f"vendor={NOTE}", "baggage": f"who={NOTE}"}
-    assert gateway.get(f"/v1/datasets/ds_0/subjects/{SUBJECT}?note={NOTE}", headers=parent).status_code == 422
-    assert gateway.request("OPHELIA", "/v1/models").status_code == 405
-    tracing.close()
-    span = collector.named("GET /datasets/{dataset_id}/subjects/{subject_id}")
-    assert (span.trace_id.hex(), span.parent_span_id.hex(), span.kind) == (trace_id, span_id, Span.SPAN_KIND_SERVER)
-    assert attributes(span) == {
-        "http.request.method": "GET",
-        "http.route": "/datasets/{dataset_id}/subjects/{subject_id}",
-        "http.response.status_code": 422,
-    }
-    assert f'"trace_id": "{trace_id}"' in capsys.readouterr().err
-    assert "lethe-gateway" in collector.services
-    for secret in SECRETS:
-        assert secret.encode() not in collector.raw.lower()
-
-
-def test_runs_are_traced(
-    gateway: TestClient,
-    collector: Collector,
-    new_dataset: Make,
-    new_model: Make,
-    forget: Make,
-    work: Callable[[], int],
-) -> None:
-    """A run is a span with its id, and each of its phases is one within it."""
-    model = new_model(new_dataset()["id"], noise_scale=0.02)
-    assert work() == 1
-    request = forget("p3")
-    assert work() == 1
-    run = gateway.get(f"/v1/deletion-requests/{request['id']}").json()["models"][0]["run_id"]
-    tracing.close()
-    whole = next(span for span in collector.spans if attributes(span).get("lethe.run_id") == run)
-    assert whole.name == "run"
-    found = attributes(whole)
-    assert (found["lethe.kind"], found["lethe.model_id"], found["lethe.records"]) == ("unlearn", model["id"], 1)
-    phases = [span for span in collector.spans if span.parent_span_id == whole.span_id]
-    phases.sort(key=lambda span: span.start_time_unix_nano)
-    assert [phase.name for phase in phases] == [
-        "claim",
-        "verify",
-        "edit",
-        "erase",
-        "steps",
-        "examine",
-        "evaluate",
-        "publish",
-    ]
-    assert all(phase.trace_id == whole.trace_id for phase in phases)
-
-
-def test_what_goes_wrong_is_named(gateway: TestClient, collector: Collector) -> None:
-    """A span that an exception leaves has its class, and not its text."""
-    with contextlib.suppress(ValueError), tracing.span("phase", number=1, nothing=None):
-        raise ValueError(SUBJECT)
-    tracing.close()
-    span = collector.named("phase")
-    assert attributes(span) == {"number": 1, "error.type": "ValueError"}
-    assert not span.events
-    assert SUBJECT.encode() not in collector.raw
-
-
-def test_a_collector_that_is_away(settings: Settings, collector: Collector) -> None:
-    """Calls are answered as quickly, whether or not somebody takes the traces."""
-    collector.close()
-    with TestClient(create_app(settings.model_copy(update={"otlp_endpoint": collector.endpoint}))) as client:
-        took = sorted(client.get("/healthz").elapsed.total_seconds() for _ in range(20))
-    assert took[10] < 5  # the machine itself may be late now and then
-
-
 def test_no_traces_unless_asked_for(settings: Settings) -> None:
     """By default nothing is traced, and the packages for it are not even imported."""
     program = (
@@ -403,13 +259,3 @@ def test_no_traces_unless_asked_for(settings: Settings) -> None:
         "assert not any(name.startswith('opentelemetry') for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_traces_without_their_packages(lines: Callable[[], list[dict[str, Any]]]) -> None:
-    """Where the extra is not installed the service runs, and says what to install."""
-    program = (
-        "import sys\nsys.modules['opentelemetry'] = None\nfrom app import telemetry\n"
-        "telemetry.configure('info')\ntelemetry.trace_to('http://127.0.0.1:1', service='s')\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(ended.stderr)["needs"] == "pip install 'lethe-server[otel]'"
