@@ -231,6 +231,14 @@ def drop_artefacts(session: Session, row: Trainer) -> None:
         old.key = old.content = None
 
 
+def lose_artefacts(session: Session) -> None:
+    """Drop all artefacts of a restored database, which may have people who were forgotten since the backup. All
+    trainers train again."""
+    for row in session.scalars(sa.select(Trainer).where(Trainer.live_id.is_not(None))):
+        drop_artefacts(session, row)
+        row.live_id = row.live_revision = None
+
+
 _LAGS: sa.ColumnElement[bool] = sa.or_(
     Erasure.revision.is_(None),
     Erasure.nulled_at.is_(None),
