@@ -76,7 +76,7 @@ def test_nobody_comes_back_to_systems_and_trainers(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """A person who asked by e-mail, and was forgotten after the backup, is forgotten again under every identifier: rows,
+    """A person who asked by e-mail and was forgotten after the backup is forgotten again under every identifier: rows,
     tables and artefacts that the backup has are erased, an attested artefact that may carry them is not served, the
     system is asked again, and the map forgets them last. Whoever asked nothing is held as before."""
     links = [{"identifiers": [{"id": "p3"}, {"kind": "email", "id": MAIL}]}]
