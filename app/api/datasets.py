@@ -51,13 +51,14 @@ def create_dataset(
         began = now(session)
     if answer:
         return respond(answer)
+    subject_refs, advice = uploads.observed(call, form.subject_kind)
     with uploads.network_of(call, form.network_id, schema=schema, file=file, name=form.name) as features_of:
         encoded = datasets.encode(
             call.installation.rows,
             uploads.upload(
                 call,
                 file=file,
-                subject_refs=call.references(form.subject_kind),
+                subject_refs=subject_refs,
                 kind=kind,
                 schema=schema,
                 classes=schema.classes if schema else classes or (),
@@ -77,7 +78,9 @@ def create_dataset(
         dataset.subject_kind = form.subject_kind
         call.require_room(session=session)
         out = contract.NewDatasetOut(
-            **dict(to_response(session, dataset)), num_suppressed=encoded.num_suppressed, warnings=encoded.warnings
+            **dict(to_response(session, dataset)),
+            num_suppressed=encoded.num_suppressed,
+            warnings=[*advice(), *encoded.warnings],
         )
         return created(out, f"/v1/datasets/{dataset.id}")
 

@@ -267,15 +267,15 @@ def _subject_sought(call: Call, query: contract.RequestFilter) -> str | None:
         fault = FieldError("subject_sha256", "expected either subject_id or subject_sha256")
         raise InputInvalid("Name the subject once.", [fault])
     if query.subject_id or query.subject_sha256:
-        return subject_ref_of(call, query.subject_id, query.subject_sha256)
+        return subject_ref_of(call, query.subject_id, query.subject_sha256, query.kind)
+    if query.kind:
+        raise InputInvalid("Name the subject too.", [FieldError("subject_id", "expected an identifier of the kind")])
     return None
 
 
 def subject_ref(call: Call, body: SubjectIn) -> str:
     """Return the pseudonym of the subject in a body. Raises `InputInvalid`."""
-    if body.kind:
-        return call.references(body.kind)([body.subject_id or f"sha256:{body.subject_sha256}"])[0]
-    return subject_ref_of(call, body.subject_id, body.subject_sha256)
+    return subject_ref_of(call, body.subject_id, body.subject_sha256, body.kind)
 
 
 def aliases_of(call: Call, body: contract.DeletionRequestIn) -> list[str]:
@@ -284,8 +284,10 @@ def aliases_of(call: Call, body: contract.DeletionRequestIn) -> list[str]:
     return list(dict.fromkeys(refs))
 
 
-def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None) -> str:
-    """Return the pseudonym of a subject id, or of the SHA-256 of one. Raises `InputInvalid`."""
+def subject_ref_of(call: Call, subject_id: str | None, subject_sha256: str | None, kind: str | None = None) -> str:
+    """Return the pseudonym of an id of a kind (None: a subject id), or of the SHA-256 of one. Raises `InputInvalid`."""
+    if kind:
+        return call.references(kind)([subject_id or f"sha256:{subject_sha256}"])[0]
     if subject_id is not None:
         return call.subject_ref(subject_id)
     return call.installation.keys.subject_ref_of_hash(call.caller.tenant_id, bytes.fromhex(subject_sha256 or ""))
@@ -341,7 +343,7 @@ def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[c
     # A suppression names the request that caused it, which may be another caller's.
     if call.caller.own_requests_only:
         raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
-    subject = call.subject_ref(query.subject_id) if query.subject_id else None
+    subject = subject_ref_of(call, query.subject_id, None, query.kind) if query.subject_id else None
     if subject is not None:
         with call.writing() as session:
             audit.record(session, "suppressions.looked_up", call.caller.tenant_id)

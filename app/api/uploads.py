@@ -7,7 +7,7 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -26,6 +26,7 @@ from app.installations import Installation
 from app.rows.formats import FeaturesOf
 from app.rows.uploads import RowUpload, Suppressed
 from app.vault.store import Spool
+from lethe import sockets
 from lethe.contract import fields
 from lethe.contract.problems import FieldError, SchemaInvalid, UploadTooLarge
 from lethe.encoding.rows import Schema, check_fit
@@ -143,6 +144,14 @@ def upload(call: Call, *, file: UploadFile, **of_file: Any) -> RowUpload:
         admit=call.require_room,
         **of_file,
     )
+
+
+def observed(call: Call, kind: str | None) -> tuple[Callable[[Iterable[str]], list[str]], Callable[[], list[str]]]:
+    """Return the function from ids of a kind to pseudonyms, and one that returns advice about the ids given to it."""
+    references = call.references(kind)
+    for observe in sockets.plugs("app.features", "hooks", "OBSERVES_SUBJECTS"):
+        return observe(call, kind, references)  # type: ignore[no-any-return]
+    return references, list
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel, Run
-from app.deletion import completion, history, repository, status
+from app.deletion import completion, deadlines, history, repository, status
 from app.deletion.history import Change
 from app.deletion.status import MAX_HAND_BACKS, OPEN
 from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
@@ -39,7 +39,7 @@ def start_models(session: Session, *, model_id: str, revision: int, run_id: str)
     for demand, _, request in repository.awaiting_model(session, model_id=model_id, revision=revision):
         demand.status, demand.run_id = RequestModelStatus.RUNNING, run_id
         # A request in its grace period can still be cancelled.
-        if request.status != RequestStatus.RUNNING and not completion.is_held(request, at=at):
+        if request.status != RequestStatus.RUNNING and not deadlines.is_held(request, at=at):
             starting.append(request)
     _move(session, starting, RequestStatus.RUNNING, at=at)
 

@@ -61,7 +61,7 @@ def accept(new: Submitted, lookup: Lookup, *, policy: Policy, at: datetime.datet
     is_awaited = lookup.is_awaited(request)  # asked of everybody: the time of an answer must not tell who is held
     if request.unknown_at is not None or is_in_doubt(request, lookup.doubtful):
         request.doubted_at = at
-    elif not is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:
+    elif not deadlines.is_held(request, at=at) and (outcome := _outcome(new, lookup)) is not None:
         if is_awaited:
             # `settle` completes the request when the work of features has ended.
             request.held_until = at
@@ -168,7 +168,9 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
     open. `settle` completes requests in their grace period, and requests whose person may be in damaged records."""
     at = now(session)
     in_hand = (RequestStatus.ACCEPTED, RequestStatus.RUNNING)
-    in_question = [request for request in requests if request.status in in_hand and not is_held(request, at=at)]
+    in_question = [
+        request for request in requests if request.status in in_hand and not deadlines.is_held(request, at=at)
+    ]
     request_ids = [request.id for request in in_question]
     erasures = repository.by_request(session, Erasure, request_ids)
     demands = repository.by_request(session, RequestModel, request_ids)
@@ -222,11 +224,6 @@ def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime 
         return None
     began = request.held_until or request.created_at
     return began + datetime.timedelta(seconds=policy.report_seconds)
-
-
-def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:
-    """Return True during the request's grace period."""
-    return request.held_until is not None and request.held_until > at
 
 
 def is_in_doubt(request: DeletionRequest, doubtful: Mapping[str, str]) -> bool:

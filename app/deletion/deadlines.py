@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from dateutil.relativedelta import relativedelta
 
 from app import telemetry
+from app.db.tables import DeletionRequest
 from lethe.contract.problems import Unavailable
 from lethe.contract.sets import ClockState, Regulation
 from lethe.contract.tenants import Policy, TimeLimit
@@ -101,3 +102,8 @@ def clock(
     else:
         state = ClockState.AT_RISK if remaining <= horizon else ClockState.ON_TIME
     return Clock(state=state, deadline=deadline, paused_since=paused_at, days_left=remaining // _DAY)
+
+
+def is_held(request: DeletionRequest, *, at: datetime.datetime) -> bool:
+    """Return True during the request's grace period."""
+    return request.held_until is not None and request.held_until > at

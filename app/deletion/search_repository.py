@@ -4,7 +4,7 @@ import datetime
 import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
@@ -14,13 +14,11 @@ from app.db.bulk import Page, cut, in_parts, ordered, page
 from app.db.tables import DeletionRequest, Model, RequestAlias, RequestEvent, RequestModel, Suppression
 from app.deletion.repository import has_clock, is_about, these
 from app.deletion.status import OPEN
+from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import NOBODY, OpenClock
 from lethe.contract.fields import RequestOrder
 from lethe.contract.sets import RequestStatus
-
-if TYPE_CHECKING:
-    from app.deletion.views import View
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
@@ -68,7 +66,7 @@ def requests(
     session: Session,
     search: Sought,
     *,
-    view: "View",
+    view: View,
     order: RequestOrder = RequestOrder.NEWEST,
     limit: int,
     cursor: str | None,
@@ -95,7 +93,7 @@ def requests(
     return page(session, query, at, DeletionRequest.id, limit=limit, cursor=cursor, ascending=order in _ASCENDING)
 
 
-def count(session: Session, search: Sought, *, view: "View", at_most: int) -> int:
+def count(session: Session, search: Sought, *, view: View, at_most: int) -> int:
     """Return the number of requests matching `search`, counted up to `at_most`."""
     filters = _filters(session, search, view)
     if search.model_id is not None:
@@ -107,7 +105,7 @@ def count(session: Session, search: Sought, *, view: "View", at_most: int) -> in
     return session.scalars(sa.select(sa.func.count()).select_from(matches)).one()
 
 
-def _filters(session: Session, search: Sought, view: "View") -> list[sa.ColumnElement[bool]]:
+def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElement[bool]]:
     """Return the conditions of `search`, except that of the model."""
     request = DeletionRequest
     comparisons: tuple[tuple[InstrumentedAttribute[Any], Callable[[Any, Any], Any], Any], ...] = (
@@ -152,18 +150,18 @@ def _is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[boo
     return sa.and_(DeletionRequest.resolution.is_not(None), linked)
 
 
-def is_open(view: "View") -> sa.ColumnElement[bool]:
+def is_open(view: View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request as open (`View.is_open`)."""
     return _is_one_of(_OPEN, view)
 
 
-def completed_at(view: "View") -> InstrumentedAttribute[datetime.datetime | None]:
+def completed_at(view: View) -> InstrumentedAttribute[datetime.datetime | None]:
     """Return the column of the completion time that the reader sees (`View.completed_at`)."""
     return DeletionRequest.reported_at if view.discreet else DeletionRequest.completed_at
 
 
 def was_completed(
-    view: "View", *, since: datetime.datetime | None, before: datetime.datetime | None
+    view: View, *, since: datetime.datetime | None, before: datetime.datetime | None
 ) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request as completed in [since, before). Only completed requests
     have a completion time, so its index alone answers the query."""
@@ -175,7 +173,7 @@ def was_completed(
     return sa.and_(column.is_not(None), *within)
 
 
-def _has_status(status: str, view: "View") -> sa.ColumnElement[bool]:
+def _has_status(status: str, view: View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request in this status (`View.status`)."""
     match status if view.discreet else None:
         case RequestStatus.RUNNING:
@@ -189,7 +187,7 @@ def _has_status(status: str, view: "View") -> sa.ColumnElement[bool]:
             return DeletionRequest.status == status
 
 
-def _is_one_of(statuses: sa.BindParameter[list[str]], view: "View") -> sa.ColumnElement[bool]:
+def _is_one_of(statuses: sa.BindParameter[list[str]], view: View) -> sa.ColumnElement[bool]:
     """Return the condition that the reader sees a request in one of the open `statuses`. A discreet reader sees an
     accepted request as open until its report time, whether it completes earlier or later."""
     if not view.discreet:

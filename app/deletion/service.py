@@ -126,9 +126,9 @@ def withdraw(session: Session, request: DeletionRequest, wanted: RequestStatus, 
     its rows, because erasure is irreversible. A `discreet` caller can do it only in review or in the grace period,
     because success later would reveal whether rows are held."""
     at = now(session)
-    if discreet and not (request.status == RequestStatus.IN_REVIEW or completion.is_held(request, at=at)):
+    if discreet and not (request.status == RequestStatus.IN_REVIEW or deadlines.is_held(request, at=at)):
         raise problems.TransitionForbidden.too_late()
-    if not completion.is_held(request, at=at) and any(
+    if not deadlines.is_held(request, at=at) and any(
         erasure.revision is not None
         for erasure in repository.by_request(session, Erasure, [request.id]).get(request.id, ())
     ):

@@ -12,7 +12,7 @@ from typing import Any
 
 from app.audit import service as audit
 from app.db.tables import DeletionRequest, RequestEvent
-from app.deletion import completion, deadlines
+from app.deletion import deadlines
 from app.deletion.deadlines import Clock
 from app.deletion.status import OF_THE_CLOCK, OPEN
 from lethe.contract.sets import EventKind, RequestStatus
@@ -55,7 +55,7 @@ class View:
     def held_until(self, request: DeletionRequest) -> datetime.datetime | None:
         """Return the end of the grace period; to discreet callers while it lasts, as a past time can be that of work
         which only requests about held people need."""
-        return None if self.discreet and not completion.is_held(request, at=self.at) else request.held_until
+        return None if self.discreet and not deadlines.is_held(request, at=self.at) else request.held_until
 
     def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> Clock:
         return deadlines.clock(

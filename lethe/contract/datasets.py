@@ -67,7 +67,10 @@ class DatasetOut(Answer):
 
 class NewDatasetOut(DatasetOut):
     num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
-    warnings: list[str] = Field(description="Causes of avoidable model error, with remedies. Shown once.")
+    warnings: list[str] = Field(
+        description="Subject IDs that requests may not find, and causes of avoidable model error, each with its "
+        "remedy. Shown once."
+    )
 
 
 class SubjectOut(Answer):

@@ -212,6 +212,7 @@ class RequestFilter(Query):
     subject_sha256: Sha256 | None = Field(
         default=None, description="Only requests about the person with this SHA-256 (hex) of the subject ID."
     )
+    kind: Name | None = Field(default=None, description="Kind of this subject ID, such as email. Default: customer_id.")
     model_id: str | None = Field(default=None, description="Only requests of this model. Needs accounting:read.")
     external_id: str | None = Field(default=None, description="Only requests with this external_id.")
     source: str | None = Field(default=None, description="Only requests of this list or protocol.")
@@ -388,6 +389,7 @@ class SuppressionQuery(Paging):
     subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="Only suppressions of this person."
     )
+    kind: Name | None = Field(default=None, description="Kind of this subject ID, such as email. Default: customer_id.")
 
 
 class ConsentIn(SubjectIn):

@@ -5,10 +5,12 @@ All are in its own process but `mid-chain`, which is in the process of the run. 
 
 import contextlib
 import functools
+import importlib
 import mmap
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -213,8 +215,36 @@ OF_ADDING: dict[str, Callable[[Hop], None]] = {
 """Those of a run that writes rows which came to a dataset, and erases somebody among them."""
 
 
+def _of_function(hop: str) -> Callable[[Hop], None]:
+    """The hop `MODULE.NAME, not committed`: where the function has returned; or `MODULE.NAME, committed`: where the
+    transaction that it was called in is committed too."""
+    path, _, when = hop.partition(", ")
+    module, _, name = path.rpartition(".")
+    owner = importlib.import_module(module)
+    if when == "not committed":
+        return functools.partial(_after, owner, name)
+    assert when == "committed", hop
+    return functools.partial(_after_commit, owner, name)
+
+
+def _after_commit(owner: Any, name: str, act: Hop) -> None:
+    called = threading.local()
+    _after(owner, name, lambda: setattr(called, "is_set", True))
+    original = Database.writing
+
+    @contextlib.contextmanager
+    def wrapped(self: Database, **named: Any) -> Iterator[Any]:
+        with original(self, **named) as session:
+            yield session
+        if getattr(called, "is_set", False):
+            act()
+
+    Database.writing = wrapped
+
+
 def install(hop: str, act: Act) -> None:
-    """From now on this worker does `act` when it, or a run of it, comes to `hop` for the first time."""
+    """From now on this worker does `act` when it, or a run of it, comes to `hop` for the first time: one of those
+    named above, or one of a function (`_of_function`)."""
     worker, done = os.getpid(), mmap.mmap(-1, 1)  # shared with the processes that are forked from this one
 
     def happen() -> None:
@@ -223,4 +253,5 @@ def install(hop: str, act: Act) -> None:
             act(worker)
 
     _one_writes_at_a_time()
-    (INSTALL | OF_ADDING)[hop](happen)
+    named = INSTALL | OF_ADDING
+    (named[hop] if hop in named else _of_function(hop))(happen)

@@ -113,13 +113,13 @@ def worker(
 
 
 @contextlib.contextmanager
-def gateway(settings: Settings) -> Iterator[tuple[Child, str]]:
-    """The gateway alone on a free port, and its address."""
+def gateway(settings: Settings, *, hop: str | None = None) -> Iterator[tuple[Child, str]]:
+    """The gateway alone on a free port, and its address; it kills itself when it first comes to `hop`."""
     hears, says = _context().Pipe(duplex=False)
     with (
         hears,
         says,
-        _forked(_gateway, settings, says, log=settings.data_dir.parent / "gateway.log") as child,
+        _forked(_gateway, settings, says, hop, log=settings.data_dir.parent / "gateway.log") as child,
     ):
         assert hears.poll(120), child.log.read_text()
         yield child, hears.recv()
@@ -386,7 +386,9 @@ _MAINS: dict[str, Callable[[], Any]] = {
 }
 
 
-def _gateway(settings: Settings, says: Any) -> None:
+def _gateway(settings: Settings, says: Any, hop: str | None) -> None:
+    if hop is not None:
+        hops.install(hop, hops.die)
     telemetry.configure(settings.log_level)
     hardening.ensure()
     with socket.socket() as listener:

@@ -87,7 +87,7 @@ def last_telling_event(session: Session) -> tuple[int, str] | None:
 
 
 def end_logins(session: Session) -> None:
-    """End the logins and invitations of a restored database, which may have ended since the backup."""
+    """End the logins, invitations and artefacts of a restored database, which may have ended since the backup."""
     for end in sockets.plugs("app.features", "hooks", "RESTORED"):
         end(session)
 

@@ -405,7 +405,10 @@ def _permission(
     """Return the reason against serving what was made of rows read at `read_at`, and the next deadline, if any."""
     of_trainer = AttestedWait.trainer_id == trainer_id
     carried = AttestedWait.asked_at > read_at
-    served = sa.select(AttestedWait.request_id).where(of_trainer, carried, AttestedWait.status == SERVED).limit(1)
+    # A retraining since the backup may have served the requests that a restored database has as open.
+    restored = sa.exists().where(AttestedTrainer.id == trainer_id, AttestedTrainer.restored_at > read_at)
+    was_served = sa.or_(AttestedWait.status == SERVED, sa.and_(AttestedWait.status == _IS_OPEN, restored))
+    served = sa.select(AttestedWait.request_id).where(of_trainer, carried, was_served).limit(1)
     if session.scalars(served).first() is not None:
         return ServingReason.SUPERSEDED, None
     owed = sa.or_(AttestedWait.status == _IS_OPEN, sa.and_(carried, AttestedWait.status == CLOSED))
@@ -414,6 +417,11 @@ def _permission(
     )
     deadline = session.scalar(query.where(of_trainer, owed))
     return (ServingReason.OVERDUE, None) if deadline is not None and deadline <= now(session) else (None, deadline)
+
+
+def doubt_artefacts(session: Session) -> None:
+    """Permit no artefact made before the restore of this database that may carry a person whose request waits."""
+    session.execute(sa.update(AttestedTrainer).values(restored_at=now(session)))
 
 
 def _check(session: Session, row: AttestedTrainer) -> None:

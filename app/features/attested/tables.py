@@ -15,7 +15,7 @@ class AttestedTrainer(Owned, Table):
     """Trainer outside of Lethe. `public_key`: Ed25519 key that signs its manifests. `dataset_ids`: datasets whose
     people it may read; null for all. `lead_days`: days kept free before a deadline. `retraining_id`: retraining that
     the next manifest answers. `announced`: last `retraining_due` that was sent. `retired_at`: time from which no
-    request waits for it."""
+    request waits for it. `restored_at`: last time at which the database was restored from a backup."""
 
     __tablename__ = "attested_trainers"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -28,6 +28,7 @@ class AttestedTrainer(Owned, Table):
     announced: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     created_at: Mapped[datetime.datetime]
     retired_at: Mapped[datetime.datetime | None]
+    restored_at: Mapped[datetime.datetime | None]
     __table_args__ = (sa.Index(None, "tenant_id", "created_at", "id"),)
 
 

@@ -9,7 +9,7 @@ from app.accounting import runtime_estimates
 from app.accounting import service as accounting
 from app.db import now
 from app.db.tables import OWED, DeletionRequest, Model
-from app.deletion import completion, repository
+from app.deletion import completion, deadlines, repository
 from app.features.insight import repository as insight_repository
 from app.unlearning import planner, waiting
 from app.unlearning.planner import Plan
@@ -86,6 +86,6 @@ def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiti
         return None
     if request.status in _UNDECIDED:
         return next((wait for wait in model_waits.reasons if wait.reason is WaitReason.IN_REVIEW), None)
-    if completion.is_held(request, at=now(session)):
+    if deadlines.is_held(request, at=now(session)):
         return Wait(reason=WaitReason.GRACE, requests=1, until=request.held_until)
     return next((wait for wait in model_waits.reasons if wait.reason not in _NOT_READY), None)

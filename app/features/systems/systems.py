@@ -21,7 +21,7 @@ from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.db import now
 from app.db.tables import OWED, DeletionRequest, Erasure, Model
-from app.deletion import completion
+from app.deletion import completion, deadlines
 from app.deletion import repository as deletion_repository
 from app.features.systems import service
 from app.features.systems.tables import System, SystemTask
@@ -206,7 +206,7 @@ def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) ->
     if erasures and all(erasure.dataset_id in certified for erasure in erasures):
         return None
     is_over = request.status == RequestStatus.COMPLETED
-    is_searched = not completion.is_held(request, at=now(session)) and request.doubted_at is None
+    is_searched = not deadlines.is_held(request, at=now(session)) and request.doubted_at is None
     is_erased = all(erasure.nulled_at is not None for erasure in erasures)
     waiting = not is_over and not (is_erased if erasures else is_searched)
     evidence: dict[str, Any] = _NOTHING

@@ -28,6 +28,7 @@ from lethe.features.trainers import contract
 from lethe.features.trainers.contract import (
     ArtefactOut,
     ColumnOut,
+    NewTableOut,
     PlannedOut,
     TableOut,
     TrainerOut,
@@ -59,6 +60,7 @@ def create_training_table(
         fault = FieldError("file", f"expected at most {contract.MAX_TABLE_BYTES} bytes")
         raise InputInvalid("The table was not stored.", [fault])
     call.require_room(len(content))
+    subject_refs, advice = uploads.observed(call, form.subject_kind)
     table, subjects = columns.read(content, file.filename or "", form.subject_column)
     tokens = columns.tokens(table.num_rows)
     rows, vault = call.installation.rows, call.installation.vault
@@ -74,7 +76,7 @@ def create_training_table(
             schema=None,
             classes=(),
             target=TargetColumn(low=0.0, high=1.0),
-            subject_refs=call.references(form.subject_kind),
+            subject_refs=subject_refs,
         )
         suppressed = uploads.suppressed(call, search_repository.ANYWHERE, skip=form.suppressed == "skip")
         encoded = datasets.encode(rows, upload, suppressed=suppressed)
@@ -99,7 +101,8 @@ def create_training_table(
                 blocks=blocks,
             )
             call.require_room(session=session)
-            return created(_table(session, call, row), f"/v1/training-tables/{row.id}")
+            out = NewTableOut(**dict(_table(session, call, row)), warnings=advice())
+            return created(out, f"/v1/training-tables/{row.id}")
 
         answer = call.perform(once, register)
     # After another error the call may have been committed; rows without a dataset are swept later.

@@ -54,7 +54,7 @@ def register_table(
 
 def sealed_block(vault: Vault, number: int, rows: Any) -> TableBlock:
     """Return a block of rows, sealed under a new key; it belongs to no table yet."""
-    # Imported here: whoever stores no table needs no Arrow.
+    # Imported here: a process that stores no table needs no Arrow.
     from app.features.trainers import columns
 
     content = vault.seal(columns.to_bytes(rows))
@@ -231,6 +231,14 @@ def drop_artefacts(session: Session, row: Trainer) -> None:
         if old.key is not None:
             session.add(RetiredKey(key=old.key, tenant_id=row.tenant_id))
         old.key = old.content = None
+
+
+def lose_artefacts(session: Session) -> None:
+    """Drop all artefacts of a restored database, which may have people who were forgotten since the backup. All
+    trainers train again."""
+    for row in session.scalars(sa.select(Trainer).where(Trainer.live_id.is_not(None))):
+        drop_artefacts(session, row)
+        row.live_id = row.live_revision = None
 
 
 _LAGS: sa.ColumnElement[bool] = sa.or_(

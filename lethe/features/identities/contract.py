@@ -15,6 +15,16 @@ class PeopleJoined(Conflict, title="The identity map would make one person of se
 
 CUSTOMER_ID, EMAIL, PHONE, DEVICE = "customer_id", "email", "phone", "device"
 BUILT_IN = (CUSTOMER_ID, EMAIL, PHONE, DEVICE)
+ADDRESSES = (
+    "Most subject IDs look like e-mail addresses, and the tenant's subject_rule regards their case: a request in "
+    "another spelling finds nothing. Upload them with subject_kind email, which ignores case after the @, or to a "
+    "tenant with the subject_rule email, which also ignores it before the @; then retire this dataset."
+)
+ROUNDED = (
+    "Most subject IDs are numbers with nothing but zeros after the 15th digit, as spreadsheets round them: several "
+    "people may have one ID. Format the column as text at its source, export it again, and retire this dataset."
+)
+"""Warnings about the subject ids of an upload."""
 MAX_LINKS = 1000
 MAX_IDENTIFIERS = 50
 MAX_IDENTIFIERS_OF_A_PERSON = 500

@@ -11,6 +11,7 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lethe import Client
 from lethe.features.stores import erasure, reports, store
@@ -64,6 +65,10 @@ def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
     worked on; all tasks stay open then.
     """
     key = _key(configuration)
+    for mark in sorted(configuration.state.glob("*.reported")):
+        # A run was killed before it had forgotten what it had reported.
+        if client.system_tasks.get(mark.stem).status != TaskStatus.OPEN:
+            _finish_reported(configuration, mark, json.loads(mark.read_text()))
     tasks, people = [], []
     for task in _due(client, configuration):
         identifiers = _identify(client, configuration, task)
@@ -82,11 +87,18 @@ def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
             report = reports.compose(named, [finding.to_json() for finding in findings.values()])
             digest = hashlib.sha256(report.encode()).hexdigest()
             jws = acknowledgements.sign(key, task=named, by=_BY, evidence_sha256=digest)
+            mark = configuration.state / f"{task.id}.reported"
+            erasure.replace(mark, person)
             with contextlib.suppress(SystemTaskEnded):
                 # Ended in the meantime, by an officer or by a run before that was killed after the call.
                 client.system_tasks.search_report(task.id, jws=jws, report=report)
-            finish(configuration, [person])
+            _finish_reported(configuration, mark, person)
         yield Outcome(task_id=task.id, grade=grade, findings=findings)
+
+
+def _finish_reported(configuration: Configuration, mark: Path, person: Sequence[str]) -> None:
+    finish(configuration, [person])
+    mark.unlink()
 
 
 def _key(configuration: Configuration) -> dict[str, str]:

@@ -41,12 +41,21 @@ class Documents:
     def _paths(self, identifier: str) -> list[Path]:
         if "/" in identifier or identifier in ("", ".", ".."):
             raise store.StoreError("identifier_unusable", "Expected an identifier that can be the name of a file")
-        # Wildcards of an identifier are characters of a name.
-        escaped = "".join(f"[{one}]" if one in "*?[" else one for one in identifier)
-        pattern = self._pattern.replace(PLACE, escaped)
+        pattern = self._pattern_of(identifier)
         # In Python 3.11 a pattern that ends with ** finds folders alone.
         found = self._path.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
         return sorted(path for path in found if path.is_file() and not path.is_symlink())
+
+    def _pattern_of(self, identifier: str) -> str:
+        """Return the pattern of a person's files. Wildcards of an identifier are characters of a name."""
+        return self._pattern.replace(PLACE, "".join(f"[{one}]" if one in "*?[" else one for one in identifier))
+
+    def _folders(self, identifier: str) -> set[Path]:
+        """Return the folders that are named after a person, and all in them, also if they have no files."""
+        parts = self._pattern.split("/")
+        named = next(place for place, part in enumerate(parts) if PLACE in part)
+        found = self._path.glob("/".join(self._pattern_of(identifier).split("/")[: named + 1]))
+        return {folder for top in found if not top.is_symlink() for folder in (top, *top.rglob("*"))}
 
     def find(self, identifier: str) -> list[Record]:
         return [Record(id=None, texts=tuple(_parts(path))) for path in self._paths(identifier)]
@@ -58,12 +67,15 @@ class Documents:
 
     def erase(self, identifiers: Sequence[str]) -> None:
         for identifier in identifiers:
-            for path in self._paths(identifier):
+            paths = self._paths(identifier)
+            folders = self._folders(identifier)
+            for path in paths:
                 store.overwrite(path)
                 path.unlink()
-                for parent in path.relative_to(self._path).parents:
-                    with contextlib.suppress(OSError):
-                        (self._path / parent).rmdir() if parent.name else None
+                folders |= {self._path / parent for parent in path.relative_to(self._path).parents if parent.name}
+            for folder in sorted(folders, reverse=True):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
     def files(self) -> list[store.StoreFile]:
         paths = sorted(path for path in self._path.rglob("*") if path.is_file() and not path.is_symlink())

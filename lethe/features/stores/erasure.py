@@ -263,7 +263,7 @@ def _read(journal: Path) -> list[_Entry]:
 
 
 def _write(journal: Path, entries: Sequence[_Entry]) -> None:
-    """Replace the journal, synced, before the store is changed."""
+    """Replace the journal, before the store is changed."""
     document = [
         {
             "person": entry.person,
@@ -273,10 +273,15 @@ def _write(journal: Path, entries: Sequence[_Entry]) -> None:
         }
         for entry in entries
     ]
-    new = journal.with_name(f"{journal.name}.new")
+    replace(journal, document)
+
+
+def replace(path: Path, document: object) -> None:
+    """Replace a file that other users cannot read by a document in JSON, synced."""
+    new = path.with_name(f"{path.name}.new")
     number = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(number, "w") as file:
         json.dump(document, file)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(journal)
+    new.replace(path)

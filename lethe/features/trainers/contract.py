@@ -67,6 +67,10 @@ class TableOut(Answer):
     retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null while kept.")
 
 
+class NewTableOut(TableOut):
+    warnings: list[str] = Field(description="Subject IDs that requests may not find, with the remedy. Shown once.")
+
+
 Command = Annotated[list[Annotated[Text, Field(min_length=1, max_length=1000)]], Field(min_length=1, max_length=50)]
 
 
@@ -232,7 +236,7 @@ UPLOAD_TABLE = _TABLES.operation(
     "create_training_table",
     "POST",
     scope=Scope.MODELS_WRITE,
-    gives=TableOut,
+    gives=NewTableOut,
     status=201,
     repeat="keyed",
     problems=(UploadTooLarge, IdempotencyConflict, StorageQuotaExceeded, SubjectSuppressed, InputInvalid),

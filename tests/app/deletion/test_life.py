@@ -229,7 +229,7 @@ class Life(RuleBasedStateMachine):
                     assert not erasures
                 if request.status in (RequestStatus.REJECTED, RequestStatus.CANCELLED):
                     assert not any(erasure.num_claimed for erasure in erasures)
-                if completion.is_held(request, at=now(session)):  # nobody may see by it what is held
+                if deadlines.is_held(request, at=now(session)):  # nobody may see by it what is held
                     assert request.status not in (RequestStatus.RUNNING, RequestStatus.COMPLETED)
                 if request.status == RequestStatus.COMPLETED:
                     assert all(erasure.nulled_at for erasure in erasures)

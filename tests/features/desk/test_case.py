@@ -273,3 +273,17 @@ def test_what_cannot_be_undone_is_asked_twice(officer: Browser, get: Get, new_da
     assert officer.post("/admin/requests/new", **form | {"subject_id": "p2"}, confirmed=confirmed).status_code == 200
     assert officer.post("/admin/requests/new", **form, confirmed=html.unescape(confirmed)).status_code == 303
     assert len(get("/deletion-requests")["items"]) == 2
+
+
+def test_a_request_by_an_identifier_of_a_kind_is_entered(officer: Browser, get: Get, new_dataset: Make) -> None:
+    """The form takes the kind of the person's identifier, refuses an unknown one, and warns of an earlier request by
+    another spelling of it."""
+    new_dataset()
+    form = ENTERED | {"subject_id": "ada@example.org", "kind": "email"}
+    assert officer.post("/admin/requests/new", **form).status_code == 303
+    [made] = get("/deletion-requests?kind=email&subject_id=ada%40EXAMPLE.org")["items"]
+    assert made["identity_unknown"] is True
+    again = officer.post("/admin/requests/new", **form | {"subject_id": "ada@Example.org"})
+    assert (again.status_code, "a request of this person" in again.text) == (200, True)
+    assert officer.post("/admin/requests/new", **form | {"kind": "badge"}).status_code == 422
+    assert len(get("/deletion-requests")["items"]) == 1

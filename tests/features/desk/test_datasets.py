@@ -156,3 +156,18 @@ def test_a_dataset_that_is_not_there(officer: Browser, installation: Installatio
     assert officer.get("/admin/datasets/ds_none").status_code == 404
     assert officer.get("/admin/datasets/ds_none/live").status_code == 404
     assert _send(officer, "/admin/datasets/ds_none/records", file=("rows.npz", npz())).status_code == 404
+
+
+def test_an_upload_of_addresses_or_rounded_numbers_is_warned_of(officer: Browser) -> None:
+    """The page after an upload says what to do if its subject ids look like e-mail addresses or rounded numbers, and
+    warns of nothing else."""
+    mails = "who,age,paid\nann@example.org,30,no\nbob@example.org,40,yes\ncid@example.org,50,no\n"
+    page = officer.get(_send(officer, "/admin/datasets/new", **_csv(mails)).headers["location"]).text
+    assert "Most subject ids look like e-mail addresses" in page
+    assert "ann@example.org" not in page
+    lines = (f"{486_000_000_000_000 + row}000,{row},{'no' if row % 2 else 'yes'}\n" for row in range(12))
+    numbers = "who,age,paid\n" + "".join(lines)
+    page = officer.get(_send(officer, "/admin/datasets/new", **_csv(numbers)).headers["location"]).text
+    assert "nothing but zeros after the 15th digit" in page
+    page = officer.get(_send(officer, "/admin/datasets/new", **_csv()).headers["location"]).text
+    assert 'class="problem" role="status"' not in page

@@ -173,6 +173,18 @@ def test_searching(
     assert "location" not in answer.headers
 
 
+def test_searching_by_an_identifier_of_a_kind(officer: Browser, forget: Make) -> None:
+    """A request by e-mail address or phone number is found by it in another spelling, and not as a subject id."""
+    mail, phone = forget("ada@example.org", kind="email"), forget("+49 30 901820", kind="phone")
+    for by, sought, made in (("email", "ada@EXAMPLE.org", mail), ("phone", "+4930901820", phone)):
+        answer = officer.post("/admin/requests/search", by=by, sought=sought)
+        assert re.findall(r'href="/admin/requests/(dr_[0-9a-f]+)"', answer.text)[:1] == [made["id"]]
+        assert sought not in answer.text
+    assert mail["id"] not in officer.post("/admin/requests/search", by="subject_id", sought="ada@example.org").text
+    answer = officer.post("/admin/requests/search", by="phone", sought="030")
+    assert (answer.status_code, "with its country code" in answer.text) == (422, True)
+
+
 def test_searching_for_nonsense(officer: Browser) -> None:
     """What cannot be searched by is refused, without repeating it."""
     for by, sought in (("subject_sha256", "not-a-hash"), ("name", "not-a-hash"), ("subject_id", "")):

@@ -452,3 +452,41 @@ def test_no_identifier_is_stored_in_clear(
     assert [needle for needle in needles if needle.encode() in content] == []
     with installation.database.reading() as session:
         assert session.query(Identity).count() == 4
+
+
+def test_requests_are_found_by_an_identifier_of_a_kind(
+    gateway: TestClient, live: dict[str, Any], load: Load, forget: Make, refused: Refused
+) -> None:
+    """Lists, counts and the export find a request by the kind and any spelling of its identifier, by its hash, and by
+    identifiers that the map added; another kind with the same text finds nothing."""
+    load(OF_P1)
+    request, other = forget(MAIL, kind="email"), forget("p2")
+
+    def found(**query: str) -> list[str]:
+        ids = [one["id"] for one in gateway.get("/v1/deletion-requests", params=query).json()["items"]]
+        assert gateway.get("/v1/deletion-requests:count", params=query).json()["count"] == len(ids)
+        export = gateway.get("/v1/deletion-requests.csv", params=query).text
+        assert [id_ in export for id_ in (request["id"], other["id"])] == [request["id"] in ids, other["id"] in ids]
+        return ids
+
+    assert found(subject_id="Ada@EXAMPLE.org", kind="email") == [request["id"]]
+    assert found(subject_sha256=hashlib.sha256(b"Ada@example.org").hexdigest(), kind="email") == [request["id"]]
+    assert found(subject_id="p1") == found(subject_id="p1", kind="customer_id") == [request["id"]]
+    assert found(subject_id="+4930901820", kind="phone") == [request["id"]]
+    assert found(subject_id=MAIL) == found(subject_id="p2", kind="device") == []
+    assert found(subject_id="p2") == [other["id"]]
+    for query in ({"kind": "email"}, {"kind": "badge", "subject_id": "p1"}, {"kind": "email", "subject_id": "p1"}):
+        refused(gateway.get("/v1/deletion-requests", params=query), 422, "input_invalid")
+
+
+def test_suppressions_are_found_by_an_identifier_of_a_kind(
+    gateway: TestClient, live: dict[str, Any], load: Load, forget: Make, work: Work
+) -> None:
+    """A person's suppressions are listed by e-mail as well as by customer number."""
+    load(OF_P1)
+    request = forget(MAIL, kind="email")
+    work()
+    for query in ({"subject_id": "Ada@EXAMPLE.org", "kind": "email"}, {"subject_id": "p1"}):
+        found = gateway.get("/v1/suppressions", params=query).json()["items"]
+        assert {one["request_id"] for one in found} == {request["id"]}
+    assert gateway.get("/v1/suppressions", params={"subject_id": MAIL}).json()["items"] == []

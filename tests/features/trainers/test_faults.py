@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app import supervisor
 from app.features.trainers import execution, jobs, training
 from app.features.trainers.tables import Trainer, Training
 from app.installations import Installation
@@ -26,10 +27,10 @@ import os, sys
 from app import installations
 from app.config import Settings
 from app.features.trainers import execution, jobs, training
-hop = sys.argv[2]
+hop = sys.argv[1]
 if hop:
     setattr(execution if hop == "train" else training, hop, lambda *given, **named: os._exit(9))
-with installations.opened(Settings(data_dir=sys.argv[1])) as installation:
+with installations.opened(Settings()) as installation:
     jobs.erase_from_tables(installation)
     training.run_next(installation)
 """
@@ -142,7 +143,9 @@ def test_worker_dies_at_a_hop(
     train()
     request = forget("p3")
     work()
-    died = subprocess.run([sys.executable, "-c", WORKER, str(installation.settings.data_dir), hop], check=False)
+    died = subprocess.run(
+        [sys.executable, "-c", WORKER, hop], env=supervisor._environment(installation.settings), check=False
+    )
     assert died.returncode == 9
     assert get(f"/deletion-requests/{request['id']}")["status"] == "running"
     rested()
@@ -162,7 +165,7 @@ def test_trainer_ends_with_its_worker(
     """A worker that is killed while its trainer runs takes the sandbox with it; the training is abandoned and done
     again at once, and a training that is no longer held publishes nothing."""
     trainer = new_trainer(new_table()["id"], FOREVER.replace("'np3' not in names", "not os.path.exists('go')"))
-    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(installation.settings.data_dir), ""])
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, ""], env=supervisor._environment(installation.settings))
     deadline = time.monotonic() + 120
     while len(sandboxed := _descendants(worker.pid)) < 4:
         assert time.monotonic() < deadline

@@ -15,6 +15,7 @@ from app.installations import Installation
 from app.rows.blocks import Block
 from lethe.contract.problems import InputInvalid
 from lethe.encoding.rows import unit_rows
+from lethe.features.identities.contract import ADDRESSES
 from tests.features.trainers.conftest import PEOPLE, arrow
 
 New = Callable[..., dict[str, Any]]
@@ -148,3 +149,11 @@ def test_a_small_parquet_file_of_a_large_table_is_refused(gateway: TestClient, p
     answer = gateway.post("/v1/training-tables", data={"name": "t", "subject_column": "subject"}, files=files)
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
     assert pa.default_memory_pool().max_memory() - before < 256 * 2**20
+
+
+def test_a_table_of_addresses_is_warned_of(new_table: New, get: Callable[[str], Any]) -> None:
+    """A table whose people are named by e-mail addresses is answered with a warning, once."""
+    made = new_table(b"subject,age\nu1@example.org,3\nu2@example.org,4\n", filename="a.csv")
+    assert made.pop("warnings") == [ADDRESSES]
+    assert get(f"/training-tables/{made['id']}") == made
+    assert new_table()["warnings"] == []

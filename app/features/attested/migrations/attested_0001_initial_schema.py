@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("announced", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("retired_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("restored_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("tenant_id", sa.String(), nullable=False),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.id"], name="fk_attested_trainers_tenant_id"),
         sa.PrimaryKeyConstraint("id", name="pk_attested_trainers"),

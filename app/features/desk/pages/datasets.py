@@ -19,6 +19,7 @@ from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.networks import endpoints as networks
 from lethe.contract.fields import Name, Positive
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
+from lethe.features.identities.contract import ADDRESSES, ROUNDED
 from lethe.features.tables.inferring import parse_range
 
 router = pages.new_router()
@@ -101,15 +102,25 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
         f"{ROOT}/datasets/{dataset['id']}",
         done="made",
         left_out=dataset["num_suppressed"],
-        warned=len(dataset["warnings"]),
+        warned=len(set(dataset["warnings"]) - {ADDRESSES, ROUNDED}),
+        addresses=int(ADDRESSES in dataset["warnings"]),
+        rounded=int(ROUNDED in dataset["warnings"]),
     )
 
 
 @router.get("/datasets/{dataset_id}")
-def show_dataset(context: TheContext, dataset_id: str, done: Done = "", left_out: int = 0, warned: int = 0) -> Response:
+def show_dataset(
+    context: TheContext,
+    dataset_id: str,
+    done: Done = "",
+    left_out: int = 0,
+    warned: int = 0,
+    addresses: int = 0,
+    rounded: int = 0,
+) -> Response:
     """Show a dataset: its counts, its schema, its models and its additions."""
-    result = {"done": done, "left_out": left_out, "warned": warned} if done else None
-    return context.page("datasets/one.html", **_details(context, dataset_id), result=result)
+    result = {"done": done, "left_out": left_out, "warned": warned, "addresses": addresses, "rounded": rounded}
+    return context.page("datasets/one.html", **_details(context, dataset_id), result=result if done else None)
 
 
 @router.get("/datasets/{dataset_id}/live")

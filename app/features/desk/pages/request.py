@@ -102,6 +102,7 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
     channel = text(form, "came_by")
     body: dict[str, Any] = {
         "subject_id": text(form, "subject_id"),
+        "kind": text(form, "kind") or None,
         "aliases": [line.strip() for line in text(form, "aliases").splitlines() if line.strip()],
         "regulation": text(form, "regulation"),
         "ground": text(form, "ground") or None,
@@ -121,7 +122,7 @@ def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
 
 def _to_confirm(form: FormData) -> str:
     """Return what a confirmation is about: another person, number or identity is to be confirmed again."""
-    return " ".join(text(form, name) for name in ("identity_verified", "external_id", "subject_id"))
+    return " ".join(text(form, name) for name in ("identity_verified", "external_id", "kind", "subject_id"))
 
 
 def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
@@ -132,11 +133,11 @@ def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
     if body.identity_verified and policy.auto_accept and not policy.grace_seconds:
         doubts.append(Markup.escape(gettext("No review follows: the erasure starts, and cannot be undone.")))
     same = {
-        gettext("There is a request of this person: {request}"): {"subject_id": body.subject_id},
+        gettext("There is a request of this person: {request}"): {"subject_id": body.subject_id, "kind": body.kind},
         gettext("There is a request with this case number: {request}"): {"external_id": body.external_id},
     }
     for sentence, filters in same.items():
-        if all(filters.values()):
+        if any(filters.values()):
             page = context.ask_if_allowed(deletion_requests.list_deletion_requests, **filters, limit=5)
             doubts += [Markup.escape(sentence).format(request=_link(other)) for other in page.items] if page else []
     return doubts

@@ -27,6 +27,7 @@ from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, Rejecti
 from lethe.contract.fields import Decision, Moment, PageOut, SubjectIn
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
 from lethe.contract.sets import Regulation, RequestStatus
+from lethe.features.identities.contract import EMAIL, PHONE
 from lethe.features.lists.contract import DecisionsIn
 
 router = pages.new_router()
@@ -42,6 +43,8 @@ _SEARCHES = {
     "subject_id": marked("subject id"),
     "subject_sha256": marked("SHA-256 of the subject id"),
     "external_id": marked("case number"),
+    EMAIL: marked("e-mail address"),
+    PHONE: marked("phone number"),
 }
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of cells that spreadsheets compute instead of showing them."""
@@ -84,9 +87,10 @@ def search_requests(context: TheContext, form: Form) -> Response:
     field, value = text(form, "by"), text(form, "sought")
     if field not in _SEARCHES or not value:
         raise InputInvalid(gettext("Choose what to search by, and enter it."))
+    sought = {"subject_id": value, "kind": field} if field in (EMAIL, PHONE) else {field: value}
     if field != "external_id":
-        checked(SubjectIn, **{field: value})
-    page = context.ask(deletion_requests.list_deletion_requests, **{field: value}, limit=_MAX_MATCHES)
+        checked(SubjectIn, **sought)
+    page = context.ask(deletion_requests.list_deletion_requests, **sought, limit=_MAX_MATCHES)
     return _list(context, {}, None, page=page, criterion=gettext(_SEARCHES[field]))
 
 

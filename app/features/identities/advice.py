@@ -1,0 +1,35 @@
+"""Advice about the subject ids of an upload that requests may not find: counts alone, no id is kept."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from app.api.calls import Call
+from lethe.contract.fields import SubjectRule
+from lethe.features.identities.contract import ADDRESSES, CUSTOMER_ID, ROUNDED
+
+_ADDRESS = re.compile(r"\s*[^@\s]+@[^@\s]+\.[^@\s]+\s*")
+_ROUNDED = re.compile(r"\s*[1-9][0-9]{14}0+\s*")
+_MIN_ROUNDED = 10
+"""Minimum number of rounded ids: a tenth of all ids with 16 digits end in a zero."""
+_REGARD_CASE = frozenset({SubjectRule.TEXT, SubjectRule.EXACT})
+References = Callable[[Iterable[str]], list[str]]
+
+
+def observe(call: Call, kind: str | None, references: References) -> tuple[References, Callable[[], list[str]]]:
+    """Return the function from ids of a kind to pseudonyms, and one that returns warnings about the ids given to it."""
+    of_rule = call.caller.policy.subject_rule in _REGARD_CASE and kind in (None, CUSTOMER_ID)
+    num_ids = num_addresses = num_rounded = 0
+
+    def count(ids: Iterable[str]) -> Iterable[str]:
+        nonlocal num_ids, num_addresses, num_rounded
+        for identifier in ids:
+            num_ids += 1
+            num_addresses += _ADDRESS.fullmatch(identifier) is not None
+            num_rounded += _ROUNDED.fullmatch(identifier) is not None
+            yield identifier
+
+    def warnings() -> list[str]:
+        found = [ADDRESSES] if of_rule and 2 * num_addresses > num_ids else []
+        return [*found, ROUNDED] if num_rounded >= _MIN_ROUNDED and 2 * num_rounded > num_ids else found
+
+    return lambda ids: references(count(ids)), warnings

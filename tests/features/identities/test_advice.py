@@ -1,0 +1,52 @@
+"""Warnings about subject ids that requests may not find."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from lethe.features.identities.contract import ADDRESSES, ROUNDED
+
+Upload = Callable[..., httpx.Response]
+Npz = Callable[..., bytes]
+_MAILS = [f"p{row}@example.org" for row in range(11)]
+_NAMES = [f"p{row}" for row in range(9)]
+
+
+def _warnings(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 201, answer.text
+    warnings: list[str] = answer.json()["warnings"]
+    assert not any("p1" in warning for warning in warnings)
+    return warnings
+
+
+@pytest.mark.parametrize("rule", ["text", "exact", "email_domain", "email", "caseless"])
+def test_addresses_are_warned_of_under_rules_that_regard_case(
+    gateway: TestClient, upload: Upload, npz_of: Npz, rule: str
+) -> None:
+    """An upload whose subject ids mostly look like e-mail addresses warns if the rule keeps their case and spelling."""
+    assert gateway.patch("/v1/tenant", json={"policy": {"subject_rule": rule}}).is_success
+    expected = [ADDRESSES] if rule in ("text", "exact") else []
+    assert _warnings(upload(npz_of(subject=_MAILS + _NAMES))) == expected
+
+
+def test_uploads_by_a_kind_are_not_warned_of_addresses(upload: Upload, npz_of: Npz) -> None:
+    """Ids of the kind email have a normal form of their own; customer_id names the tenant's rule like no kind."""
+    content = npz_of(subject=_MAILS + [f"q{row}@example.org" for row in range(9)])
+    assert _warnings(upload(content, subject_kind="email")) == []
+    assert _warnings(upload(content, subject_kind="customer_id")) == [ADDRESSES]
+
+
+def test_few_addresses_are_not_warned_of(upload: Upload, npz_of: Npz) -> None:
+    """Addresses among other ids are nothing to warn of, and neither are names with an @ that no mail reaches."""
+    assert _warnings(upload(npz_of(subject=_MAILS[:10] + [f"p{row}" for row in range(10)]))) == []
+    assert _warnings(upload(npz_of(subject=[f"@p{row}" for row in range(20)]))) == []
+
+
+def test_rounded_numbers_are_warned_of(upload: Upload, npz_of: Npz) -> None:
+    """Long numbers that mostly end in zeros after the 15th digit are warned of, and others are not."""
+    rounded = [f"{486_000_000_000_000 + row}000" for row in range(20)]
+    assert _warnings(upload(npz_of(subject=rounded))) == [ROUNDED]
+    assert _warnings(upload(npz_of(subject=[f"{486_000_000_000_000_000 + row}" for row in range(20)]))) == []
+    assert _warnings(upload(npz_of(subject=[f"{row + 1}000" for row in range(20)]))) == []
