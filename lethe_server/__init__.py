@@ -20,6 +20,20 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_FOLDER, os.environ.get
 
 def __getattr__(name: str) -> Any:
     """Return all commands of the server, or those of its services, which start without the others."""
-    if name not in ("commands", "services"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("app.cli.root" if name == "commands" else "app.cli.service").commands
+    if name == "services":
+        return import_module("app.cli.service").commands
+    if name == "commands":
+        return _commands()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _commands() -> Any:
+    from app.cli import chains, service
+    from lethe import sockets
+    from lethe.cli.gateway import new_group
+
+    commands = new_group()
+    for part in (service, chains, *sockets.modules("app.features", "cli")):
+        commands.registered_commands += part.commands.registered_commands
+        commands.registered_groups += part.commands.registered_groups
+    return commands

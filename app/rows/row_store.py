@@ -237,10 +237,6 @@ class RowStore:
             if not name.endswith(".sealed"):
                 self._objects.delete(name)
 
-    def is_settled(self, rows_id: str, root: str) -> bool:
-        """Return True if every stored key belongs to a block that the root names."""
-        return self._sealed.keys(rows_id) <= _named(rows_id, self._manifest(rows_id, root))
-
     def destroy_replaced(self, rows_id: str, *, before: str, after: str) -> None:
         """Destroy everything that the replaced root `before` names and the recorded root `after` does not. This is safe
         while others write, because no later root can name these blocks again."""

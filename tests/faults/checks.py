@@ -26,6 +26,7 @@ from app.db.tables import (
 )
 from app.deletion.search_repository import ANYWHERE
 from app.installations import Installation
+from app.rows import row_store
 from lethe import verification
 from lethe.contract.sets import EventKind
 from lethe.verification import ledgers
@@ -101,4 +102,5 @@ def assert_all_done_once(installation: Installation) -> None:
             assert not rows.labels[erased].any()
             assert dataset.damaged_at is None
             assert dataset.num_rows == len(held) == installation.rows.count(dataset.id, dataset.digest)
-            assert installation.rows.is_settled(dataset.id, dataset.digest)
+            manifest = installation.rows._manifest(dataset.id, dataset.digest)
+            assert installation.rows._sealed.keys(dataset.id) <= row_store._named(dataset.id, manifest)
