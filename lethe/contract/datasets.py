@@ -141,7 +141,6 @@ UPLOAD = _DATASETS.operation(
     repeat="keyed",
     problems=(
         problems.UploadTooLarge,
-        problems.IdempotencyConflict,
         problems.StorageQuotaExceeded,
         problems.SubjectSuppressed,
         problems.SchemaInvalid,

@@ -260,7 +260,6 @@ CREATE = _DELETION_REQUESTS.operation(
         problems.DatasetUnknown,
         problems.SubjectUnknown,
         problems.RequestUnknown,
-        problems.IdempotencyConflict,
         problems.RequestOpen,
         problems.IdentityStatementRequired,
         problems.IdentityStatementInvalid,

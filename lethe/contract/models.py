@@ -389,7 +389,6 @@ CREATE = _MODELS.operation(
         problems.PreconditionFailed,
         problems.TargetUnreachable,
         problems.TargetTooWeak,
-        problems.IdempotencyConflict,
         problems.EvaluationOverlaps,
     ),
     does="Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress.",
@@ -419,7 +418,7 @@ RELEARN = _MODELS.of_one(
     gives=ModelOut,
     status=202,
     repeat="keyed",
-    problems=(problems.ModelUnknown, problems.ModelRetired, problems.IdempotencyConflict),
+    problems=(problems.ModelUnknown, problems.ModelRetired),
     does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
     "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Required, TypedDict, TypeVar, Unpack, overload
 
 from lethe.contract.fields import Body, Query
-from lethe.contract.problems import Problem
+from lethe.contract.problems import IdempotencyConflict, Problem
 from lethe.contract.sets import Scope
 
 P = ParamSpec("P")
@@ -21,7 +21,8 @@ class Operation(Generic[P, T]):
     `name` is unique, and the operation's ID in the OpenAPI document. `scope` is the scope that the key needs, None if
     open to all. `takes` is the type of the JSON body, `query` that of the query parameters.
     `repeat` says what makes a repetition safe if the method alone does not. `keyed`: the call takes an
-    `Idempotency-Key`; `idempotent`: calling twice has the effect of calling once.
+    `Idempotency-Key`, and answers `IdempotencyConflict` if another body had it; `idempotent`: calling twice has the
+    effect of calling once.
     """
 
     name: str
@@ -103,7 +104,10 @@ class ResourceOperations:
     def operation(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
         """Declare an operation without an ID in its path."""
         defaults = {"takes": None, "query": Query, "status": 200, "problems": (), "repeat": "never"}
-        return Operation(name=name, method=method, path=self._path + path, tag=self._tag, **(defaults | declared))
+        all_declared = defaults | declared
+        if all_declared["repeat"] == "keyed":
+            all_declared["problems"] += (IdempotencyConflict,)
+        return Operation(name=name, method=method, path=self._path + path, tag=self._tag, **all_declared)
 
     @overload
     def of_one(

@@ -23,7 +23,7 @@ from app.deletion.history import Change
 from app.deletion.remembered import REMEMBERED, Remembered
 from app.deletion.repository import Lookup
 from app.deletion.status import OPEN
-from app.features.archives import repository as archives_repository
+from app.features.archives import service as archives_repository
 from app.unlearning import retirement
 from lethe.contract.problems import ModelUnknown, TransitionForbidden
 from lethe.contract.sets import EventKind, RequestStatus

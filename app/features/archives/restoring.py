@@ -34,7 +34,7 @@ from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.deletion.remembered import Remembered
 from app.errors import BackupDamaged, BackupRefused, DatabaseUnreadable
-from app.features.archives import archive, catching_up, repository, service
+from app.features.archives import archive, catching_up, service
 from app.features.archives.archive import Piece, Reader
 from app.features.archives.catching_up import Again
 from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, JournalPosition, Progress
@@ -148,7 +148,7 @@ def restore(
             requests, num_models = _forget(installation, journal, lost_versions=lost_versions)
             num_datasets = _write_rows(installation, pieces, progress=progress)
             with installation.database.reading() as session:
-                people = repository.people_by_role(session)
+                people = service.people_by_role(session)
             # The manifest is not part of its own tallies.
             tallies = reader.tallies()
             if json.loads(pieces.one(MANIFEST).content) != tallies:
@@ -196,7 +196,7 @@ def _remembered(session: Session, journal: Journal) -> list[Remembered]:
     by_id: dict[str, Remembered] = {}
     requests = (line.request for line in journal.lines() if line.request is not None)
     while batch := list(itertools.islice(requests, _AT_ONCE)):
-        ended = repository.ended_requests(session, {request.id for request in batch})
+        ended = service.ended_requests(session, {request.id for request in batch})
         by_id |= {request.id: request for request in batch if request.id not in ended}
     return list(by_id.values())
 
@@ -238,13 +238,13 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
         releases = (line.release for line in journal.lines() if line.release) if journal else ()
         # Most releases are in two lines.
         for release in {release.version_id: release for release in releases}.values():
-            repository.add_lost(session, **dataclasses.asdict(release))
-        repository.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
-        repository.take_back_all(session)
-        num_models = repository.lose_weights(session, at=now(session))
-        repository.end_logins(session)
+            service.add_lost(session, **dataclasses.asdict(release))
+        service.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
+        service.take_back_all(session)
+        num_models = service.lose_weights(session, at=now(session))
+        service.end_logins(session)
         requests = catching_up.catch_up(session, _remembered(session, journal) if journal else [])
-        for dataset in repository.datasets(session):
+        for dataset in service.datasets(session):
             if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):
                 additions.take(session, dataset=dataset)
                 claims.claim_erasures(session, dataset=dataset, limit=_ALL)
@@ -257,7 +257,7 @@ def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progre
     """Write the rows of all datasets with zeros in claimed slots, and return the number of datasets."""
     with installation.database.reading() as session:
         stored = rows_repository.row_roots(session)
-        retired = repository.rows_of_retired(session)
+        retired = service.rows_of_retired(session)
     total = len(stored)
     for number, (rows_id, parts) in enumerate(itertools.groupby(pieces.of(ROWS), key=_last_name)):
         progress("rows", number, total)
@@ -266,10 +266,10 @@ def _write_rows(installation: Installation, pieces: _Pieces, *, progress: Progre
                 continue
             raise BackupDamaged("The archive holds rows of which its tables do not tell.")
         with installation.database.reading() as session:
-            positions = repository.claimed_positions(session, rows_id)
+            positions = service.claimed_positions(session, rows_id)
         root = _write(installation, rows_id, parts, np.array(positions, dtype=np.int64))
         with installation.database.writing() as session:
-            repository.set_root(session, rows_id, root)
+            service.set_root(session, rows_id, root)
     if stored:
         raise BackupDamaged("The archive lacks rows of which its tables tell.")
     return total
@@ -304,7 +304,7 @@ def _finish(installation: Installation, restored: Restored, journal: Journal | N
     with installation.database.writing() as session:
         last = audit_repository.last_checkpoint(session)
         signed = last.number if last else 0
-        for tenant_id in repository.tenant_ids(session):
+        for tenant_id in service.tenant_ids(session):
             lost = {chain.name: _lost(session, chain, heads.get((tenant_id, chain.name))) for chain in CHAINS}
             _record(session, installation, restored, tenant_id, lost)
     if journal is not None:

@@ -9,7 +9,7 @@ import datetime
 import functools
 import itertools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -21,9 +21,8 @@ from app.db import actor, bulk, now
 from app.db.tables import DeletionRequest, Model, Suppression, Version, new_id
 from app.deletion import search_repository
 from app.deletion.history import Change
-from app.features.attested.planning import PlannedRetraining, WaitInterval, plan
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
-from app.features.systems.service import complete, is_usable, may_concern, set_details, unknown_datasets
+from app.features.systems.service import complete, fewest, is_usable, may_concern, set_details, unknown_datasets
 from app.features.systems.tables import SystemAddress
 from app.features.webhooks import service as webhooks
 from app.features.webhooks.service import API_VERSION, WebhookMessage
@@ -34,6 +33,37 @@ from lethe.features.attested import manifests
 from lethe.features.attested.contract import AttestedTrainerUnknown, ManifestRefused, ServingReason
 from lethe.features.systems.contract import SystemTaskEnded
 from lethe.proof.errors import PreconditionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitInterval:
+    """Wait for a retraining that reads its rows at `asked_at` or later, and at `latest_at` or earlier."""
+
+    asked_at: datetime.datetime
+    latest_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRetraining:
+    """Retraining that reads its rows by `latest_at` and serves `num_waiting` waits. `late`: True if it cannot be in
+    time for one of them."""
+
+    latest_at: datetime.datetime
+    late: bool
+    num_waiting: int
+
+
+def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[PlannedRetraining]:
+    """Return the fewest retrainings after `at` such that each wait has one within its interval, in order. A wait whose
+    latest time has passed, or comes before it was asked, is served at its earliest time, late."""
+    planned = fewest(
+        waits, opens=lambda wait: max(wait.asked_at, at), closes=lambda wait: max(wait.latest_at, wait.asked_at, at)
+    )
+    return [
+        PlannedRetraining(latest_at=end, late=any(wait.latest_at < end for wait in served), num_waiting=len(served))
+        for end, served in planned
+    ]
+
 
 DUE = "retraining_due"
 """Event of webhooks to trainers."""

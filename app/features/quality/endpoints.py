@@ -11,7 +11,6 @@ from app.api.gateway import Mount, serves
 from app.catalogue import service as catalogue
 from app.db.tables import Model
 from app.features.quality import gates as quality
-from app.features.quality import remedies
 from lethe.contract.models import ModelOut
 from lethe.features.quality import contract
 
@@ -53,16 +52,16 @@ def list_remedies(call: Call, model_id: str) -> contract.RemediesOut:
         mechanism, epsilon, delta = catalogue.langevin_of(model), model.epsilon, model.delta
     return contract.RemediesOut(
         model_id=model_id,
-        score_noise=remedies.score_noise(mechanism),
-        noise_is_felt=remedies.is_noise_felt(mechanism),
+        score_noise=quality.score_noise(mechanism),
+        noise_is_felt=quality.is_noise_felt(mechanism),
         remedies=[
             contract.RemedyOut.of(
                 remedy,
                 num_slots=remedy.mechanism.num_slots,
                 l2=remedy.mechanism.l2,
-                score_noise=remedies.score_noise(remedy.mechanism),
+                score_noise=quality.score_noise(remedy.mechanism),
             )
-            for remedy in remedies.remedies(mechanism, epsilon=epsilon, delta=delta)
+            for remedy in quality.remedies(mechanism, epsilon=epsilon, delta=delta)
         ],
     )
 

@@ -9,7 +9,7 @@ import binascii
 import datetime
 import functools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -429,3 +429,24 @@ def drop_notes(session: Session, request_ids: Collection[str]) -> None:
     """Delete the notes about the tasks of these requests."""
     erased = sa.update(SystemTask).where(SystemTask.request_id.in_(request_ids)).values(note=None)
     session.execute(erased, execution_options={"synchronize_session": False})
+
+
+T = TypeVar("T")
+
+
+def fewest(
+    waits: Iterable[T], *, opens: Callable[[T], datetime.datetime], closes: Callable[[T], datetime.datetime]
+) -> list[tuple[datetime.datetime, list[T]]]:
+    """Return the fewest times such that each wait has one between `opens` and `closes`, in order, each with the waits
+    that it serves in the order of their ends. No wait closes before it opens.
+
+    The greedy choice of the earliest end is optimal: the intervals whose ends are chosen are disjoint, so that each
+    needs a time of its own.
+    """
+    left = sorted(waits, key=closes)
+    planned = []
+    while left:
+        at = closes(left[0])
+        planned.append((at, [wait for wait in left if opens(wait) <= at]))
+        left = [wait for wait in left if opens(wait) > at]
+    return planned

@@ -8,7 +8,7 @@ import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.features.systems.retrainings import fewest
+from app.features.systems.service import fewest
 
 MARGIN = 2.0
 """Factor of the expected duration by which a retraining starts before a due date."""

@@ -55,7 +55,6 @@ ADD = _ADDITIONS.of_one(
         problems.DatasetUnknown,
         problems.DatasetRetired,
         problems.UploadTooLarge,
-        problems.IdempotencyConflict,
         problems.StorageQuotaExceeded,
         problems.SubjectSuppressed,
         DatasetFull,

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, IdempotencyConflict, NotFound, RequestUnknown
+from lethe.contract.problems import Conflict, NotFound, RequestUnknown
 from lethe.contract.sets import ClosedSet, Scope
 from lethe.features.systems.contract import Ids, PublicKey, SystemTaskEnded, Url
 
@@ -170,7 +170,6 @@ CREATE = _TRAINERS.operation(
     gives=AttestedTrainerOut,
     status=201,
     repeat="keyed",
-    problems=(IdempotencyConflict,),
     does="Register a trainer outside of Lethe. Requests accepted from now on wait for its next retraining; requests "
     "accepted before do not.",
 )

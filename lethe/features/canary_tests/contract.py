@@ -19,7 +19,6 @@ ASK = _TESTS.of_one(
         problems.ModelNotLive,
         problems.ModelRetired,
         problems.PreconditionFailed,
-        problems.IdempotencyConflict,
     ),
     does="Learn and forget many canaries by the model's mechanism, apart from its data and versions. The result "
     "is in the run of kind `audit` and in the model's last canary test.",

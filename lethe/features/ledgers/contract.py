@@ -7,7 +7,7 @@ from pydantic import Field, Strict
 
 from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import IdempotencyConflict, NotFound, StorageQuotaExceeded
+from lethe.contract.problems import NotFound, StorageQuotaExceeded
 from lethe.contract.sets import ClosedSet, Scope
 from lethe.features.systems.contract import Ids
 
@@ -121,7 +121,7 @@ CREATE = _DP_MODELS.operation(
     gives=DpModelOut,
     status=201,
     repeat="keyed",
-    problems=(IdempotencyConflict, StorageQuotaExceeded),
+    problems=(StorageQuotaExceeded,),
     does="Register a model that was trained elsewhere with differential privacy. Epsilon is recomputed from its "
     "ledger. Requests accepted from now on count against its budget.",
 )

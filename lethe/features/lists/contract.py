@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 
-from lethe.contract import problems
 from lethe.contract.deletion_requests import NOBODY, OpenClock, RegulationName, RejectionIn, RequestFilter
 from lethe.contract.fields import Answer, Body, Decision, LargeBody, Moment, Name, Query, example
 from lethe.contract.operation import ResourceOperations
@@ -154,7 +153,7 @@ CREATE_BATCH = _LISTS.operation(
     gives=BatchOut,
     status=202,
     repeat="keyed",
-    problems=(problems.IdempotencyConflict, BatchRefused),
+    problems=(BatchRefused,),
     does="Request the deletion of up to 10,000 people: 202 if all requests are accepted, 207 if some are, 422 if none "
     "is.\n\nThere is no `Location`, because each request has its own ID.",
 )
@@ -167,7 +166,7 @@ CREATE_FROM_CSV = _LISTS.operation(
     gives=BatchOut,
     status=202,
     repeat="keyed",
-    problems=(problems.IdempotencyConflict, BatchRefused),
+    problems=(BatchRefused,),
     does="Create a batch from CSV with a header of request fields: `dataset_ids` and `aliases` are joined by `;`, "
     "metadata is in columns `metadata.<name>`.",
 )

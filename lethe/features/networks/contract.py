@@ -64,7 +64,6 @@ UPLOAD = _NETWORKS.operation(
     repeat="keyed",
     problems=(
         problems.UploadTooLarge,
-        problems.IdempotencyConflict,
         problems.StorageQuotaExceeded,
         problems.NetworkInvalid,
         problems.NetworkFailed,

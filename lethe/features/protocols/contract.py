@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, IdempotencyConflict, InputInvalid, NotAllowed, NotFound
+from lethe.contract.problems import Conflict, InputInvalid, NotAllowed, NotFound
 from lethe.contract.sets import Scope
 
 
@@ -66,7 +66,7 @@ REGISTER_AGENT = _AGENTS.operation(
     gives=AgentOut,
     status=201,
     repeat="keyed",
-    problems=(AgentExists, IdempotencyConflict),
+    problems=(AgentExists,),
     does="Register an agent, which can then request a token at `POST /drp/v1/agent/{agent-id}`.",
 )
 LIST_AGENTS = _AGENTS.operation(
@@ -120,7 +120,7 @@ CREATE_ISSUER = _IDENTITY_ISSUERS.operation(
     gives=IdentityIssuerOut,
     status=201,
     repeat="keyed",
-    problems=(IdempotencyConflict, IssuerExists),
+    problems=(IssuerExists,),
     does="Trust the statements of this issuer about the subjects of deletion requests.",
 )
 LIST_ISSUERS = _IDENTITY_ISSUERS.operation(

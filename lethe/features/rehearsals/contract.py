@@ -152,7 +152,6 @@ ASK = _REHEARSALS.of_one(
         RehearsalPending,
         RehearsalDone,
         RehearsalTooLarge,
-        problems.IdempotencyConflict,
     ),
     does="Draw people at random who did not ask to be forgotten, forget them on a scratch copy of the live "
     "version, learn another copy without them, measure all three models, and destroy both copies. Nothing records "

@@ -10,7 +10,6 @@ from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import (
     CertificateDamaged,
     Conflict,
-    IdempotencyConflict,
     NotAllowed,
     NotFound,
     RequestUnknown,
@@ -265,7 +264,6 @@ CREATE = _SYSTEMS.operation(
     gives=SystemOut,
     status=201,
     repeat="keyed",
-    problems=(IdempotencyConflict,),
     does="Register a system outside of Lethe that may hold people. Requests accepted from now on open a task for it; "
     "requests accepted before do not.",
 )

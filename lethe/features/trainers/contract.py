@@ -10,7 +10,6 @@ from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text, exa
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import (
     DatasetInUse,
-    IdempotencyConflict,
     InputInvalid,
     ModelHeld,
     NotFound,
@@ -239,7 +238,7 @@ UPLOAD_TABLE = _TABLES.operation(
     gives=NewTableOut,
     status=201,
     repeat="keyed",
-    problems=(UploadTooLarge, IdempotencyConflict, StorageQuotaExceeded, SubjectSuppressed, InputInvalid),
+    problems=(UploadTooLarge, StorageQuotaExceeded, SubjectSuppressed, InputInvalid),
     does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
     "same name records whose rows they are; deletion requests find and erase them like rows of any dataset.",
 )
@@ -278,7 +277,7 @@ CREATE = _TRAINERS.operation(
     gives=TrainerOut,
     status=201,
     repeat="keyed",
-    problems=(NotFound, IdempotencyConflict, StorageQuotaExceeded),
+    problems=(NotFound, StorageQuotaExceeded),
     does="Register a trainer. A worker trains it at once, and again from scratch whenever a person is erased from its "
     "table: without network, in a folder of its own, on the rows that are present and a fresh seed.",
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.db import now
 from app.db.tables import DeletionRequest
 from app.features.attested import jobs
-from app.features.attested.planning import WaitInterval, plan
+from app.features.attested.service import WaitInterval, plan
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from tests.features.attested.conftest import AttestedTrainer

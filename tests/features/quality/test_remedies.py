@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.features.quality import remedies
+from app.features.quality import gates
 from lethe.proof.calibration import ModelSettings, mechanism_for
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -13,12 +13,12 @@ def test_regularisation_goes_the_way_that_noise_says(num_slots: int, factor: flo
     """Where few rows make noise felt, the remedy has twice the regularisation and less noise; where many hide each
     other, half of it."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=num_slots, num_classes=2)
-    found = {one.kind: one for one in remedies.remedies(now, epsilon=EPSILON, delta=DELTA)}
-    assert remedies.is_noise_felt(now) is (factor > 1)
+    found = {one.kind: one for one in gates.remedies(now, epsilon=EPSILON, delta=DELTA)}
+    assert gates.is_noise_felt(now) is (factor > 1)
     assert found["l2"].mechanism.l2 == factor * now.l2
     if factor > 1:
-        assert remedies.score_noise(found["l2"].mechanism) < remedies.score_noise(now)
-        assert remedies.score_noise(found["more_slots"].mechanism) < remedies.score_noise(now)
+        assert gates.score_noise(found["l2"].mechanism) < gates.score_noise(now)
+        assert gates.score_noise(found["more_slots"].mechanism) < gates.score_noise(now)
     assert found["relearn"].mechanism is now
     assert found["more_slots"].mechanism.num_slots == 2 * num_slots
 
@@ -26,6 +26,6 @@ def test_regularisation_goes_the_way_that_noise_says(num_slots: int, factor: flo
 def test_the_cheapest_to_learn_is_first() -> None:
     """Remedies are in the order of the passes that learning takes, and a request never takes more than learning."""
     now = mechanism_for(ModelSettings(epsilon=EPSILON, delta=DELTA), num_slots=2000, num_classes=3)
-    found = remedies.remedies(now, epsilon=EPSILON, delta=DELTA)
+    found = gates.remedies(now, epsilon=EPSILON, delta=DELTA)
     assert [one.learn_passes for one in found] == sorted(one.learn_passes for one in found)
     assert all(0 < one.request_passes <= one.learn_passes for one in found)
