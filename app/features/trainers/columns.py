@@ -28,8 +28,6 @@ BLOCK_ROWS = 4096
 PARTS = 8
 """Number of 16-bit parts of a token, each a feature of the dataset."""
 MAX_COLUMNS = 10_000
-_CSV_BLOCK_BYTES = 2**20
-"""Length in which Arrow wants the first line of a CSV file."""
 _UNITS = 2.0**16
 _RANDOM = secrets.SystemRandom()
 
@@ -56,10 +54,12 @@ def _from_parquet(content: bytes) -> pa.Table:
 
 def _from_csv(content: bytes) -> pa.Table:
     """Read a CSV file. Raises `ValueError` for too many columns, each of which would take ten kilobytes."""
-    beginning = io.TextIOWrapper(io.BytesIO(content[:_CSV_BLOCK_BYTES]), encoding="latin-1", newline="")
+    # Arrow refuses a first line that does not end in its first block.
+    options = pa.csv.ReadOptions(block_size=2**20)
+    beginning = io.TextIOWrapper(io.BytesIO(content[: options.block_size]), encoding="latin-1", newline="")
     if not 0 < len(next(filter(None, csv.reader(beginning)), [])) <= MAX_COLUMNS:
         raise ValueError(f"Expected 1 to {MAX_COLUMNS} columns")
-    return pa.csv.read_csv(pa.BufferReader(content), pa.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES))
+    return pa.csv.read_csv(pa.BufferReader(content), options)
 
 
 def _from_arrow(content: bytes) -> pa.Table:
@@ -77,8 +77,6 @@ def _from_arrow(content: bytes) -> pa.Table:
 
 def _is_compressed(message: pa.Message) -> bool:
     """Return True for a batch of rows or of a dictionary that has compressed buffers (Message.fbs of Arrow)."""
-    if message.type not in ("record batch", "dictionary"):
-        return False
     content = message.metadata.to_pybytes()
 
     def number(place: int, size: int, *, signed: bool = False) -> int:
@@ -93,8 +91,9 @@ def _is_compressed(message: pa.Message) -> bool:
         return place + number(place, 4)
 
     batch = inner(number(0, 4), 2)
-    batch = inner(batch, 1) if message.type == "dictionary" else batch
-    return place_of(batch, 3) != batch
+    if message.type == "dictionary":
+        batch = inner(batch, 1)
+    return message.type in ("record batch", "dictionary") and place_of(batch, 3) != batch
 
 
 _READERS: dict[str, Callable[[bytes], pa.Table]] = {

@@ -195,9 +195,10 @@ def _walk(event: Any, count: int, rate: float, steps: Counter[Step], nodes: list
         case _:
             inner = fields.get("event")
             of = f" of {inner.get('class_name')!r}"[:60] if isinstance(inner, dict) else ""
+            names = [field[:60] for field in sorted(fields)[:5]]
             raise PreconditionError(
                 "event_known",
-                f"The event {name[:60]!r}{of}, with the fields {[field[:60] for field in sorted(fields)[:5]]}, has no exact bound for a person's "
+                f"The event {name[:60]!r}{of}, with the fields {names}, has no exact bound for a person's "
                 "rows here; expected Gaussian, Laplace or Poisson-sampled Gaussian events and their compositions",
             )
 
@@ -218,7 +219,6 @@ def _count(count: Any) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    # `isfinite` raises for a whole number beyond the floats.
     return type(value) in (int, float) and abs(value) < math.inf
 
 

@@ -52,7 +52,9 @@ ENCODED = pa.array(["a"] * 1000).dictionary_encode()
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-@pytest.mark.parametrize("column", [pa.nulls(1000), pa.array([0.0] * 1000), ENCODED], ids=["null", "numbers", "encoded"])
+@pytest.mark.parametrize(
+    "column", [pa.nulls(1000), pa.array([0.0] * 1000), ENCODED], ids=["null", "numbers", "encoded"]
+)
 def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Array) -> None:
     """A stream whose buffers are compressed is refused by that name before any of them is unpacked; the same table is
     taken uncompressed."""
