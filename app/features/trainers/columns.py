@@ -93,7 +93,7 @@ def _is_compressed(message: pa.Message) -> bool:
     batch = inner(number(0, 4), 2)
     if message.type == "dictionary":
         batch = inner(batch, 1)
-    return message.type in ("record batch", "dictionary") and place_of(batch, 3) != batch
+    return message.type != "schema" and place_of(batch, 3) != batch
 
 
 _READERS: dict[str, Callable[[bytes], pa.Table]] = {
