@@ -20,7 +20,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 
 from app.config import Settings
 from examples.adult.demo import HERE as ADULT
@@ -32,16 +32,20 @@ PLACE = "/v1/deletion-requests"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Separation:
-    """Area under the ROC curve of a guess, and its standard error if both arms have the same distribution."""
+    """Area under the ROC curve of a guess, and its standard error if both arms have the same distribution.
+
+    `chance` is the exact probability of an AUC at least as far from 0.5 if they have (Mann and Whitney's test).
+    """
 
     auc: float
     error: float
+    chance: float
 
     @classmethod
     def of(cls, held: list[float], unknown: list[float]) -> "Separation":
-        ranks = rankdata([*held, *unknown])[: len(held)].sum()
         m, n = len(held), len(unknown)
-        return cls(auc=(ranks - m * (m + 1) / 2) / (m * n), error=math.sqrt((m + n + 1) / (12 * m * n)))
+        test = mannwhitneyu(held, unknown, method="exact")
+        return cls(auc=test.statistic / (m * n), error=math.sqrt((m + n + 1) / (12 * m * n)), chance=test.pvalue)
 
     @property
     def deviations(self) -> float:
@@ -142,7 +146,7 @@ def main() -> None:
                     ):
                         attack = Attack(
                             client=client,
-                            idle=lambda: _wait_until_idle(admin),
+                            idle=lambda: wait_until_idle(admin),
                             held=[f"train-{1000 * number + trial:05d}" for trial in range(given.trials)],
                             repeats=repeats,
                             watch=given.watch,
@@ -154,7 +158,8 @@ def main() -> None:
                     print(f"    mean of the calls of {given.watch:g} s: {watched}", flush=True)
 
 
-def _wait_until_idle(admin: Client) -> None:
+def wait_until_idle(admin: Client) -> None:
+    """Wait until no request waits for a worker."""
     while any(admin.deletion_requests.count(status=status).count for status in ("accepted", "running")):
         time.sleep(0.05)
 

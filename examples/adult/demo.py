@@ -75,11 +75,13 @@ def service(settings: Settings, *, leave_running: bool) -> Iterator[str]:
     """`lethe up` as a child; its log goes to a file beside the data."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     log = settings.data_dir / "lethe.log"
-    with log.open("a") as errors:
-        given = {"LETHE_DATA_DIR": str(settings.data_dir), "LETHE_PORT": str(settings.port)}
-        child = subprocess.Popen(
+    given = {"LETHE_DATA_DIR": str(settings.data_dir), "LETHE_PORT": str(settings.port)}
+    with (
+        log.open("a") as errors,
+        subprocess.Popen(
             [LETHE, "up"], stdout=subprocess.PIPE, stderr=errors, text=True, env=os.environ | given
-        )
+        ) as child,
+    ):
         try:
             assert child.stdout is not None
             line = child.stdout.readline()
@@ -88,7 +90,6 @@ def service(settings: Settings, *, leave_running: bool) -> Iterator[str]:
             yield line.split()[3]
         finally:
             child.terminate()
-            child.wait()
 
 
 def tell(client: Client, data_dir: Path) -> None:

@@ -1,6 +1,7 @@
 """`lethe up` and `lethe serve` as processes: they start, answer, end, and refuse in one line."""
 
 import asyncio
+import contextlib
 import fcntl
 import gc
 import os
@@ -168,3 +169,43 @@ def test_a_busy_gateway_puts_off_what_an_idle_one_does_each_second() -> None:
         gc.callbacks.remove(note)
     assert {0, 1, 2, 3, 4, 15, 26} <= set(cleaned)
     assert len(set(cleaned)) < 15  # the collector may come by itself
+
+
+_KEYLESS = (
+    "/healthz",
+    "/readyz",
+    "/.well-known/jwks.json",
+    "/openapi.json",
+    "/docs",
+    "/docs/swagger-ui-bundle.js",
+    "/admin/login",
+    "/metrics",
+    "/v1/models",
+    "/nothing",
+)
+"""Paths that answer callers without a key, also by a refusal."""
+
+
+def _answers(connection: socket.socket) -> int:
+    """Read until the server closes the connection; returns the number of answers."""
+    content = bytearray()
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 20):
+            content += part
+    return content.count(b"HTTP/1.1 ")
+
+
+def test_pipelined_calls_without_a_key_are_bounded(tmp_path: Path) -> None:
+    """Sixteen pipelined calls beside the one being answered are answered. A connection with more is closed, with no
+    more answers than that, and a call by another connection is answered meanwhile."""
+    with processes.up(tmp_path / "data") as up:
+        address = httpx.URL(up.address())
+        for path in _KEYLESS:
+            call = f"GET {path} HTTP/1.1\r\nHost: lethe\r\n\r\n".encode()
+            with socket.create_connection((address.host, address.port), timeout=240) as few:
+                few.sendall(call * 16 + call.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+                assert _answers(few) == 17, path
+            with socket.create_connection((address.host, address.port), timeout=240) as many:
+                many.sendall(call * 500)
+                assert httpx.get(address.join("/healthz"), timeout=240).status_code == 200
+                assert _answers(many) <= 17, path

@@ -50,13 +50,13 @@ def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedO
             )
     with call.writing() as session:
         if drop_list is None:
-            num_irrevocable = service.remove(session, body.file, lines)
-            return contract.LinesLoadedOut(
-                file=body.file, num_loaded=len(lines), num_lines=body.num_lines, num_irrevocable=num_irrevocable
-            )
-        service.load(session, body.file, lines, num_lines=body.num_lines)
-        num_loaded = service.num_loaded(session, body.file)
-    return contract.LinesLoadedOut(file=body.file, num_loaded=num_loaded, num_lines=body.num_lines, num_irrevocable=0)
+            loaded, irrevocable = len(lines), service.remove(session, body.file, lines)
+        else:
+            service.load(session, body.file, lines, num_lines=body.num_lines)
+            loaded, irrevocable = service.num_loaded(session, body.file), 0
+    # A line leads to a request only if its person is held.
+    shown = None if call.caller.discreet else irrevocable
+    return contract.LinesLoadedOut(file=body.file, num_loaded=loaded, num_lines=body.num_lines, num_irrevocable=shown)
 
 
 @serves(router, contract.PEOPLE)

@@ -5,6 +5,7 @@ not depend on the file; its records name the people. A row is present if and onl
 erasure from the dataset, by a request or again after a restore, thereby decides which rows of the table go.
 """
 
+import csv
 import io
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,7 @@ TOKEN = "lethe_token"  # noqa: S105  the name of a column
 BLOCK_ROWS = 4096
 PARTS = 8
 """Number of 16-bit parts of a token, each a feature of the dataset."""
+MAX_COLUMNS = 10_000
 _UNITS = 2.0**16
 _RANDOM = secrets.SystemRandom()
 
@@ -50,10 +52,54 @@ def _from_parquet(content: bytes) -> pa.Table:
     return table.cast(schema)
 
 
+def _from_csv(content: bytes) -> pa.Table:
+    """Read a CSV file. Raises `ValueError` for too many columns, each of which would take ten kilobytes."""
+    # Arrow refuses a first line that does not end in its first block.
+    options = pa.csv.ReadOptions(block_size=2**20)
+    beginning = io.TextIOWrapper(io.BytesIO(content[: options.block_size]), encoding="latin-1", newline="")
+    if not 0 < len(next(filter(None, csv.reader(beginning)), [])) <= MAX_COLUMNS:
+        raise ValueError(f"Expected 1 to {MAX_COLUMNS} columns")
+    return pa.csv.read_csv(pa.BufferReader(content), options)
+
+
+def _from_arrow(content: bytes) -> pa.Table:
+    """Read an Arrow stream. Nothing in it is unpacked, and no offset or index leads out of its buffer. Raises
+    `InputInvalid` for compressed buffers, and `ValueError` for too many columns."""
+    if any(_is_compressed(message) for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(content))):
+        raise _unusable("file", "expected an Arrow stream without compressed buffers")
+    stream = pa.ipc.open_stream(pa.BufferReader(content))
+    if len(stream.schema) > MAX_COLUMNS:
+        raise ValueError(f"Expected at most {MAX_COLUMNS} columns")
+    table = stream.read_all()
+    table.validate(full=True)
+    return table
+
+
+def _is_compressed(message: pa.Message) -> bool:
+    """Return True for a batch of rows or of a dictionary that has compressed buffers (Message.fbs of Arrow)."""
+    content = message.metadata.to_pybytes()
+
+    def number(place: int, size: int, *, signed: bool = False) -> int:
+        return int.from_bytes(content[place : place + size], "little", signed=signed)
+
+    def place_of(table: int, field: int) -> int:
+        offsets, entry = table - number(table, 4, signed=True), 4 + 2 * field
+        return table + number(offsets + entry, 2) if entry < number(offsets, 2) else table
+
+    def inner(table: int, field: int) -> int:
+        place = place_of(table, field)
+        return place + number(place, 4)
+
+    batch = inner(number(0, 4), 2)
+    if message.type == "dictionary":
+        batch = inner(batch, 1)
+    return message.type != "schema" and place_of(batch, 3) != batch
+
+
 _READERS: dict[str, Callable[[bytes], pa.Table]] = {
-    ".csv": lambda content: pa.csv.read_csv(pa.BufferReader(content)),
+    ".csv": _from_csv,
     ".parquet": _from_parquet,
-    ".arrow": lambda content: pa.ipc.open_stream(pa.BufferReader(content)).read_all(),
+    ".arrow": _from_arrow,
 }
 
 
@@ -68,7 +114,7 @@ def read(content: bytes, filename: str, subject_column: str) -> tuple[pa.Table, 
         raise _unusable("file", "expected a name that ends in .csv, .parquet or .arrow")
     try:
         table = _READERS[ending](content)
-    except (pa.ArrowException, OSError, ValueError):
+    except (pa.ArrowException, csv.Error, OSError, ValueError):
         raise _unusable(
             "file", f"expected a readable {ending} file with the same type throughout each column"
         ) from None

@@ -25,7 +25,7 @@ class ManifestRefused(Conflict, title="The manifest is refused"): ...
 
 
 Days = Annotated[int, Field(ge=0, le=365)]
-Digest = Annotated[str, Field(pattern="^[0-9a-f]{40}$")]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{40}$", max_length=40)]
 
 
 class ServingReason(ClosedSet):

@@ -24,11 +24,12 @@ _PEOPLE_AT_ONCE = 500
 
 
 class DropTotals(pydantic.BaseModel):
-    """Numbers of files and lines loaded, and of removed lines whose people were erased, or are being erased."""
+    """Numbers of files and lines loaded, and of removed lines whose people were erased, or are being erased (None for
+    keys without accounting:read)."""
 
     num_files: int = 0
     num_lines: int = 0
-    num_irrevocable: int = 0
+    num_irrevocable: int | None = 0
 
 
 class PeopleTotals(pydantic.BaseModel):
@@ -59,7 +60,8 @@ class Drop(Resource[H]):
             for batch in _batches(name, file):
                 num_lines += len(batch)
                 answer = await self._send(name, batch, None)
-                totals.num_irrevocable += answer.num_irrevocable
+                stated = answer.num_irrevocable
+                totals.num_irrevocable = None if stated is None else (totals.num_irrevocable or 0) + stated
             answer = await self._send(name, [], num_lines)
             if list_of(name) is not None and answer.num_loaded != num_lines:
                 expected = f"expected distinct IDs, found {answer.num_loaded} in {num_lines} lines"

@@ -47,7 +47,7 @@ def _digest(text: str) -> str:
 
 FileName = Annotated[str, Field(max_length=100), AfterValidator(_named)]
 Hash = Annotated[str, Field(min_length=44, max_length=44), AfterValidator(_digest)]
-LineId = Annotated[str, Field(pattern="^[A-Za-z0-9]{12}$")]
+LineId = Annotated[str, Field(pattern="^[A-Za-z0-9]{12}$", max_length=12)]
 ListName = Annotated[DropList, Strict(False)]
 
 
@@ -64,7 +64,7 @@ class LinesIn(LargeBody):
     lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
         description="Lines of the file, in any division into calls."
     )
-    num_lines: Annotated[int, Field(ge=0)] | None = Field(
+    num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
         default=None,
         description="Number of lines of the whole file, with its last call: until all of them have come, the file has "
         "no answer.",
@@ -81,8 +81,9 @@ class LinesLoadedOut(Answer):
     file: str = Field(description="Name of the file.")
     num_loaded: int = Field(description="Number of lines of the file that have been loaded.")
     num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
-    num_irrevocable: int = Field(
-        description="Number of removed lines of this call whose people were erased, or are being erased."
+    num_irrevocable: int | None = Field(
+        description="Number of removed lines of this call whose people were erased, or are being erased; null for "
+        "callers without accounting:read."
     )
 
 
@@ -97,6 +98,7 @@ class PersonIn(IdentifierIn):
 
 
 class PeopleIn(LargeBody):
+    MAX_MEMBERS = 100_000
     people: Annotated[list[PersonIn], Field(min_length=1, max_length=MAX_PEOPLE, fail_fast=True)] = Field(
         description="People with their hashes in the standard forms of DROP."
     )

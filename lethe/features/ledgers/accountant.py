@@ -32,6 +32,7 @@ MAX_STEPS = 10_000_000
 _MAX_NODES = 2000
 _MAX_DISTINCT = 50
 _MAX_DEPTH = 20
+_MAX_NAME_LENGTH = 100
 _MAX_POINTS = 1 << 21
 _INTERVAL = 1e-3
 """Discretisation of the privacy loss."""
@@ -169,7 +170,9 @@ def _walk(event: Any, count: int, rate: float, steps: Counter[Step], nodes: list
     nodes[0] += 1
     _require(nodes[0] <= _MAX_NODES and depth > 0, f"at most {_MAX_NODES} events, nested at most {_MAX_DEPTH} deep")
     _require(isinstance(event, dict) and isinstance(event.get("class_name"), str), "events with their class_name")
-    name = event["class_name"]
+    name, module = event["class_name"], event.get("module_name", "")
+    is_name = isinstance(module, str) and len(module) <= _MAX_NAME_LENGTH and module.isascii() and module.isprintable()
+    _require(is_name, f"a module_name of at most {_MAX_NAME_LENGTH} characters of ASCII")
     fields = {key: value for key, value in event.items() if key not in ("class_name", "module_name")}
     match name, fields:
         case "NoOpDpEvent", {**rest} if not rest:
@@ -192,9 +195,10 @@ def _walk(event: Any, count: int, rate: float, steps: Counter[Step], nodes: list
         case _:
             inner = fields.get("event")
             of = f" of {inner.get('class_name')!r}"[:60] if isinstance(inner, dict) else ""
+            names = [field[:60] for field in sorted(fields)[:5]]
             raise PreconditionError(
                 "event_known",
-                f"The event {name[:60]!r}{of}, with the fields {sorted(fields)[:5]}, has no exact bound for a person's "
+                f"The event {name[:60]!r}{of}, with the fields {names}, has no exact bound for a person's "
                 "rows here; expected Gaussian, Laplace or Poisson-sampled Gaussian events and their compositions",
             )
 
@@ -215,7 +219,7 @@ def _count(count: Any) -> int:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) < math.inf
 
 
 def _require(holds: bool, expected: str) -> None:

@@ -76,7 +76,7 @@ _MAX_NAMED = 100
 Kind = Annotated[Text, Field(min_length=1, max_length=50)]
 Ids = Annotated[list[Annotated[Text, Field(min_length=1, max_length=100)]], Field(max_length=_MAX_NAMED)]
 Url = Annotated[Text, Field(min_length=1, max_length=2000)]
-PublicKey = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{43}$")]
+PublicKey = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{43}$", max_length=43)]
 Note = Annotated[Text, Field(min_length=1, max_length=2000)]
 
 

@@ -280,6 +280,8 @@ def test_malformed_lines_are_refused_without_being_quoted(gateway: TestClient, r
         {"file": "list.csv", "lines": []},
         {"file": EMAIL, "lines": [line(1, "x" * 44)]},
         {"file": EMAIL, "lines": [{"id": "short", "hash": hash_of("a")}]},
+        {"file": EMAIL, "lines": [{"id": "line00000001\n", "hash": hash_of("a")}]},
+        {"file": EMAIL, "lines": [], "num_lines": 2**31},
         {"file": EMAIL, "lines": [line(2, hash_of("a"), list_type="Email")]},
         {"file": REMOVED, "lines": [of(2)]},
         {"file": EMAIL, "lines": [of(3), of(1, hash_of("another"))]},
@@ -309,6 +311,35 @@ def test_scopes(gateway: TestClient, key_with: Callable[..., dict[str, str]], re
         refused(gateway.request(method, path, headers=app), 403, "scope_missing")
     refused(gateway.post("/v1/drop:opt-out", json={"ids": ["line00000001"]}, headers=app), 403, "scope_missing")
     refused(gateway.post("/v1/drop/people", json={"people": [person(1)]}, headers=app), 403, "scope_missing")
+
+
+def test_an_app_cannot_tell_whether_a_removed_line_was_about_somebody(
+    gateway: TestClient,
+    installation: Installation,
+    known: None,
+    key_with: Callable[..., dict[str, str]],
+    work: Work,
+) -> None:
+    """A key without accounting:read that loads a line, and takes it back once the person could be erased, is answered
+    the same whether the person is held."""
+    app = key_with(Scope.REQUESTS_WRITE)
+    seen = []
+    for number, address in ((1, "p1@example.org"), (2, "stranger@example.org")):
+        asked = line(number, hash_of(address))
+        answers = [gateway.post("/v1/drop:load", json={"file": EMAIL, "lines": [asked]}, headers=app)]
+        jobs.match_drop(installation)
+        work()
+        gone = {"file": REMOVED, "lines": [asked | {"list_type": "Email"}]}
+        answers.append(gateway.post("/v1/drop:load", json=gone, headers=app))
+        seen.append([(answer.status_code, answer.json()["num_irrevocable"]) for answer in answers])
+    assert seen[0] == seen[1] == [(200, None), (200, None)]
+
+
+def test_the_hashes_of_a_call_are_bounded(gateway: TestClient, refused: Refused) -> None:
+    """A call that states more hashes than it may have members is refused before it is parsed: half a million took the
+    gateway ten seconds."""
+    people = [person(number) | {"hashes": {"Email": [hash_of("a")] * 100}} for number in range(1000)]
+    assert refused(gateway.post("/v1/drop/people", json={"people": people}), 413, "upload_too_large")
 
 
 def test_stored_hashes_are_keyed(gateway: TestClient, installation: Installation, known: None) -> None:

@@ -273,6 +273,7 @@ def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, live: dict[str
     [
         ("phone", "030 901820"),
         ("phone", "+49 30 901820 ext. 12"),
+        ("phone", "+49 30" + 40 * " " + "901820"),
         ("email", "no address"),
         ("device", "\u200b"),
         ("loyalty", "1"),

@@ -228,6 +228,7 @@ def _deep(levels: int) -> dict[str, Any]:
         {"format": "opacus", "history": [[1.0, 0.1, 2.0]]},
         {"format": "opacus", "history": [[1.0, 0.1, True]]},
         {"format": "opacus", "history": [[0, 0.1, 1]]},
+        {"format": "opacus", "history": [[10**400, 0.1, 1]]},
         {"format": "opacus", "history": [[1.0, 0.1, 1]], "more": 1},
         {"format": "opacus", "history": [[1.0, random.Random(n).random(), 1] for n in range(60)]},
         {"format": "opacus", "history": [[1.0, 0.1, 10_000_000], [1.0, 0.1, 1]]},
@@ -236,10 +237,11 @@ def _deep(levels: int) -> dict[str, Any]:
         tree(event("SelfComposedDpEvent", event=GAUSSIAN, count=0)),
         tree(_deep(100)),
         tree(event("ComposedDpEvent", events=[GAUSSIAN] * 5000)),
+        *(tree(GAUSSIAN | {"module_name": module}) for module in (1, ["x"], "\ud800", "a\x00b", "x" * 101)),
     ],
 )
 def test_a_malformed_ledger_is_refused(document: Any) -> None:
-    """No number out of range, nothing beside, and nothing too large to account for."""
+    """No number out of range, nothing beside, no name that a database refuses, and nothing too large to account for."""
     with pytest.raises(PreconditionError) as refused:
         read(document)
     assert refused.value.name == "ledger_whole"

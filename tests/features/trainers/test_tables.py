@@ -21,6 +21,14 @@ from tests.features.trainers.conftest import PEOPLE, arrow
 New = Callable[..., dict[str, Any]]
 
 
+def stream(table: pa.Table, compression: str | None = None) -> bytes:
+    """Return a table as an Arrow stream, with buffers compressed or not."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
 def parquet(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     pa.parquet.write_table(table, sink)
@@ -39,6 +47,81 @@ def test_formats(filename: str, content: bytes) -> None:
     """CSV, Parquet and Arrow give the same columns, without that of the people."""
     table, subjects = columns.read(content, filename, "person")
     assert (table.to_pydict(), subjects) == ({"age": [3, 4]}, ["u1", "u2"])
+
+
+ENCODED = pa.array(["a"] * 1000).dictionary_encode()
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+@pytest.mark.parametrize(
+    "column", [pa.nulls(1000), pa.array([0.0] * 1000), ENCODED], ids=["null", "numbers", "encoded"]
+)
+def test_compressed_buffers_are_refused_unopened(compression: str, column: pa.Array) -> None:
+    """A stream whose buffers are compressed is refused by that name before any of them is unpacked; the same table is
+    taken uncompressed."""
+    table = pa.table({"person": pa.array(range(1000)).cast(pa.string()), "x": column})
+    columns.read(stream(table), "a.arrow", "person")
+    with pytest.raises(InputInvalid) as refused:
+        columns.read(stream(table, compression), "a.arrow", "person")
+    assert refused.value.errors[0].message == "expected an Arrow stream without compressed buffers"
+
+
+def test_a_compressed_dictionary_is_refused() -> None:
+    """A stream whose dictionary alone is compressed, beside rows that are not, is refused by that name as well."""
+    schema = pa.schema({"person": pa.string(), "x": ENCODED.type})
+    table = pa.table({"person": ["u"] * 1000, "x": ENCODED}, schema=schema)
+    messages = {
+        (compression, message.type): message
+        for compression in (None, "zstd")
+        for message in pa.ipc.MessageReader.open_stream(stream(table, compression))
+    }
+    parts = [messages[None, "schema"], messages["zstd", "dictionary"], messages[None, "record batch"]]
+    with pytest.raises(InputInvalid) as refused:
+        columns.read(b"".join(part.serialize().to_pybytes() for part in parts), "a.arrow", "person")
+    assert refused.value.errors[0].message == "expected an Arrow stream without compressed buffers"
+
+
+@pytest.mark.parametrize("offset", [4096, 2**30, -4096])
+def test_offsets_that_lead_out_of_a_buffer_are_refused(offset: int) -> None:
+    """Offsets of texts that lead out of their buffer are refused: the table would have what the gateway's memory holds
+    there."""
+    content = stream(pa.table({"person": ["p1", "p2", "p3"], "x": ["abcdefgh", "ijklmnop", "qrstuvwx"]}))
+    offsets = np.array([0, 8, 16, 24], dtype="<i4")
+    assert content.count(offsets.tobytes()) == 1
+    forged = np.array([offset, 8, 16, 24] if offset < 0 else [0, 8, 16, offset], dtype="<i4")
+    with pytest.raises(InputInvalid):
+        columns.read(content.replace(offsets.tobytes(), forged.tobytes()), "a.arrow", "person")
+
+
+def test_indices_beyond_a_dictionary_are_refused() -> None:
+    """Indices that lead out of their dictionary are refused."""
+    codes = pa.array([0, 1, 1, 0], pa.int32())
+    encoded = pa.DictionaryArray.from_arrays(codes, pa.array(["aa", "bb"]))
+    content = stream(pa.table({"person": ["p1", "p2", "p3", "p4"], "x": encoded}))
+    forged = content.replace(np.array(codes).tobytes(), np.array([0, 1 << 28, 1, 0], dtype="<i4").tobytes())
+    assert forged != content
+    with pytest.raises(InputInvalid):
+        columns.read(forged, "a.arrow", "person")
+
+
+@pytest.mark.parametrize("header", ["person{}", "\r\n\n{}person", '"per\nson"{}', 'person,a"b{}'])
+def test_the_number_of_columns_is_bounded_before_the_table_is_built(header: str) -> None:
+    """A CSV file whose first line, wherever it ends, names more than 10,000 columns is refused before a
+    column of it is allocated."""
+    wide = header.format("," * columns.MAX_COLUMNS).encode()
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(InputInvalid) as refused:
+        columns.read(wide + b"\n1" + b"," * columns.MAX_COLUMNS, "a.csv", "person")
+    assert "readable .csv" in refused.value.errors[0].message
+    assert pa.default_memory_pool().max_memory() == before
+
+
+def test_an_arrow_stream_has_as_few_columns() -> None:
+    """An Arrow stream has 10,000 columns and no more."""
+    table = pa.table({"person": ["u"], **{f"c{place}": [1] for place in range(columns.MAX_COLUMNS - 1)}})
+    assert columns.read(stream(table), "a.arrow", "person")[0].num_columns == columns.MAX_COLUMNS - 1
+    with pytest.raises(InputInvalid):
+        columns.read(stream(table.append_column("more", pa.array([1]))), "a.arrow", "person")
 
 
 @pytest.mark.parametrize(

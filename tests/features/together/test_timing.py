@@ -1,0 +1,66 @@
+"""What the times of calls tell a caller that has asked for somebody: nothing of whether that person is held."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from app.config import Settings
+from benchmarks.timing import Attack, wait_until_idle
+from examples.adult.demo import HERE as ADULT
+from examples.adult.demo import service
+from lethe import Client
+
+TRIALS = 60
+"""Number of trials, half of them of people who are held: the standard error of an AUC of 0.5 is 0.075."""
+MAX_CHANCE = 1e-4
+"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.8 is as far as that
+from 0.5."""
+PROCESSES = 4
+"""Number of busy processes on a loaded machine: twice the cores of a small one."""
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep the processor busy until the block ends."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(processes):
+            child = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(child.kill)
+        yield
+
+
+@pytest.mark.soak
+@pytest.mark.service
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True, scope="session"
+)
+@pytest.mark.parametrize("processes", [0, PROCESSES], ids=["quiet", "loaded"])
+@pytest.mark.parametrize("repeats", [1, 60])
+def test_next_call_does_not_tell_who_is_held(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, processes: int, repeats: int
+) -> None:
+    """The time of a key's next call tells it no better than chance whether somebody that it asked for is held: the AUC
+    of the guess is within what random order gives 9,999 times in 10,000."""
+    monkeypatch.setenv("LETHE_DATABASE_URL", settings.resolved_database_url())
+    admin_key = settings.resolved_admin_key_file().read_text().strip()
+    elsewhere = settings.model_copy(update={"port": 0})
+    with service(elsewhere, leave_running=False) as address, Client(address, admin_key) as admin:
+        people = admin.datasets.upload(ADULT / "train.csv", name="adult", schema=ADULT / "schema.json")
+        admin.models.wait(admin.models.create(name="income", dataset_id=people.id).id)
+        head = {"Authorization": f"Bearer {admin.api_keys.create(name='app', scopes=['requests:write']).key}"}
+        with httpx.Client(base_url=address, headers=head, timeout=120) as client, busy(processes):
+            attack = Attack(
+                client=client,
+                idle=lambda: wait_until_idle(admin),
+                held=[f"train-{trial:05d}" for trial in range(TRIALS)],
+                repeats=repeats,
+                seed=time.time_ns(),
+            )
+            next_call, _ = attack.run(trials=TRIALS)
+    assert next_call.chance > MAX_CHANCE, f"the next call tells: {next_call}"
