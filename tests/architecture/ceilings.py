@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
 MAX_CORE_LINES = 35_430
-MAX_PRODUCT_LINES = 80_340
+MAX_PRODUCT_LINES = 80_400
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""

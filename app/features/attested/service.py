@@ -34,6 +34,14 @@ from lethe.features.attested.contract import AttestedTrainerUnknown, ManifestRef
 from lethe.features.systems.contract import SystemTaskEnded
 from lethe.proof.errors import PreconditionError
 
+DUE = "retraining_due"
+"""Event of webhooks to trainers."""
+OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
+_IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
+"""Literal in the statement, because SQLite uses the partial index of open waits only if it sees the value."""
+_WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
+_MAX_LEASE = datetime.timedelta(hours=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitInterval:
@@ -63,15 +71,6 @@ def plan(waits: Iterable[WaitInterval], *, at: datetime.datetime) -> list[Planne
         PlannedRetraining(latest_at=end, late=any(wait.latest_at < end for wait in served), num_waiting=len(served))
         for end, served in planned
     ]
-
-
-DUE = "retraining_due"
-"""Event of webhooks to trainers."""
-OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
-_IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
-"""Literal in the statement, because SQLite uses the partial index of open waits only if it sees the value."""
-_WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
-_MAX_LEASE = datetime.timedelta(hours=1)
 
 
 def register(session: Session, *, webhook_url: str, contact: str, **details: Any) -> AttestedTrainer:

@@ -15,11 +15,13 @@ from examples.adult.demo import HERE as ADULT
 from examples.adult.demo import service
 from lethe import Client
 
-TRIALS = 60
-"""Number of trials, half of them of people who are held: the standard error of an AUC of 0.5 is 0.075."""
+TRIALS = 40
+"""Number of trials, half of them of people who are held: the standard error of an AUC of 0.5 is 0.09."""
 MAX_CHANCE = 1e-4
-"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.8 is as far as that
-from 0.5."""
+"""Probability with which the test of an AUC fails although calls take the same time. An AUC of 0.83 is as far as that
+from 0.5. `./dev bench timing` measures with as many trials as wanted."""
+REPEATS = 60
+"""Number of requests about one person before the next call: what told most while work began at each request."""
 PROCESSES = 4
 """Number of busy processes on a loaded machine: twice the cores of a small one."""
 
@@ -41,9 +43,8 @@ def busy(processes: int) -> Iterator[None]:
     "kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True, scope="session"
 )
 @pytest.mark.parametrize("processes", [0, PROCESSES], ids=["quiet", "loaded"])
-@pytest.mark.parametrize("repeats", [1, 60])
 def test_next_call_does_not_tell_who_is_held(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, processes: int, repeats: int
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, processes: int
 ) -> None:
     """The time of a key's next call tells it no better than chance whether somebody that it asked for is held: the AUC
     of the guess is within what random order gives 9,999 times in 10,000."""
@@ -59,7 +60,7 @@ def test_next_call_does_not_tell_who_is_held(
                 client=client,
                 idle=lambda: wait_until_idle(admin),
                 held=[f"train-{trial:05d}" for trial in range(TRIALS)],
-                repeats=repeats,
+                repeats=REPEATS,
                 seed=time.time_ns(),
             )
             next_call, _ = attack.run(trials=TRIALS)
