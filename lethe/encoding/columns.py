@@ -672,6 +672,7 @@ def of_booleans(column: Sequence[object]) -> str:
     return " (a boolean is true or false)" if any(isinstance(value, bool) for value in column) else ""
 
 
+@np.errstate(over="ignore")  # what is too large for a float is clipped
 def _standard(numbers: Floats, center: float | Floats, scale: float | Floats, clip: float) -> Floats:
     return np.clip((numbers - center) / scale, -clip, clip)
 

@@ -26,10 +26,10 @@ from app.db.tables import (
 )
 from app.deletion.search_repository import ANYWHERE
 from app.installations import Installation
-from app.rows import row_store
 from lethe import verification
 from lethe.contract.sets import EventKind
 from lethe.verification import ledgers
+from tests.settled import is_settled
 from tests.stored import rows_of
 
 
@@ -102,5 +102,4 @@ def assert_all_done_once(installation: Installation) -> None:
             assert not rows.labels[erased].any()
             assert dataset.damaged_at is None
             assert dataset.num_rows == len(held) == installation.rows.count(dataset.id, dataset.digest)
-            manifest = installation.rows._manifest(dataset.id, dataset.digest)
-            assert installation.rows._sealed.keys(dataset.id) <= row_store._named(dataset.id, manifest)
+            assert is_settled(installation.rows, dataset.id, dataset.digest)

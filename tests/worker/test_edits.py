@@ -18,6 +18,7 @@ from app.rows.blocks import BLOCK_ROWS
 from app.rows.row_store import RowStore
 from app.unlearning import queue
 from tests.faults.checks import assert_all_done_once
+from tests.settled import is_settled
 from tests.stored import flipped, slots_of
 from worker import runner
 from worker.langevin.schedule import Schedule
@@ -108,7 +109,7 @@ def test_what_is_left_is_looked_for_after_a_run_was_cut_off(
         patch.setattr(RowStore, "destroy_replaced", cut_off)
         assert runner.run_next(installation, worker="w") is True
     with installation.database.writing() as session:
-        assert not installation.rows.is_settled(dataset, session.get_one(Dataset, dataset).digest)
+        assert not is_settled(installation.rows, dataset, session.get_one(Dataset, dataset).digest)
         session.execute(sa.update(Model).values(not_before=None))
     assert work() == 1
     assert settled == [dataset]

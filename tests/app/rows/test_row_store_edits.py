@@ -11,6 +11,7 @@ from app.rows.row_store import RowStore
 from app.vault.store import ObjectStore
 from lethe.contract.problems import DatasetDamaged
 from tests.app.rows.at_rest import NUM_SLOTS, TOUCHED, batch_of, rows_of
+from tests.settled import is_settled
 
 FILLED = (3, 4, 5, BLOCK_ROWS - 1, BLOCK_ROWS, 2 * BLOCK_ROWS + 6)
 
@@ -60,10 +61,10 @@ def test_what_was_replaced_cannot_be_opened(store: RowStore, root: str, tmp_path
         store.shape("ds_1", root)
     for one in (after, beside):
         store.check("ds_1", one)
-    assert not store.is_settled("ds_1", after)
+    assert not is_settled(store, "ds_1", after)
     with store.alone("ds_1"):
         store.settle("ds_1", after)
-    assert store.is_settled("ds_1", after)
+    assert is_settled(store, "ds_1", after)
     with pytest.raises(DatasetDamaged):
         store.check("ds_1", beside)
     store.check("ds_1", after)
@@ -86,12 +87,12 @@ def test_what_was_put_back_is_found_and_swept(store: RowStore, root: str, object
     old_keys = {path: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
     after = store.edit("ds_1", root, null=[1])
     store.destroy_replaced("ds_1", before=root, after=after)
-    assert store.is_settled("ds_1", after)
+    assert is_settled(store, "ds_1", after)
     for name, content in old_objects.items():
         objects.put(name, content)
     for path, content in old_keys.items():
         path.write_bytes(content)
-    assert not store.is_settled("ds_1", after)
+    assert not is_settled(store, "ds_1", after)
     assert not rows_of(store, after)[0][1].any()
     with store.alone("ds_1"):
         store.settle("ds_1", after)

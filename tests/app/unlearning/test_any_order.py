@@ -25,6 +25,7 @@ from app.unlearning import service as unlearning
 from lethe import verification
 from lethe.verification import ledgers
 from tests.conftest import FORM, npz, people
+from tests.settled import is_settled
 from tests.stored import rows_of
 from worker import runner
 
@@ -136,7 +137,7 @@ class Story:
         assert int(rows.features.any(axis=1).sum()) == sum(self.held.values())
         assert set(at.rows.stored()) == {self.dataset}
         with at.database.reading() as session:
-            assert at.rows.is_settled(self.dataset, session.get_one(Dataset, self.dataset).digest)
+            assert is_settled(at.rows, self.dataset, session.get_one(Dataset, self.dataset).digest)
             lines = session.execute(sa.select(Record.slot, Record.subject_ref)).all()
             refs = {at.keys.subject_ref(DEFAULT_TENANT, name): n for name, n in self.held.items()}
             assert sorted(slot for slot, _ in lines) == np.flatnonzero(rows.features.any(axis=1)).tolist()

@@ -82,6 +82,7 @@ def test_standard() -> None:
     found = features("standard", [5, 7, 4, 1e9, None], center=5, scale=2, unknown="null")
     np.testing.assert_array_equal(found, [[0, 0], [1, 0], [-0.5, 0], [3, 0], [0, 1]])
     assert features("standard", [-100], center=0, scale=1, clip=2).tolist() == [[-2.0]]
+    assert features("standard", [-1.7e308], center=3, scale=0.5, clip=2).tolist() == [[-2.0]]
 
 
 @given(st.floats(-5, 15))
