@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
 
+from app.features.canary_people.plants import ROWS_PER_CANARY
 from benchmarks import page
 from benchmarks.data import ADULT
 from lethe.features.canary_people import drawing, judging
 
-PLANTED = 100
+PLANTED = 150
 ADULT_ROWS, INVENTED_ROWS = 5000, 1000
 CAUGHT_RUNS, HONEST_RUNS = 20, 200
 KINDS = ("honest", "kept feature cache", "warm start", "forgotten join")
@@ -129,7 +130,8 @@ def run(problem: Problem, name: str, seed: int, kinds: tuple[str, ...]) -> dict[
     """The verdict on the second training of each kind of pipeline, and its accuracy on the test table."""
     rng = np.random.default_rng(seed)
     encode = Encoder(problem.train, problem.label)
-    first, second = (drawing.draw(problem.train, number=PLANTED, rng=rng) for _ in range(2))
+    number = min(PLANTED, problem.train.num_rows // ROWS_PER_CANARY)
+    first, second = (drawing.draw(problem.train, number=number, rng=rng) for _ in range(2))
     tables = [drawing.mixed(problem.train, group.planted, rng) for group in (first, second)]
     before, after = (encode(table) for table in tables)
     history: dict[Any, float] = {}

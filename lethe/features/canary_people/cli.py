@@ -33,7 +33,7 @@ Folder = Annotated[Path, typer.Argument(file_okay=False, help="Folder of the rou
 def draw(
     table: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Training rows: .csv or .parquet")],
     folder: Folder,
-    number: Annotated[int, typer.Option(help="Number of canaries to plant, 20 to 200")] = 100,
+    number: Annotated[int, typer.Option(help="Number of canaries to plant, 20 to 200")] = 150,
     id_column: Annotated[str | None, typer.Option(help="Column that names people; canaries get unused ids")] = None,
     after: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the round before, now to be forgotten")

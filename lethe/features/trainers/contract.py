@@ -141,7 +141,7 @@ class TrainerIn(Body):
         "refused if the artefacts differ. 1 repeats each.",
     )
     canary_people: Annotated[int, Field(ge=0, le=200)] = Field(
-        default=100,
+        default=150,
         description="Number of invented people that each training learns and the next one is to forget: at most a "
         "tenth of the rows. 0, fewer than 20, or no score_command: none, and no test that a retraining forgets.",
     )
