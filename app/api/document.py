@@ -92,7 +92,6 @@ def new_app(*, title: str, description: str, lifespan: Callable[[FastAPI], Any])
     problems.install(app)
     generate = app.openapi
 
-    @functools.cache
     def described() -> dict[str, Any]:
         document = generate()
         document["info"]["description"] += f"\n\n{_QUERIES}"
