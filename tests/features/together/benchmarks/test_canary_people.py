@@ -15,14 +15,12 @@ def test_the_page_holds_the_table_of_the_results() -> None:
 
 
 def test_pipelines_that_keep_the_forgotten_are_caught() -> None:
-    """Each kind that keeps the forgotten is an alarm at 1e-6 in 20 of 20 runs, of both models on both tables, but for a
-    faint join of boosted trees on Adult, which is missed in two."""
+    """Each kind that keeps the forgotten is an alarm at 1e-6 in 20 of 20 runs, of both models on both tables."""
     kept = [row for row in RESULTS["rows"] if row["kind"] != "honest"]
     assert len(kept) == 12
     for row in kept:
-        is_faint = (row["table"], row["model"], row["kind"]) == ("Adult", "XGBoost", "forgotten join")
         assert row["runs"] == canary_people.CAUGHT_RUNS
-        assert row["alarm"] == sum(p_value < judging.LEVEL for p_value in row["p_values"]) == (18 if is_faint else 20)
+        assert row["alarm"] == sum(p_value < judging.LEVEL for p_value in row["p_values"]) == 20
 
 
 def test_honest_pipelines_are_left_alone() -> None:
