@@ -186,7 +186,7 @@ def summary(
                 "runs": len(of_kind),
                 **{
                     outcome.value: sum(one["outcome"] == outcome.value for one in of_kind)
-                    for outcome in judging.Outcome
+                    for outcome in judging.CanaryOutcome
                 },
                 "p_values": sorted(one["p_value"] for one in of_kind),
                 "present_p_values": sorted(one["present_p_value"] for one in of_kind),

@@ -19,7 +19,7 @@ from benchmarks import accuracy, page
 from benchmarks.accuracy import LARGE, Problem
 from lethe.encoding.rows import unit_rows
 from lethe.features.objective import accountant, calibration
-from lethe.features.objective.accountant import Published
+from lethe.features.objective.accountant import Releases
 from lethe.proof import conversion, methods
 from lethe.proof.accountant import Exposure
 from lethe.proof.mechanism import Adjacency
@@ -89,7 +89,7 @@ def measured(name: str, problem: Callable[[int], Problem]) -> dict[str, Any]:
                 "regularisation": mechanism.regularisation,
                 "release": accountant.epsilon(mechanism, delta=delta, adjacency=Adjacency.REPLACE),
                 "adaptive": [
-                    accountant.adaptive_epsilon([Published(mechanism=mechanism, versions=count)], delta=delta)
+                    accountant.adaptive_epsilon([Releases(mechanism=mechanism, versions=count)], delta=delta)
                     for count in VERSIONS
                 ],
                 "seconds": float(np.mean([seconds for *_, seconds in found])),

@@ -23,7 +23,7 @@ _CORE = "core"
 
 def _config(connection: sa.Connection | None = None) -> Config:
     """Return Alembic's configuration: a branch of migrations for the core, and one for each feature with tables."""
-    core, features = Path(migrations.__file__).parent, [Path(one.__file__ or "").parent for one in _of_features()]
+    core, features = Path(migrations.__file__).parent, [Path(module.__file__ or "").parent for module in _of_features()]
     places = [core / "versions", *(feature / "migrations" for feature in features)]
     config = Config()
     config.set_main_option("script_location", str(core))

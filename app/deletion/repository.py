@@ -416,11 +416,11 @@ def served(session: Session, *, request_ids: Collection[str]) -> set[str]:
         .join(Run, Run.dataset_id == Erasure.dataset_id)
         .where(Erasure.nulled_at.is_(None), Erasure.revision.is_not(None), Run.status == RunStatus.RUNNING)
     )
-    found: set[str] = set()
+    running: set[str] = set()
     for batch in in_parts(request_ids):
-        found.update(session.scalars(by_model.where(RequestModel.request_id.in_(batch))))
-        found.update(session.scalars(by_rows.where(Erasure.request_id.in_(batch))))
-    return found
+        running.update(session.scalars(by_model.where(RequestModel.request_id.in_(batch))))
+        running.update(session.scalars(by_rows.where(Erasure.request_id.in_(batch))))
+    return running
 
 
 _HAS_OR_MAY = sa.or_(

@@ -26,7 +26,7 @@ FORMAT = "lethe-ledger/2"
 LINK_FORMAT = "lethe-ledger-link/1"
 
 
-class Hashed(Protocol):
+class ChainRow(Protocol):
     """Row of a hash chain."""
 
     @property
@@ -39,7 +39,7 @@ class Hashed(Protocol):
     def hash(self) -> str: ...
 
 
-class Entry(Hashed, Protocol):
+class Entry(ChainRow, Protocol):
     """Ledger entry of a published version: its run, and the numbers that follow from it."""
 
     @property
@@ -57,7 +57,7 @@ class Published(Protocol):
     def weights_sha256(self) -> str: ...
 
 
-class Link(Hashed, Protocol):
+class Link(ChainRow, Protocol):
     """Link of the chain over a tenant's models."""
 
     @property

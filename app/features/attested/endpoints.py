@@ -114,7 +114,7 @@ def _check_url(call: Call, url: str) -> None:
 
 
 def _trainer(session: Session, call: Call, row: AttestedTrainer) -> AttestedTrainerOut:
-    planned = [RetrainingOut.of(one) for one in service.planned(session, row)[:_PLANNED]]
+    planned = [RetrainingOut.of(retraining) for retraining in service.planned(session, row)[:_PLANNED]]
     manifest = service.latest_manifest(session, row)
     is_readable = not row.address.is_damaged
     return AttestedTrainerOut.of(

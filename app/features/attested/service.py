@@ -292,7 +292,7 @@ def _stated(trainer: AttestedTrainer, jws: str) -> dict[str, Any]:
 
 
 def _check_identifiers(stated: Mapping[str, Any], identifiers: Sequence[str]) -> None:
-    is_list = all(one < other for one, other in itertools.pairwise(identifiers))
+    is_list = all(first < second for first, second in itertools.pairwise(identifiers))
     named = len(identifiers), manifests.digest_of(identifiers)
     if not is_list or named != (stated["num_identifiers"], stated["identifiers_sha256"]):
         _refuse("identifiers_signed", "expected the sorted list whose number and digest the header states")

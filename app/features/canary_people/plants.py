@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 from app.db import now
 from app.features.canary_people.tables import CanaryRound
 from app.features.trainers import columns, service
-from app.features.trainers.plants import Plant, Planted, Score, TrainingContext, Verdict
+from app.features.trainers.plants import Plant, Planted, PlantVerdict, Score, TrainingContext
 from app.features.trainers.sandbox import TrainerRefused
 from app.features.trainers.tables import Trainer, Training
 from app.installations import Installation
 from app.vault.pieces import Vault
 from lethe.features.canary_people import drawing, judging
-from lethe.features.canary_people.judging import Losses, Outcome
+from lethe.features.canary_people.judging import CanaryOutcome, Losses
 
 ALARM = "canary_alarm"
 ROWS_PER_CANARY = 10
@@ -39,7 +39,7 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
         rounds = sa.select(CanaryRound.outcome).where(CanaryRound.trainer_id == trainer.id)
         outcomes = [outcome for outcome in session.scalars(rounds) if outcome is not None]
         wanted: int = trainer.specification["canary_people"]
-    if Outcome.ALARM in outcomes:
+    if CanaryOutcome.ALARM in outcomes:
         raise TrainerRefused(ALARM)
     number = min(wanted, context.rows.num_rows // ROWS_PER_CANARY)
     if number < drawing.MIN_PLANTED:
@@ -58,7 +58,7 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
         )
         session.add(row)
 
-    def judge(score: Score) -> Verdict:
+    def judge(score: Score) -> PlantVerdict:
         return _judge(installation, context, drawn, score, test=len(outcomes) + 1)
 
     return Planted(rows=drawn.planted, judge=judge)
@@ -93,12 +93,12 @@ def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list
 
 def _judge(
     installation: Installation, context: TrainingContext, drawn: drawing.Canaries, score: Score, *, test: int
-) -> Verdict:
+) -> PlantVerdict:
     """Score all canaries in random order, judge the training, and record the outcome. An alarm also holds back the live
     artefacts of the trainer."""
     with installation.database.reading() as session:
         forgotten = _forgotten(session, installation.vault, context)
-    groups = [table for one in (*forgotten, drawn) for table in (one.planted, one.never)]
+    groups = [table for group in (*forgotten, drawn) for table in (group.planted, group.never)]
     joined = pa.concat_tables(groups)
     order = drawing.generator().permutation(joined.num_rows)
     losses = np.empty(joined.num_rows)
@@ -108,11 +108,11 @@ def _judge(
     verdict = judging.judge(forgotten=pairs[:-1], present=pairs[-1], test=test, seed=secrets.randbits(63))
     with installation.database.writing() as session:
         session.get_one(CanaryRound, context.training_id).outcome = verdict.outcome
-        if verdict.outcome is Outcome.ALARM:
+        if verdict.outcome is CanaryOutcome.ALARM:
             live_id = session.get_one(Trainer, context.trainer_id).live_id
             if live_id is not None:
                 session.get_one(Training, live_id).held = True
-    return Verdict(code=ALARM if verdict.outcome is Outcome.ALARM else None, report=verdict.to_json())
+    return PlantVerdict(code=ALARM if verdict.outcome is CanaryOutcome.ALARM else None, report=verdict.to_json())
 
 
 def _pairs(parts: list[Losses]) -> list[tuple[Losses, Losses]]:

@@ -231,7 +231,7 @@ def get_evidence_pack(call: Call, intake: TheIntake, request_id: str, query: con
         at=made_at,
         origin=call.installation.settings.dashboard_origin,
     )
-    evidence = evidence_pack.Evidence(
+    evidence = evidence_pack.PackContents(
         request=request,
         events=events.items,
         proof=proof,

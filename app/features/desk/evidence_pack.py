@@ -48,7 +48,7 @@ class AuditPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class PackContents:
     """Everything that a pack is made of, as of `made_at`."""
 
     request: DeletionRequestOut
@@ -85,7 +85,7 @@ def audit_part(session: Session, *, request_id: str, tenant_id: str) -> AuditPar
     )
 
 
-def as_zip(evidence: Evidence, keys: Keys, *, folder: Path) -> bytes:
+def as_zip(evidence: PackContents, keys: Keys, *, folder: Path) -> bytes:
     """Return the archive of a pack with its signed manifest; `folder` is for the font of its PDF."""
     members = {
         packs.KEYS: _json(evidence.keys),
@@ -111,7 +111,7 @@ def as_zip(evidence: Evidence, keys: Keys, *, folder: Path) -> bytes:
     return packs.archive(members | {packs.MANIFEST: signing.sign(keys, statement, kind=packs.TYPE).encode()})
 
 
-def as_pdf(evidence: Evidence, *, folder: Path) -> bytes:
+def as_pdf(evidence: PackContents, *, folder: Path) -> bytes:
     """Return the readable part of a pack. Raises `ReplyUnprintable`."""
     # The libraries of PDF take longer to import than the gateway's other parts.
     from app.features.desk import reply_pdf
@@ -133,7 +133,7 @@ def as_pdf(evidence: Evidence, *, folder: Path) -> bytes:
         return bytes(document.output())
 
 
-def _sections(evidence: Evidence) -> Iterator[tuple[str, list[str]]]:
+def _sections(evidence: PackContents) -> Iterator[tuple[str, list[str]]]:
     """Yield the headings and paragraphs that follow the reply."""
     request, log = evidence.request, evidence.log
     facts = {
@@ -147,7 +147,7 @@ def _sections(evidence: Evidence) -> Iterator[tuple[str, list[str]]]:
         "Completed": _time(request.completed_at) if request.completed_at else "no",
         "This pack was made": _time(evidence.made_at),
     }
-    yield "Evidence about the request", [f"{name}: {value}" for name, value in facts.items()]
+    yield "PackContents about the request", [f"{name}: {value}" for name, value in facts.items()]
     yield (
         "History",
         [
@@ -187,7 +187,7 @@ _UNLINKED = (
 )
 
 
-def _readme(evidence: Evidence, *, has_pdf: bool) -> str:
+def _readme(evidence: PackContents, *, has_pdf: bool) -> str:
     request = evidence.request
     has_certificates = bool(evidence.proof.certificates or evidence.proof.nothing_held)
     files = {
@@ -208,7 +208,7 @@ def _readme(evidence: Evidence, *, has_pdf: bool) -> str:
         f"\nThe certificates alone, once unpacked:\n\n  lethe certificate verify {packs.CERTIFICATES}\n"
     )
     return (
-        f"""Evidence about the deletion request {request.id}
+        f"""PackContents about the deletion request {request.id}
 Made {_time(evidence.made_at)}
 
 What is in it:

@@ -50,12 +50,12 @@ def _is_over(at: datetime.datetime, idle_since: datetime.datetime) -> sa.ColumnE
 
 def names(session: Session, ids: Collection[str]) -> dict[str, str]:
     """Map the ids of datasets and models among `ids` to their names."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for prefix, table in (("ds_", Dataset), ("mdl_", Model)):
         if sought := [id_ for id_ in ids if id_.startswith(prefix)]:
             rows = session.execute(sa.select(table.id, table.name).where(table.id.in_(sought)))
-            found |= {row.id: row.name for row in rows if row.name}
-    return found
+            names |= {row.id: row.name for row in rows if row.name}
+    return names
 
 
 def page_of(session: Session, table: type[T], *, request_id: str, limit: int, cursor: str | None) -> Page[T]:

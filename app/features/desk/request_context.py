@@ -119,8 +119,8 @@ class RequestContext:
         readable = {id_ for id_ in unread if self._may_read(id_)}
         if readable:
             with self.call.reading() as session:
-                found = access.names_of(session, readable)
-            self.names.update((id_, found.get(id_) or id_) for id_ in readable)
+                names = access.names_of(session, readable)
+            self.names.update((id_, names.get(id_) or id_) for id_ in readable)
 
     def _may_read(self, id_: str) -> bool:
         endpoint = _READ_BY.get(id_.partition("_")[0])

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
 from app.features.drop import service
-from app.features.drop.service import State
+from app.features.drop.service import LineState
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.drop import contract, standard
 from lethe.features.drop.contract import MAX_LISTED, list_of
@@ -100,7 +100,7 @@ def get_drop(call: Call) -> contract.DropOut:
         out = []
         for file in files:
             states = by_state[file.name]
-            num_waiting = states.total() - states[State.REMOVED] - sum(states[state] for state in service.ANSWERED)
+            num_waiting = states.total() - states[LineState.REMOVED] - sum(states[state] for state in service.ANSWERED)
             waiting = service.lines_of(session, file.name, waiting=True, limit=MAX_LISTED) if num_waiting else ()
             out.append(
                 contract.FileOut(
@@ -108,11 +108,11 @@ def get_drop(call: Call) -> contract.DropOut:
                     list_type=DropList(list_of(file.name) or ""),
                     num_lines=file.num_lines,
                     num_loaded=states.total(),
-                    num_removed=states[State.REMOVED],
-                    num_deleted=states[State.DELETED],
-                    num_exempted=states[State.EXEMPTED],
-                    num_opted_out=states[State.OPTED_OUT],
-                    num_not_found=states[State.NOT_FOUND],
+                    num_removed=states[LineState.REMOVED],
+                    num_deleted=states[LineState.DELETED],
+                    num_exempted=states[LineState.EXEMPTED],
+                    num_opted_out=states[LineState.OPTED_OUT],
+                    num_not_found=states[LineState.NOT_FOUND],
                     num_waiting=num_waiting,
                     waiting=[
                         contract.WaitingLineOut(id=line_id, state=state, request_id=request_id)

@@ -41,7 +41,7 @@ NOTHING_HELD = ""
 _PAGE = 5000
 
 
-class State(enum.StrEnum):
+class LineState(enum.StrEnum):
     """State of a line; those that DROP takes have its code."""
 
     EXEMPTED = "2"
@@ -55,7 +55,7 @@ class State(enum.StrEnum):
     SEVERAL = "several"
 
 
-ANSWERED = frozenset({State.EXEMPTED, State.DELETED, State.OPTED_OUT, State.NOT_FOUND})
+ANSWERED = frozenset({LineState.EXEMPTED, LineState.DELETED, LineState.OPTED_OUT, LineState.NOT_FOUND})
 
 
 def load(session: Session, file: str, lines: Mapping[str, str], *, num_lines: int | None) -> None:
@@ -165,15 +165,15 @@ _unmatched = sa.and_(
     DropLine.request_id.is_(None), DropLine.removed_at.is_(None), DropLine.opted_out_at.is_(None), _num_people == 1
 )
 _state: sa.ColumnElement[str] = sa.case(
-    (DropLine.removed_at.is_not(None), State.REMOVED),
-    (DropLine.opted_out_at.is_not(None), State.OPTED_OUT),
-    (DeletionRequest.status == RequestStatus.COMPLETED, State.DELETED),
-    (DeletionRequest.status == RequestStatus.REJECTED, State.EXEMPTED),
-    (DeletionRequest.status == RequestStatus.CANCELLED, State.CANCELLED),
-    (DropLine.request_id.is_not(None), State.OPEN),
-    (_num_people == 0, State.NOT_FOUND),
-    (_num_people == 1, State.MATCHING),
-    else_=State.SEVERAL,
+    (DropLine.removed_at.is_not(None), LineState.REMOVED),
+    (DropLine.opted_out_at.is_not(None), LineState.OPTED_OUT),
+    (DeletionRequest.status == RequestStatus.COMPLETED, LineState.DELETED),
+    (DeletionRequest.status == RequestStatus.REJECTED, LineState.EXEMPTED),
+    (DeletionRequest.status == RequestStatus.CANCELLED, LineState.CANCELLED),
+    (DropLine.request_id.is_not(None), LineState.OPEN),
+    (_num_people == 0, LineState.NOT_FOUND),
+    (_num_people == 1, LineState.MATCHING),
+    else_=LineState.SEVERAL,
 )
 
 
@@ -226,7 +226,7 @@ def files(session: Session, *, limit: int) -> list[DropFile]:
 
 def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
     """Count the lines of files by state."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    by_file: dict[str, Counter[str]] = defaultdict(Counter)
     # The state is computed in a subquery because PostgreSQL does not group by an expression with parameters.
     states = (
         sa.select(DropLine.file.label("file"), _state.label("state"))
@@ -236,8 +236,8 @@ def counts(session: Session, names: Sequence[str]) -> dict[str, Counter[str]]:
     )
     query = sa.select(states.c.file, states.c.state, sa.func.count()).group_by(states.c.file, states.c.state)
     for file, state, count in session.execute(query):
-        found[file][state] = count
-    return found
+        by_file[file][state] = count
+    return by_file
 
 
 def lines_of(
@@ -252,7 +252,7 @@ def lines_of(
             .where(DropLine.file == file, DropLine.line_id > after)
         )
         if waiting:
-            query = query.where(_state.not_in([*ANSWERED, State.REMOVED]))
+            query = query.where(_state.not_in([*ANSWERED, LineState.REMOVED]))
         rows = session.execute(query.order_by(DropLine.line_id).limit(min(remaining or _PAGE, _PAGE))).all()
         if not rows:
             return
@@ -314,19 +314,19 @@ def check_answered(session: Session, file: str, drop_list: DropList | None) -> N
             loaded=by_state.total(),
             lines=stored.num_lines,
         )
-    waiting = {state: count for state, count in sorted(by_state.items()) if state not in (*ANSWERED, State.REMOVED)}
+    waiting = {state: count for state, count in sorted(by_state.items()) if state not in (*ANSWERED, LineState.REMOVED)}
     if waiting:
         raise DropUnanswered(
             "Some lines have no status yet: {waiting}. GET /v1/drop lists them.",
             waiting=", ".join(f"{count} {state}" for state, count in waiting.items()),
         )
     gaps = known(session, drop_list)
-    if by_state[State.NOT_FOUND] and (gaps.num_unstated or gaps.num_unhashed or not gaps.num_people):
+    if by_state[LineState.NOT_FOUND] and (gaps.num_unstated or gaps.num_unhashed or not gaps.num_people):
         raise DropUnanswered(
             "{missing} lines match nobody, but it is unknown under which hashes the list {list} may name {unstated} "
             "people and {unhashed} identifiers that were loaded before, or as a hash; {known} people are known. Load "
             "their hashes, or state that nothing is held (lethe drop people).",
-            missing=by_state[State.NOT_FOUND],
+            missing=by_state[LineState.NOT_FOUND],
             list=drop_list,
             unstated=gaps.num_unstated,
             unhashed=gaps.num_unhashed,
@@ -342,7 +342,9 @@ def opt_out(session: Session, line_ids: Sequence[str]) -> int:
         .where(DropLine.line_id.in_(line_ids))
     )
     rows = session.execute(query).all()
-    if len(rows) < len(set(line_ids)) or any(state not in (State.SEVERAL, State.OPTED_OUT) for _, state in rows):
+    if len(rows) < len(set(line_ids)) or any(
+        state not in (LineState.SEVERAL, LineState.OPTED_OUT) for _, state in rows
+    ):
         raise DropUnanswered("Only lines that match several people are opted out; nothing was changed.")
     for line, _ in rows:
         line.opted_out_at = line.opted_out_at or now(session)

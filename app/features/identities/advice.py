@@ -29,7 +29,7 @@ def observe(call: Call, kind: str | None, references: References) -> tuple[Refer
             yield identifier
 
     def warnings() -> list[str]:
-        found = [ADDRESSES] if of_rule and 2 * num_addresses > num_ids else []
-        return [*found, ROUNDED] if num_rounded >= _MIN_ROUNDED and 2 * num_rounded > num_ids else found
+        advice = [ADDRESSES] if of_rule and 2 * num_addresses > num_ids else []
+        return [*advice, ROUNDED] if num_rounded >= _MIN_ROUNDED and 2 * num_rounded > num_ids else advice
 
     return lambda ids: references(count(ids)), warnings

@@ -88,17 +88,17 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
     """
     tenant_id = actor(session).tenant_id
     present = _present(session, {ref for link in links for ref, _ in link})
-    found = components(links, present)
-    sizes, customers = _sizes(session, {person for component in found for person in component.people})
-    joined = Counter({id(component): _num_apart(component, present, customers) - 1 for component in found})
-    _check_sizes(found, present, sizes)
+    groups = components(links, present)
+    sizes, customers = _sizes(session, {person for component in groups for person in component.people})
+    joined = Counter({id(component): _num_apart(component, present, customers) - 1 for component in groups})
+    _check_sizes(groups, present, sizes)
     if not confirm_joins:
-        _refuse_joins([(component, joined[id(component)] + 1) for component in found], may_know=may_know)
-    forgotten = _forgotten(session, {ref for component in found for ref in component.kinds})
+        _refuse_joins([(component, joined[id(component)] + 1) for component in groups], may_know=may_know)
+    forgotten = _forgotten(session, {ref for component in groups for ref in component.kinds})
     new: list[dict[str, str]] = []
     left_out: list[int] = []
     num_joined = 0
-    for component in found:
+    for component in groups:
         if forgotten.keys() & component.kinds.keys():
             left_out += component.links
             continue
@@ -112,7 +112,7 @@ def load(session: Session, links: Sequence[Link], *, confirm_joins: bool, may_kn
             if ref not in present
         ]
     bulk.store(session, Identity, new)
-    _suppress_all(session, [component.kinds for component in found], forgotten, tenant_id=tenant_id)
+    _suppress_all(session, [component.kinds for component in groups], forgotten, tenant_id=tenant_id)
     audit.record(session, "identities.loaded", tenant_id, links=len(links), new=len(new), joined=num_joined)
     return Loaded(num_new=len(new), num_joined=num_joined, suppressed=sorted(left_out))
 
@@ -145,8 +145,8 @@ def _num_apart(component: Component, present: Collection[str], customers: Mappin
     return max(len(component.people), with_customer_id + new_customers, 1)
 
 
-def _check_sizes(found: Iterable[Component], present: Collection[str], sizes: Mapping[str, int]) -> None:
-    for component in found:
+def _check_sizes(groups: Iterable[Component], present: Collection[str], sizes: Mapping[str, int]) -> None:
+    for component in groups:
         size = sum(sizes[person] for person in component.people) + sum(ref not in present for ref in component.kinds)
         if size > MAX_IDENTIFIERS_OF_A_PERSON:
             expected = f"expected at most {MAX_IDENTIFIERS_OF_A_PERSON} identifiers of one person"
@@ -154,8 +154,8 @@ def _check_sizes(found: Iterable[Component], present: Collection[str], sizes: Ma
             raise InputInvalid("A person cannot have so many identifiers.", faults)
 
 
-def _refuse_joins(found: Iterable[tuple[Component, int]], *, may_know: bool) -> None:
-    joining = [(component, apart) for component, apart in found if apart > 1]
+def _refuse_joins(groups: Iterable[tuple[Component, int]], *, may_know: bool) -> None:
+    joining = [(component, apart) for component, apart in groups if apart > 1]
     if not joining:
         return
     detail = "Nothing was loaded. Correct the links, or have an admin confirm them with confirm_joins."
@@ -230,7 +230,7 @@ class _Resolution:
 
 def resolve(session: Session, drafts: Sequence[RequestDraft]) -> list[RequestDraft]:
     """Return requests with the identifiers that the map leads to, and with whether any of all can name rows."""
-    asked = [
+    questions = [
         _Asked(
             tenant_id=draft.by.tenant_id,
             kind=draft.kind,
@@ -240,7 +240,7 @@ def resolve(session: Session, drafts: Sequence[RequestDraft]) -> list[RequestDra
         for draft in drafts
     ]
     resolved = []
-    for draft, resolution in zip(drafts, _resolve(session, asked), strict=True):
+    for draft, resolution in zip(drafts, _resolve(session, questions), strict=True):
         stored = resolution.stored
         if resolution.is_unknown:
             # Review ends when a map leads from the identifier, if the request needs none for another reason.
@@ -249,18 +249,18 @@ def resolve(session: Session, drafts: Sequence[RequestDraft]) -> list[RequestDra
     return resolved
 
 
-def _resolve(session: Session, asked: Sequence[_Asked]) -> list[_Resolution]:
-    person_of, members = _people(session, {ref for one in asked for ref in one.refs})
-    keyed = _Keyed.read(session, asked)
+def _resolve(session: Session, questions: Sequence[_Asked]) -> list[_Resolution]:
+    person_of, members = _people(session, {ref for question in questions for ref in question.refs})
+    keyed = _Keyed.read(session, questions)
     resolutions = []
-    for one in asked:
-        people = {person_of[ref] for ref in one.refs if ref in person_of}
+    for question in questions:
+        people = {person_of[ref] for ref in question.refs if ref in person_of}
         linked = {ref: kind for person in sorted(people) for ref, kind in members[person].items()}
-        given = {one.kind or CUSTOMER_ID} | ({CUSTOMER_ID} if len(one.refs) > 1 else set())
-        is_unknown = not keyed.of(one) & (given | set(linked.values()))
-        linked = {ref: kind for ref, kind in linked.items() if ref not in one.refs}
-        stored = {"kind": one.kind or CUSTOMER_ID, "linked": linked}
-        is_plain = not linked and one.kind in (None, CUSTOMER_ID) and not is_unknown
+        given = {question.kind or CUSTOMER_ID} | ({CUSTOMER_ID} if len(question.refs) > 1 else set())
+        is_unknown = not keyed.of(question) & (given | set(linked.values()))
+        linked = {ref: kind for ref, kind in linked.items() if ref not in question.refs}
+        stored = {"kind": question.kind or CUSTOMER_ID, "linked": linked}
+        is_plain = not linked and question.kind in (None, CUSTOMER_ID) and not is_unknown
         resolutions.append(_Resolution(stored=None if is_plain else stored, is_unknown=is_unknown))
     return resolutions
 
@@ -287,8 +287,8 @@ class _Keyed:
     of_dataset: Mapping[str, str]
 
     @classmethod
-    def read(cls, session: Session, asked: Sequence[_Asked]) -> "_Keyed":
-        tenant_ids = sorted({one.tenant_id for one in asked})
+    def read(cls, session: Session, questions: Sequence[_Asked]) -> "_Keyed":
+        tenant_ids = sorted({question.tenant_id for question in questions})
         kinds = sa.select(Dataset.tenant_id, Dataset.subject_kind).where(
             Dataset.tenant_id.in_(tenant_ids), Dataset.destroyed_at.is_(None)
         )
@@ -296,18 +296,18 @@ class _Keyed:
         for tenant_id, kind in session.execute(kinds.distinct()):
             of_tenant[tenant_id].add(kind or CUSTOMER_ID)
         of_dataset: dict[str, str] = {}
-        for batch in bulk.in_parts({id_ for one in asked for id_ in one.dataset_ids or ()}):
+        for batch in bulk.in_parts({id_ for question in questions for id_ in question.dataset_ids or ()}):
             named = sa.select(Dataset.id, Dataset.subject_kind).where(
                 Dataset.id.in_(batch), Dataset.destroyed_at.is_(None)
             )
             of_dataset |= {id_: kind or CUSTOMER_ID for id_, kind in session.execute(named)}
         return cls(of_tenant=of_tenant, of_dataset=of_dataset)
 
-    def of(self, one: _Asked) -> set[str]:
+    def of(self, question: _Asked) -> set[str]:
         """Return the kinds that name the rows of the request's datasets; customer_id without any dataset."""
-        if one.dataset_ids is None:
-            return self.of_tenant.get(one.tenant_id) or {CUSTOMER_ID}
-        return {self.of_dataset[id_] for id_ in one.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
+        if question.dataset_ids is None:
+            return self.of_tenant.get(question.tenant_id) or {CUSTOMER_ID}
+        return {self.of_dataset[id_] for id_ in question.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
 
 
 _UNKNOWN = sa.and_(DeletionRequest.unknown_at.is_not(None), DeletionRequest.status.in_(repository.these(OPEN)))
@@ -323,7 +323,7 @@ def recheck(session: Session, *, after: str, limit: int) -> str | None:
     those that a map or dataset of today leads from go on. Return the last id, or None if no further requests follow."""
     query = sa.select(DeletionRequest).where(_UNKNOWN, DeletionRequest.id > after).order_by(DeletionRequest.id)
     requests = list(session.scalars(query.limit(limit)))
-    asked = [
+    questions = [
         _Asked(
             tenant_id=request.tenant_id,
             kind=(request.resolution or {}).get("kind"),
@@ -332,7 +332,7 @@ def recheck(session: Session, *, after: str, limit: int) -> str | None:
         )
         for request in requests
     ]
-    for request, resolution in zip(requests, _resolve(session, asked), strict=True):
+    for request, resolution in zip(requests, _resolve(session, questions), strict=True):
         if not resolution.is_unknown:
             _go_on(session, request, resolution)
     return requests[-1].id if len(requests) == limit else None

@@ -125,6 +125,6 @@ def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPla
         learn_passes=learned.steps / mechanism.num_batches,
         request_passes=steps[0] / mechanism.num_batches,
         deletion=guarantees.guarantee(Notion.DELETION, mu=deletion_mu, delta=delta).epsilon,
-        release=next(one.epsilon for one in released if one.notion is Notion.RELEASE),
+        release=next(guarantee.epsilon for guarantee in released if guarantee.notion is Notion.RELEASE),
         adaptive=tuple(adaptive),
     )

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
@@ -19,8 +20,10 @@ from sqlalchemy.orm import Session
 from app import telemetry
 from app.catalogue import repository as catalogue_repository
 from app.db import now
+from app.db.tables import Dataset, DeletionRequest, Run
+from app.deletion.repository import these
 from app.deletion.status import OPEN
-from app.features.monitoring import repository as sql
+from app.errors import AuditFailed
 from app.installations import Installation
 from app.journal.verification import BackupState
 from app.operations import repository, service
@@ -28,6 +31,40 @@ from app.operations.repository import WaitingCount
 from app.operations.service import FAILURES, ServiceState
 from lethe.contract.problems import DatabasePutBack, Unavailable
 from lethe.contract.sets import Regulation, RunStatus, WorkerState
+
+_TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
+"""Condition that a run had a canary test, and either passed or failed because of it."""
+
+
+def reported_open(session: Session, *, at: datetime.datetime) -> int:
+    """Return the number of open requests that discreet callers already see as completed."""
+    late = sa.and_(DeletionRequest.status.in_(these(OPEN)), DeletionRequest.discreet, DeletionRequest.reported_at <= at)
+    return session.scalars(sa.select(sa.func.count()).select_from(DeletionRequest).where(late)).one()
+
+
+def totals(session: Session, *, before: datetime.datetime) -> list[tuple[str, str, int, int, int]]:
+    """Return (kind, status, runs, steps, tested runs) counts of all ended runs that began before `before`."""
+    tested = sa.func.count().filter(_TESTED)
+    query = (
+        sa.select(Run.kind, Run.status, sa.func.sum(1 + Run.repeated), sa.func.sum(Run.steps_done), tested)
+        .where(Run.status != RunStatus.RUNNING, Run.started_at < before)
+        .group_by(Run.kind, Run.status)
+    )
+    return [(kind, status, count, steps, tests) for kind, status, count, steps, tests in session.execute(query)]
+
+
+def ended(session: Session, *, began_from: datetime.datetime, ended_after: datetime.datetime) -> list[tuple[Run, bool]]:
+    """Return the runs that began at `began_from` or later and ended at `ended_after` or later, each with whether it was
+    tested."""
+    query = sa.select(Run, _TESTED)
+    query = query.where(Run.started_at >= began_from, Run.status != RunStatus.RUNNING, Run.finished_at >= ended_after)
+    return [(run, bool(tested)) for run, tested in session.execute(query)]
+
+
+def count_damaged(session: Session) -> int:
+    damaged = Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None)
+    return session.scalars(sa.select(sa.func.count()).where(*damaged)).one()
+
 
 _FRESH_SECONDS = 5.0
 """Minimum seconds between two queries of the database, regardless of the scrape interval."""
@@ -140,9 +177,9 @@ class Metrics:
             self._installation.database.require_served()
             with self._installation.database.reading() as session:
                 self._set(service.state(session, self._installation))
-                self._reported.set(sql.reported_open(session, at=now(session)))
+                self._reported.set(reported_open(session, at=now(session)))
                 self._count_runs(session)
-                self._damaged.set(sql.count_damaged(session))
+                self._damaged.set(count_damaged(session))
                 degraded = catalogue_repository.degraded_versions(session).values()
                 self._degraded.labels("no").set(sum(degraded))
                 self._degraded.labels("yes").set(len(degraded) - sum(degraded))
@@ -190,13 +227,13 @@ class Metrics:
         )
         is_first = self._counted_from is None
         if self._counted_from is None or self._ended_by is None:
-            for kind, status, count, steps, tested in sql.totals(session, before=settled):
+            for kind, status, count, steps, tested in totals(session, before=settled):
                 self._runs.labels(kind, status).inc(count)
                 self._canary_tests.labels(_result(status)).inc(tested)
                 if status == RunStatus.PUBLISHED:
                     self._steps.labels(kind).inc(steps)
             self._counted_from, self._ended_by = settled, settled
-        fresh = sql.ended(session, began_from=self._counted_from, ended_after=self._ended_by)
+        fresh = ended(session, began_from=self._counted_from, ended_after=self._ended_by)
         for run, tested in fresh:
             if run.id not in self._counted and run.finished_at:
                 self._runs.labels(run.kind, run.status).inc(1 + run.repeated if is_first else 1)

@@ -318,7 +318,7 @@ class _Register:
             for system in self.systems.values()
             if system.tenant_id == request.tenant_id
             and system.retired_at is None
-            and any(may_concern(self._held_by(one), request) for one in _lineage(system.id, self.systems))
+            and any(may_concern(self._held_by(ancestor), request) for ancestor in _lineage(system.id, self.systems))
         ]
 
     def _held_by(self, ancestor: str) -> list[str] | None:
@@ -332,8 +332,8 @@ class _Register:
 def _lineage(system_id: str, systems: Mapping[str, System]) -> list[str]:
     """Return the ids of a system and of all that it was derived from."""
     seen = [system_id]
-    for one in seen:
-        row = systems.get(one)
+    for ancestor_id in seen:
+        row = systems.get(ancestor_id)
         seen += [parent for parent in (row.parents if row is not None else ()) if parent not in seen]
     return seen
 

@@ -78,7 +78,7 @@ class RegisteredSystem:
         address = getattr(row, "address", None)
         if address is not None and not address.is_damaged:
             given |= {"contact": address.contact, "webhook_url": address.url}
-        shared = {one.name: getattr(row, one.name) for one in fields(cls) if hasattr(row, one.name)}
+        shared = {column.name: getattr(row, column.name) for column in fields(cls) if hasattr(row, column.name)}
         return cls(**shared | given | {"kind": kind, "grade": grade})
 
 

@@ -165,14 +165,14 @@ def as_vectors(drawn: npt.NDArray[np.uint16], subjects: list[str]) -> bytes:
 
 def present(blocks: Iterable[Block]) -> set[bytes]:
     """Return the tokens in the blocks of a dataset. Rows are scaled, and their bias, which was 1, tells the scale."""
-    found: set[bytes] = set()
+    tokens_present: set[bytes] = set()
     for block in blocks:
         rows = block.features[block.features.any(axis=1)].astype(np.float64)
         parts = np.rint(rows[:, :-1] / rows[:, -1:] * _UNITS)
         # Rows added to the dataset by another way hold no tokens.
         parts = parts[((parts >= 0) & (parts < _UNITS)).all(axis=1)]
-        found.update(part.tobytes() for part in parts.astype(np.uint16))
-    return found
+        tokens_present.update(part.tobytes() for part in parts.astype(np.uint16))
+    return tokens_present
 
 
 def with_tokens(table: pa.Table, drawn: npt.NDArray[np.uint16], subjects: list[str]) -> pa.Table:

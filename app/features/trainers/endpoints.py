@@ -173,7 +173,7 @@ def list_trainings(call: Call, trainer_id: str, query: Paging) -> PageOut[Traini
     with call.reading() as session:
         row = service.get(session, trainer_id)
         page = service.trainings(session, trainer_id=row.id, limit=query.limit, cursor=query.cursor)
-        return PageOut(items=[_training(session, one) for one in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=[_training(session, row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.PLAN)
@@ -182,7 +182,7 @@ def get_trainer_plan(call: Call, trainer_id: str) -> TrainerPlanOut:
         row = service.get(session, trainer_id)
         planned = [] if call.caller.discreet else training.plan_of(session, row, at=now(session))
         seconds = service.last_seconds(session, row)
-    retrainings = [PlannedOut.of(one, late=one.is_late) for one in planned]
+    retrainings = [PlannedOut.of(retraining, late=retraining.is_late) for retraining in planned]
     return TrainerPlanOut(expected_seconds=seconds, retrainings=retrainings)
 
 

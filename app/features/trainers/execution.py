@@ -17,7 +17,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from app.features.trainers import columns, plants, sandbox, service
-from app.features.trainers.sandbox import Limits, TrainerRefused
+from app.features.trainers.sandbox import SandboxLimits, TrainerRefused
 from app.features.trainers.tables import TableBlock
 from app.features.trainers.training import ClaimedTraining
 from app.installations import Installation
@@ -47,7 +47,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
     parts = columns.split(_rows(installation, claimed), holdout=specification["holdout"])
     rows, held_out = (columns.for_trainer(part, group_ids=specification["group_ids"]) for part in parts)
     planted = _planted(installation, claimed, rows)
-    inputs = {"rows.arrow": columns.to_bytes(columns.mixed([rows, *(one.rows for one in planted.values())]))}
+    inputs = {"rows.arrow": columns.to_bytes(columns.mixed([rows, *(extra.rows for extra in planted.values())]))}
     if specification["holdout"]:
         inputs["holdout.arrow"] = columns.to_bytes(held_out)
     run = Commands(specification, seed=secrets.randbelow(_MAX_SEED), look=look)
@@ -58,8 +58,8 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
     artefacts = {name: outputs[f"artefacts/{name}"] for name in specification["artefacts"]}
     metrics = read_metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
     findings: dict[str, Any] = {}
-    for name, one in planted.items():
-        verdict = one.judge(lambda table: run.score(artefacts, table))
+    for name, extra in planted.items():
+        verdict = extra.judge(lambda table: run.score(artefacts, table))
         findings[name] = verdict.report
         if verdict.code is not None:
             raise TrainerRefused(verdict.code, findings)
@@ -77,8 +77,8 @@ def _planted(installation: Installation, claimed: ClaimedTraining, rows: pa.Tabl
         training_id=claimed.training_id,
         rows=rows,
     )
-    asked = {plant.name: plant.plant(installation, context) for plant in plants.installed()}
-    return {name: planted for name, planted in asked.items() if planted is not None}
+    by_plant = {plant.name: plant.plant(installation, context) for plant in plants.installed()}
+    return {name: planted for name, planted in by_plant.items() if planted is not None}
 
 
 def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
@@ -163,7 +163,7 @@ class Commands:
         folders: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, bytes]:
-        limits = Limits(
+        limits = SandboxLimits(
             seconds=self._specification["seconds"],
             memory_bytes=self._specification["memory_mib"] * 2**20,
             processes=self._specification["processes"],

@@ -15,7 +15,7 @@ MARGIN = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class RetrainingWait:
     """Request that waits: `ready_at` is the time from which its rows can be absent."""
 
     request_id: str
@@ -34,14 +34,14 @@ class Retraining:
 
 
 def plan(
-    waits: Iterable[Wait], *, at: datetime.datetime, expected_seconds: float, max_wait_seconds: float
+    waits: Iterable[RetrainingWait], *, at: datetime.datetime, expected_seconds: float, max_wait_seconds: float
 ) -> list[Retraining]:
     """Return the fewest retrainings that serve all `waits`, in order. No request waits longer than `max_wait_seconds`
     once it is ready, unless nothing can be done."""
     duration = datetime.timedelta(seconds=expected_seconds)
     patience = datetime.timedelta(seconds=max_wait_seconds)
 
-    def latest(wait: Wait) -> datetime.datetime:
+    def latest(wait: RetrainingWait) -> datetime.datetime:
         ends = min(wait.due_at - MARGIN * duration, wait.ready_at + patience)
         return max(ends, wait.ready_at, at)
 

@@ -35,7 +35,7 @@ class TrainingContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PlantVerdict:
     """Verdict of a plant. With a `code` the training fails by that code, and nothing is published. `report` is JSON
     without anything of a person, kept with the training."""
 
@@ -48,7 +48,7 @@ class Planted:
     """Rows to train on besides, of the same schema as those of the context, and the judgement of the result."""
 
     rows: pa.Table
-    judge: Callable[[Score], Verdict]
+    judge: Callable[[Score], PlantVerdict]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ class TrainerRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SandboxLimits:
     """Limits of a command: its duration in seconds, the bytes of its processes' memory and, again, of its folder, the
     number of its processes, and the bytes of its outputs."""
 
@@ -84,7 +84,7 @@ def run(
     *,
     files: Mapping[str, bytes],
     environment: Mapping[str, str],
-    limits: Limits,
+    limits: SandboxLimits,
     outputs: Sequence[str],
     folders: Sequence[str] = (),
     look: Callable[[], None] = lambda: None,
@@ -203,7 +203,7 @@ def _filter() -> bytes:
     return b"".join(struct.pack("HBBI", *step) for step in steps)
 
 
-def _wait(process: "subprocess.Popen[bytes]", limits: Limits, look: Callable[[], None]) -> int:
+def _wait(process: "subprocess.Popen[bytes]", limits: SandboxLimits, look: Callable[[], None]) -> int:
     ends_at = time.monotonic() + limits.seconds
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -222,13 +222,13 @@ def _wait(process: "subprocess.Popen[bytes]", limits: Limits, look: Callable[[],
 def _usage(pid: int) -> tuple[int, int]:
     """Return the number of a process and its descendants, and the bytes of memory that they have in use."""
     count, memory, pids = 0, 0, [pid]
-    for one in pids:
+    for pid in pids:
         # A process may end at any time.
         with contextlib.suppress(OSError, ValueError):
-            memory += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * _PAGE
+            memory += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
             count += 1
-            for task in os.listdir(f"/proc/{one}/task"):
-                pids += map(int, Path(f"/proc/{one}/task/{task}/children").read_text().split())
+            for task in os.listdir(f"/proc/{pid}/task"):
+                pids += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
     return count, memory
 
 

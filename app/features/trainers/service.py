@@ -159,18 +159,18 @@ def artefacts(session: Session, training_id: str | None) -> list[Artefact]:
 
 def artefact(session: Session, vault: Vault, row: Trainer, name: str) -> bytes:
     """Return the content of a live artefact. Raises `NotFound`, `ModelHeld`, `WeightsDestroyed`."""
-    found = session.get(Artefact, (row.live_id, name)) if row.live_id else None
-    if found is None:
+    artefact = session.get(Artefact, (row.live_id, name)) if row.live_id else None
+    if artefact is None:
         raise NotFound("Trainer {trainer_id} has no live artefact {name!r}.", trainer_id=row.id, name=name)
-    if session.get_one(Training, found.training_id).held:
+    if session.get_one(Training, artefact.training_id).held:
         raise ModelHeld(
             "The live artefacts of trainer {trainer_id} are held back: they miss its minimum of the metric, or a later "
             "training raised an alarm; release them (POST /v1/trainers/{trainer_id}/release), or register a better "
             "trainer.",
             trainer_id=row.id,
         )
-    content = opened(vault, found.content)
-    if content is None or hashlib.sha256(content).hexdigest() != found.sha256:
+    content = opened(vault, artefact.content)
+    if content is None or hashlib.sha256(content).hexdigest() != artefact.sha256:
         raise WeightsDestroyed("Artefact {name} does not open; restore the pages of the vault.", name=name)
     return content
 

@@ -192,7 +192,7 @@ def _due(session: Session) -> list[Trainer]:
 def plan_of(session: Session, trainer: Trainer, *, at: datetime.datetime) -> list[planner.Retraining]:
     """Return the fewest retrainings, from `at` on, that meet the due dates of the requests that wait for a trainer."""
     waits = [
-        planner.Wait(
+        planner.RetrainingWait(
             request_id=request.id,
             ready_at=erasure.nulled_at or max(at, request.held_until or at),
             due_at=request.deadline,

@@ -5,13 +5,13 @@ from lethe.contract.datasets import RowsIn
 from lethe.features.additions import contract
 
 
-class _Rows(RowsIn, Keyed):
+class _AddedRows(RowsIn, Keyed):
     pass
 
 
 class DatasetAdditions(Resource[H]):
     """Calls of `client.datasets` about rows that are added."""
 
-    add = upload_one(contract.ADD, _Rows)
+    add = upload_one(contract.ADD, _AddedRows)
     addition = call(contract.ADDITION)
     additions = pages(contract.ADDITIONS)

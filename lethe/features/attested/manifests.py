@@ -79,7 +79,7 @@ def sign(
 
 def digest_of(identifiers: Collection[str]) -> str:
     """Return the SHA-256 (hex) of sorted digests of identifiers, each followed by a line feed."""
-    return hashlib.sha256("".join(f"{one}\n" for one in identifiers).encode()).hexdigest()
+    return hashlib.sha256("".join(f"{identifier}\n" for identifier in identifiers).encode()).hexdigest()
 
 
 def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:

@@ -107,7 +107,7 @@ def judge(
     digest = hashlib.sha256(content).hexdigest()
     # The same losses are the same test.
     judged = state["judged"] if digest in state["judged"] else [*state["judged"], digest]
-    pairs = [(values[groups == one], values[groups == one + 1]) for one in (_FORGOTTEN, _PRESENT)]
+    pairs = [(values[groups == group], values[groups == group + 1]) for group in (_FORGOTTEN, _PRESENT)]
     try:
         verdict = judging.judge(
             forgotten=[pair for pair in pairs[:1] if len(pair[0])],
@@ -119,7 +119,7 @@ def judge(
         raise InputInvalid(str(error)) from error
     _write(folder / _STATE, state | {"judged": judged})
     show(verdict.to_json())
-    status = {judging.Outcome.ALARM: ALARM_STATUS, judging.Outcome.NO_POWER: NO_POWER_STATUS}
+    status = {judging.CanaryOutcome.ALARM: ALARM_STATUS, judging.CanaryOutcome.NO_POWER: NO_POWER_STATUS}
     raise typer.Exit(status.get(verdict.outcome, 0))
 
 

@@ -80,16 +80,16 @@ def _ids(column: "pa.ChunkedArray", total: int, rng: np.random.Generator) -> Any
     existing = column.drop_null().to_pylist()
     if not pa.types.is_integer(column.type):
         return pa.array(ids_like([str(name) for name in existing], total, rng)).cast(column.type)
-    used, found = set(existing), list[int]()
+    used, unused = set(existing), list[int]()
     low, high = min(existing), max(existing)
-    while len(found) < total:
+    while len(unused) < total:
         if 2 * len(used) > high - low:
             high += 2 * total
         number = int(rng.integers(low, high, endpoint=True))
         if number not in used:
             used.add(number)
-            found.append(number)
-    return pa.array(found, column.type)
+            unused.append(number)
+    return pa.array(unused, column.type)
 
 
 def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list[str]:
@@ -111,16 +111,16 @@ def ids_like(existing: list[str], number: int, rng: np.random.Generator) -> list
         length: [sorted(set(characters)) for characters in zip(*names, strict=True)]
         for length, names in by_length.items()
     }
-    used, found = set(existing), []
+    used, unused = set(existing), []
     for _ in range(_MAX_TRIES * number):
         like = existing[rng.integers(len(existing))]
         name = "".join(characters[rng.integers(len(characters))] for characters in alphabets[len(like)])
         if name not in used:
             used.add(name)
-            found.append(name)
-        if len(found) == number:
-            return found
-    raise InfeasibleError(f"Expected the form of the ids to leave {number} unused ids, found {len(found)}")
+            unused.append(name)
+        if len(unused) == number:
+            return unused
+    raise InfeasibleError(f"Expected the form of the ids to leave {number} unused ids, found {len(unused)}")
 
 
 def mixed(table: "pa.Table", planted: "pa.Table", rng: np.random.Generator) -> "pa.Table":

@@ -27,8 +27,8 @@ TOTAL_LEVEL = 2 * FULL_TESTS * LEVEL
 MIN_POWER = 0.95
 
 
-class Outcome(StrEnum):
-    """Outcome of a test."""
+class CanaryOutcome(StrEnum):
+    """CanaryOutcome of a test."""
 
     CLEAN = "clean"
     """No sign of the forgotten, and the test would have found them."""
@@ -48,7 +48,7 @@ class Verdict:
     `planted` and `never` are the numbers of canaries in each group.
     """
 
-    outcome: Outcome
+    outcome: CanaryOutcome
     p_value: float | None
     level: float
     power: float
@@ -184,11 +184,11 @@ def judge(
     p_value = min(1.0, len(p_values) * min(p_values)) if p_values else None
     estimated = power(*present, alarm_level=alarm_level / max(1, len(p_values)))
     if p_value is not None and p_value < alarm_level:
-        outcome = Outcome.ALARM
+        outcome = CanaryOutcome.ALARM
     elif p_value is None or estimated < MIN_POWER:
-        outcome = Outcome.NO_POWER
+        outcome = CanaryOutcome.NO_POWER
     else:
-        outcome = Outcome.CLEAN
+        outcome = CanaryOutcome.CLEAN
     return Verdict(
         outcome=outcome,
         p_value=p_value,

@@ -111,20 +111,20 @@ def _person(row: Mapping[str, object], kind: str, place: str, totals: PeopleTota
     fields = {str(name).strip(): "" if value is None else str(value) for name, value in row.items()}
     if not fields.get(kind, "").strip():
         raise InputInvalid("A row names nobody.", [FieldError(place, f"expected the person in the column {kind}")])
-    found: dict[DropList, tuple[str, ...]] = {}
+    stated: dict[DropList, tuple[str, ...]] = {}
     for drop_list, names in FIELDS_OF.items():
         if set(names) <= fields.keys():
             try:
-                found[drop_list] = hashes(drop_list, fields)
+                stated[drop_list] = hashes(drop_list, fields)
             except InputInvalid as problem:
                 faults = [FieldError(f"{place}, {fault.path}", fault.message) for fault in problem.errors]
                 raise InputInvalid(problem.detail, faults) from None
-            totals.hashes[drop_list] = totals.hashes.get(drop_list, 0) + len(found[drop_list])
-            totals.nothing_held[drop_list] = totals.nothing_held.get(drop_list, 0) + (not found[drop_list])
-    if not found:
+            totals.hashes[drop_list] = totals.hashes.get(drop_list, 0) + len(stated[drop_list])
+            totals.nothing_held[drop_list] = totals.nothing_held.get(drop_list, 0) + (not stated[drop_list])
+    if not stated:
         expected = "expected columns of " + ", ".join(FIELDS)
         raise InputInvalid("The rows have no field of DROP.", [FieldError(place, expected)])
-    return {"kind": kind, "id": fields[kind], "hashes": found}
+    return {"kind": kind, "id": fields[kind], "hashes": stated}
 
 
 def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:

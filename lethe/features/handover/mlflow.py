@@ -326,13 +326,13 @@ class _Registry:
 
         store = self._store(root)
         try:
-            found = {folder.path: self._retired_in(store, folder) for folder in store.list_artifacts("models")}
+            numbers = {folder.path: self._retired_in(store, folder) for folder in store.list_artifacts("models")}
         except Problem:
             raise
         except Exception:  # noqa: BLE001
             return {"m-*": None}
         left: dict[str, int | None] = {}
-        for path, number in found.items():
+        for path, number in numbers.items():
             if number is not None:
                 model_id = path.removeprefix("models/")
                 self._delete_versions(f"source_path = {_quoted(f'models:/{model_id}')}")

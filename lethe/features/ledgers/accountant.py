@@ -44,7 +44,7 @@ _SLACK = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class NoisyStep:
     """Noisy step. `noise` is its scale per clipping bound of one row, `rate` the Poisson sampling rate in (0, 1]."""
 
     kind: str
@@ -52,7 +52,7 @@ class Step:
     rate: float
 
 
-Steps = Mapping[Step, int]
+Steps = Mapping[NoisyStep, int]
 """Number of times that each step was taken."""
 
 
@@ -68,7 +68,7 @@ def read(document: Any) -> Steps:
     Raises:
         PreconditionError: `event_known`, naming an event of another kind; `ledger_whole` for anything else.
     """
-    steps: Counter[Step] = Counter()
+    steps: Counter[NoisyStep] = Counter()
     match document:
         case {"format": "opacus", "history": list(history), **rest} if not rest:
             _require(len(history) <= _MAX_NODES, f"at most {_MAX_NODES} entries of the history")
@@ -99,14 +99,14 @@ def from_opacus(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def epsilon(steps: Steps, *, rows: int, delta: float) -> float | None:
     """Return `bound`, rounded up to three decimals."""
-    found = bound(steps, rows=rows, delta=delta)
-    return math.ceil((found + _SLACK) * _DECIMALS) / _DECIMALS if found else found
+    value = bound(steps, rows=rows, delta=delta)
+    return math.ceil((value + _SLACK) * _DECIMALS) / _DECIMALS if value else value
 
 
 def is_epsilon(stated: Any, steps: Steps, *, rows: int, delta: float) -> bool:
     """Return True if `stated` is at least `bound`, and is it but for rounding."""
-    found = bound(steps, rows=rows, delta=delta)
-    return found is not None and _is_number(stated) and found <= stated <= found + 2 / _DECIMALS
+    value = bound(steps, rows=rows, delta=delta)
+    return value is not None and _is_number(stated) and value <= stated <= value + 2 / _DECIMALS
 
 
 def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
@@ -138,9 +138,9 @@ def bound(steps: Steps, *, rows: int, delta: float) -> float | None:
             return None
         total = part if total is None else total.compose(part)
     assert total is not None
-    found = float(total.get_epsilon_for_delta(delta - 3 * _LOST)) + _LOST
+    value = float(total.get_epsilon_for_delta(delta - 3 * _LOST)) + _LOST
     # A NaN is beyond, too.
-    return found if found <= MAX_EPSILON else None
+    return value if value <= MAX_EPSILON else None
 
 
 def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | None]:
@@ -149,7 +149,7 @@ def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | Non
 
     def fits(rows: int) -> bool:
         points[rows] = epsilon(steps, rows=rows, delta=delta)
-        return (found := points[rows]) is not None and found <= budget
+        return (value := points[rows]) is not None and value <= budget
 
     low, high = 0, 1
     while high <= MAX_ROWS and fits(high):
@@ -163,10 +163,10 @@ def curve(steps: Steps, *, delta: float, budget: float) -> dict[int, float | Non
 
 def rows_within(points: Mapping[int, float | None], budget: float) -> int:
     """Return the largest number of rows on a curve whose epsilon is at most `budget`; 0 if none is."""
-    return max((rows for rows, found in points.items() if found is not None and found <= budget), default=0)
+    return max((rows for rows, value in points.items() if value is not None and value <= budget), default=0)
 
 
-def _walk(event: Any, count: int, rate: float, steps: Counter[Step], nodes: list[int], depth: int) -> None:
+def _walk(event: Any, count: int, rate: float, steps: Counter[NoisyStep], nodes: list[int], depth: int) -> None:
     nodes[0] += 1
     _require(nodes[0] <= _MAX_NODES and depth > 0, f"at most {_MAX_NODES} events, nested at most {_MAX_DEPTH} deep")
     _require(isinstance(event, dict) and isinstance(event.get("class_name"), str), "events with their class_name")
@@ -184,8 +184,8 @@ def _walk(event: Any, count: int, rate: float, steps: Counter[Step], nodes: list
         case "SelfComposedDpEvent", {"event": inner, "count": times, **rest} if not rest and rate == 1:
             _walk(inner, count * _count(times), rate, steps, nodes, depth - 1)
         case "ComposedDpEvent", {"events": list(inner), **rest} if not rest and rate == 1:
-            for one in inner:
-                _walk(one, count, rate, steps, nodes, depth - 1)
+            for child in inner:
+                _walk(child, count, rate, steps, nodes, depth - 1)
         case "PoissonSampledDpEvent", {
             "sampling_probability": sampling,
             "event": {"class_name": "GaussianDpEvent"} as inner,
@@ -203,9 +203,9 @@ def _walk(event: Any, count: int, rate: float, steps: Counter[Step], nodes: list
             )
 
 
-def _step(kind: str, noise: Any, rate: Any) -> Step:
+def _step(kind: str, noise: Any, rate: Any) -> NoisyStep:
     _require(_is_number(noise) and 1e-3 <= noise <= 1e6, "noise multipliers in [0.001, 1000000]")
-    return Step(kind=kind, noise=float(noise), rate=_rate(rate))
+    return NoisyStep(kind=kind, noise=float(noise), rate=_rate(rate))
 
 
 def _rate(rate: Any) -> float:
@@ -230,7 +230,7 @@ def _require(holds: bool, expected: str) -> None:
 def _written(event: Any) -> Any:
     """Return an event, or a field of one, as JSON."""
     if isinstance(event, (list, tuple)):
-        return [_written(one) for one in event]
+        return [_written(part) for part in event]
     names = [field.name for field in getattr(type(event), "__attrs_attrs__", ())]
     if not names and type(event).__name__[-7:] != "DpEvent":
         return event
@@ -255,7 +255,7 @@ def _repeated(part: Any, count: int, most: float) -> Any:
     return part.self_compose(count)
 
 
-def _sampled(step: Step, count: int, rows: int, lost: float, distributions: Any) -> Any:
+def _sampled(step: NoisyStep, count: int, rows: int, lost: float, distributions: Any) -> Any:
     """Return the distribution of `count` Poisson-sampled Gaussian steps for `rows` rows; None beyond `MAX_EPSILON`.
 
     Samples of so many of the rows that fewer than `lost` of all hold as many are left out: they move delta, and
@@ -305,15 +305,15 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
 
     on_grid = losses(grid)[0]
 
-    class Loss(MixtureGaussianPrivacyLoss):  # type: ignore[misc]
+    class LossOnGrid(MixtureGaussianPrivacyLoss):  # type: ignore[misc]
         def inverse_privacy_losses(self, privacy_losses: Any, precision: float = 0) -> Any:
             """Return where the decreasing loss is each of the values, by Newton's method from a table."""
             place = np.clip(np.searchsorted(-on_grid, -privacy_losses), 1, grid.size - 1)
             left, right = grid[place - 1], grid[place]
             x = np.clip(np.interp(-privacy_losses, -on_grid, grid), left, right)
             for _ in range(4):
-                found, slope = losses(x)
-                x = np.clip(x - (found - privacy_losses) / np.minimum(slope, -1e-300), left, right)
+                loss_at_x, slope = losses(x)
+                x = np.clip(x - (loss_at_x - privacy_losses) / np.minimum(slope, -1e-300), left, right)
             return x
 
         def mean(self) -> float:
@@ -322,4 +322,4 @@ def _mixture(noise: float, held: Any, weights: Any, adjacency: Any) -> Any:
             density = stats.norm.pdf(np.subtract.outer(grid, centres), scale=noise) @ shares
             return float(np.trapezoid(on_grid * density, grid))
 
-    return Loss(noise, held.astype(float), weights, adjacency_type=adjacency)
+    return LossOnGrid(noise, held.astype(float), weights, adjacency_type=adjacency)

@@ -28,7 +28,7 @@ _MARGIN = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Releases:
     """`versions` >= 0 that were published of a model while `records` >= 1 of a person were in it."""
 
     mechanism: ObjectivePerturbation
@@ -136,7 +136,7 @@ def epsilon(
     return min(by_mu, *(_inverse(_with_solver(curve, mechanism.solver_mu), delta, by_mu) for curve in curves))
 
 
-def adaptive_delta(published: Sequence[Published], *, epsilon: float, mu: float = 0.0) -> float:
+def adaptive_delta(published: Sequence[Releases], *, epsilon: float, mu: float = 0.0) -> float:
     """Return delta(epsilon) of all versions together, for the records against null, against observers who read every
     version and chose requests by it. `mu` >= 0 is that of what other mechanisms published of the same records."""
     require_nonnegative(epsilon=epsilon, mu=mu)
@@ -144,7 +144,7 @@ def adaptive_delta(published: Sequence[Published], *, epsilon: float, mu: float 
     return min(curve(epsilon), gdp_delta(epsilon=epsilon, mu=adaptive_mu(published, mu=mu)))
 
 
-def adaptive_epsilon(published: Sequence[Published], *, delta: float, mu: float = 0.0) -> float:
+def adaptive_epsilon(published: Sequence[Releases], *, delta: float, mu: float = 0.0) -> float:
     """Return the epsilon of `adaptive` at 0 < `delta` < 1: the least by convolution, by mu, or of a single version."""
     require_fraction(delta=delta)
     require_nonnegative(mu=mu)
@@ -155,7 +155,7 @@ def adaptive_epsilon(published: Sequence[Published], *, delta: float, mu: float 
     return min(by_mu, _inverse(curve, delta, by_mu))
 
 
-def adaptive_mu(published: Sequence[Published], *, mu: float = 0.0) -> float:
+def adaptive_mu(published: Sequence[Releases], *, mu: float = 0.0) -> float:
     """Return a mu for which everything published is mu-GDP together: squares add, the solver's twice on the outside."""
     squares = [up(mu * mu)]
     solver = [0.0]
@@ -232,7 +232,7 @@ def _inverse(curve: Callable[[float], float], delta: float, at_most: float) -> f
     return high
 
 
-def _adaptive(published: Sequence[Published], mu: float) -> tuple[Callable[[float], float], float]:
+def _adaptive(published: Sequence[Releases], mu: float) -> tuple[Callable[[float], float], float]:
     parts = tuple((part.mechanism, part.versions, part.records) for part in published if part.versions)
     laws = _laws(parts, Adjacency.ZERO_OUT, mu)
     squares = [up(versions * up(mechanism.solver_mu**2)) for mechanism, versions, _ in parts]

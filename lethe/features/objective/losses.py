@@ -148,14 +148,14 @@ class Tail:
         corners = dict(_hull(np.exp(losses), bounds))
         alphas = np.exp(losses)
         curve = np.interp(alphas, list(corners), list(corners.values())) * (1 + _RELATIVE)
-        found = max(
+        deepest = max(
             gdp_mu(epsilon=float(loss) + width, delta=min(float(value), 1 - 1e-12)) if value > 0 else 0.0
             for loss, value in zip(losses[_CELLS:], curve[_CELLS:], strict=True)
         ) * (1 + _RELATIVE)
         largest = max(mu for _, mu in self.vertices)
-        if not float(losses[-1]) * (found - largest) > self.shift * found:
+        if not float(losses[-1]) * (deepest - largest) > self.shift * deepest:
             raise InfeasibleError("Expected a curve that a Gaussian's dominates: choose a larger noise_scale")
-        return up(found)
+        return up(deepest)
 
 
 def of_gaussian(mu: float) -> PrivacyLoss:

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 from lethe.features.objective import accountant, calibration
-from lethe.features.objective.accountant import Published
+from lethe.features.objective.accountant import Releases
 from lethe.features.objective.mechanism import ObjectivePerturbation, require_proved
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.calibration import ModelSettings
@@ -178,7 +178,7 @@ def _epsilon_of(notion: Notion, exposures: tuple[Any, ...], delta: float) -> flo
     if notion is Notion.RELEASE:
         return max(accountant.epsilon(part.mechanism, delta=delta, adjacency=Adjacency.REPLACE) for part in exposures)
     published = [
-        Published(mechanism=part.mechanism, versions=sum(count for _, count in part.releases), records=part.records)
+        Releases(mechanism=part.mechanism, versions=sum(count for _, count in part.releases), records=part.records)
         for part in exposures
     ]
     return accountant.adaptive_epsilon(published, delta=delta)

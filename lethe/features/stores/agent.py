@@ -24,7 +24,7 @@ _BY = "lethe store run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TaskOutcome:
     """What became of a task. `grade` is None if it stays open, because of `findings` with ghosts, or of `error`."""
 
     task_id: str
@@ -36,13 +36,13 @@ class Outcome:
 def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list[dict[str, Finding]]:
     """Erase people from all configured stores. Return for each person the findings by the name of the store; call
     `finish` when they are reported. Raises `StoreError`."""
-    found: list[dict[str, Finding]] = [{} for _ in people]
+    by_person: list[dict[str, Finding]] = [{} for _ in people]
     with store.stopped(configuration.stop, configuration.start):
-        for name, one in configuration.stores.items():
-            findings = erasure.erase(one, people, journal=configuration.state / f"{name}.json")
-            for of_person, finding in zip(found, findings, strict=True):
+        for name, store_settings in configuration.stores.items():
+            findings = erasure.erase(store_settings, people, journal=configuration.state / f"{name}.json")
+            for of_person, finding in zip(by_person, findings, strict=True):
                 of_person[name] = finding
-    return found
+    return by_person
 
 
 def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> None:
@@ -58,7 +58,7 @@ def grade_of(findings: Mapping[str, Finding]) -> Grade | None:
     return max((reports.grade_of(finding.to_json()) for finding in findings.values()), key=STRENGTH.__getitem__)
 
 
-def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
+def answer(client: Client, configuration: Configuration) -> Iterator[TaskOutcome]:
     """Erase the people of all open tasks of the configured system, answer each task, and yield what became of it.
 
     A task whose person cannot be found out stays open and stops no other. Raises `StoreError` if no store can be
@@ -77,7 +77,7 @@ def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
             people.append(identifiers)
         else:
             reason = "person_unknown: the request has no external_id, or no identifier was found for it"
-            yield Outcome(task_id=task.id, grade=None, findings={}, error=reason)
+            yield TaskOutcome(task_id=task.id, grade=None, findings={}, error=reason)
     if not tasks:
         return
     for task, person, findings in zip(tasks, people, erase(configuration, people), strict=True):
@@ -93,7 +93,7 @@ def answer(client: Client, configuration: Configuration) -> Iterator[Outcome]:
                 # Ended in the meantime, by an officer or by a run before that was killed after the call.
                 client.system_tasks.search_report(task.id, jws=jws, report=report)
             _finish_reported(configuration, mark, person)
-        yield Outcome(task_id=task.id, grade=grade, findings=findings)
+        yield TaskOutcome(task_id=task.id, grade=grade, findings=findings)
 
 
 def _finish_reported(configuration: Configuration, mark: Path, person: Sequence[str]) -> None:
@@ -124,7 +124,7 @@ def _identify(client: Client, configuration: Configuration, task: TaskOut) -> li
         return []
     if not configuration.identify:
         return [external_id]
-    found = subprocess.run(  # noqa: S603
+    answer = subprocess.run(  # noqa: S603
         [*configuration.identify, external_id], check=False, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
     )
-    return [] if found.returncode else sorted({line.strip() for line in found.stdout.splitlines() if line.strip()})
+    return [] if answer.returncode else sorted({line.strip() for line in answer.stdout.splitlines() if line.strip()})

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lethe.features.stores import store
-from lethe.features.stores.needles import Record
+from lethe.features.stores.needles import StoreRecord
 
 TESTED = "1.5.9"
 _BATCH = 1000
@@ -49,7 +49,7 @@ class Chroma:
                 raise store.StoreError("store_unsupported", "The folder has other databases than default_database")
             yield
 
-    def find(self, identifier: str) -> list[Record]:
+    def find(self, identifier: str) -> list[StoreRecord]:
         with opened(self._path) as client:
             collection = self._collection(client)
             if collection.count() and not self._has_identifier(collection):
@@ -57,8 +57,8 @@ class Chroma:
                     "identifier_missing", "No record of the collection has the key of the identifier"
                 )
             same: list[str | int] = [identifier, int(identifier)] if identifier.isdecimal() else [identifier]
-            found = [collection.get(where={self._identifier: one}, include=list(_INCLUDE)) for one in same]
-            return [record for page in found for record in _records(page)]
+            pages = [collection.get(where={self._identifier: name}, include=list(_INCLUDE)) for name in same]
+            return [record for page in pages for record in _records(page)]
 
     def _has_identifier(self, collection: Any) -> bool:
         pages = _pages(collection, include=["metadatas"])
@@ -109,14 +109,14 @@ class Chroma:
         paths = sorted(path for path in self._path.rglob("*") if path.is_file())
         return [store.StoreFile(path=path, name=path.relative_to(self._path).as_posix()) for path in paths]
 
-    def live(self) -> Iterator[Record]:
+    def live(self) -> Iterator[StoreRecord]:
         with opened(self._path) as client:
             for collection in client.list_collections():
                 for page in _pages(collection, include=list(_INCLUDE)):
                     yield from _records(page)
 
     def _collection(self, client: Any) -> Any:
-        if self._name not in [one.name for one in client.list_collections()]:
+        if self._name not in [collection.name for collection in client.list_collections()]:
             raise store.StoreError("collection_missing", "The folder has no collection of the configured name")
         return client.get_collection(self._name, embedding_function=None)
 
@@ -151,15 +151,15 @@ def _has_values(column: Any) -> bool:
     return any(value is not None for value in column)
 
 
-def _records(page: Any) -> list[Record]:
+def _records(page: Any) -> list[StoreRecord]:
     records = []
     for place, record_id in enumerate(page["ids"]):
-        said = [page["documents"][place], page["uris"][place], *(page["metadatas"][place] or {}).values()]
+        values = [page["documents"][place], page["uris"][place], *(page["metadatas"][place] or {}).values()]
         records.append(
-            Record(
+            StoreRecord(
                 id=record_id,
                 vectors=(np.asarray(page["embeddings"][place]),),
-                texts=tuple(text for text in said if isinstance(text, str)),
+                texts=tuple(text for text in values if isinstance(text, str)),
             )
         )
     return records

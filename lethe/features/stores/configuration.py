@@ -77,6 +77,6 @@ def _store(name: str, fields: dict[str, Any], folder: Path) -> Store:
 
 
 def _command(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise StoreError("configuration_invalid", "Expected commands as lists of texts")
     return tuple(value)

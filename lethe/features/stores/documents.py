@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lethe.features.stores import store
-from lethe.features.stores.needles import Record
+from lethe.features.stores.needles import StoreRecord
 
 PLACE = "{identifier}"
 _PART_BYTES = 2048
@@ -43,22 +43,22 @@ class Documents:
             raise store.StoreError("identifier_unusable", "Expected an identifier that can be the name of a file")
         pattern = self._pattern_of(identifier)
         # In Python 3.11 a pattern that ends with ** finds folders alone.
-        found = self._path.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
-        return sorted(path for path in found if path.is_file() and not path.is_symlink())
+        paths = self._path.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)
+        return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
     def _pattern_of(self, identifier: str) -> str:
         """Return the pattern of a person's files. Wildcards of an identifier are characters of a name."""
-        return self._pattern.replace(PLACE, "".join(f"[{one}]" if one in "*?[" else one for one in identifier))
+        return self._pattern.replace(PLACE, "".join(f"[{sign}]" if sign in "*?[" else sign for sign in identifier))
 
     def _folders(self, identifier: str) -> set[Path]:
         """Return the folders that are named after a person, and all in them, also if they have no files."""
         parts = self._pattern.split("/")
         named = next(place for place, part in enumerate(parts) if PLACE in part)
-        found = self._path.glob("/".join(self._pattern_of(identifier).split("/")[: named + 1]))
-        return {folder for top in found if not top.is_symlink() for folder in (top, *top.rglob("*"))}
+        folders = self._path.glob("/".join(self._pattern_of(identifier).split("/")[: named + 1]))
+        return {folder for top in folders if not top.is_symlink() for folder in (top, *top.rglob("*"))}
 
-    def find(self, identifier: str) -> list[Record]:
-        return [Record(id=None, texts=tuple(_parts(path))) for path in self._paths(identifier)]
+    def find(self, identifier: str) -> list[StoreRecord]:
+        return [StoreRecord(id=None, texts=tuple(_parts(path))) for path in self._paths(identifier)]
 
     def plant(self, identifier: str) -> None:
         path = self._path / self._pattern.replace(PLACE, identifier).replace("**", "control").replace("*", "control")
@@ -85,7 +85,7 @@ class Documents:
         name = path.relative_to(self._path).as_posix()
         return store.StoreFile(path=path, name=name, is_public=False, decoded=lambda: [("name", name.encode())])
 
-    def live(self) -> Iterator[Record]:
+    def live(self) -> Iterator[StoreRecord]:
         """Yield nothing: a copy of a person's document in another file is what is sought."""
         yield from ()
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lethe.features.stores.needles import KINDS, Needle, Record, needles
+from lethe.features.stores.needles import KINDS, Needle, StoreRecord, needles
 from lethe.features.stores.reports import MAX_LISTED
 from lethe.features.stores.searching import Searcher
 from lethe.features.stores.store import CONTROL, Store, StoreError, StoreFile
@@ -71,7 +71,7 @@ class _Sought:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Entry:
+class _JournalEntry:
     """Entry of the journal: a person and their made-up companions."""
 
     person: list[str]
@@ -95,18 +95,18 @@ def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> li
         entries = _read(journal)
         asked = [_begin(store, entries, list(person)) for person in people]
         _write(journal, entries)
-        everything = [one for entry in asked for one in entry.sought]
-        found, _ = search(store.files(), [one.needle for one in everything])
-        for place, one in enumerate(everything):
-            if one.was_found is None:
-                one.was_found = place in found
+        items = [item for entry in asked for item in entry.sought]
+        hits_of, _ = search(store.files(), [item.needle for item in items])
+        for place, item in enumerate(items):
+            if item.was_found is None:
+                item.was_found = place in hits_of
         _write(journal, entries)
         names = [name for entry in asked for name in (*entry.person, *entry.controls)]
         store.erase(names)
         if any(store.find(name) for name in names):
             raise StoreError("not_deleted", "The store still returns records that were deleted")
-        found, files = search(store.files(), [one.needle for one in everything])
-        shared = _shared(store.live(), [one.needle for one in everything]) if found else set()
+        hits_of, files = search(store.files(), [item.needle for item in items])
+        shared = _shared(store.live(), [item.needle for item in items]) if hits_of else set()
     findings, start = [], 0
     for entry in asked:
         places = range(start, start + len(entry.sought))
@@ -115,10 +115,10 @@ def erase(store: Store, people: Sequence[Sequence[str]], *, journal: Path) -> li
             _finding(
                 entry,
                 [
-                    (one, _left(found.get(place, []), place, shared))
-                    for one, place in zip(entry.sought, places, strict=True)
+                    (item, _left(hits_of.get(place, []), place, shared))
+                    for item, place in zip(entry.sought, places, strict=True)
                 ],
-                [place - places.start for place in places if _is_shared(everything[place].needle, place, shared)],
+                [place - places.start for place in places if _is_shared(items[place].needle, place, shared)],
                 store={"kind": store.kind, "version": version},
                 method=store.method,
                 files=files,
@@ -136,11 +136,11 @@ def finish(journal: Path, people: Sequence[Sequence[str]]) -> None:
         journal.unlink(missing_ok=True)
 
 
-def _begin(store: Store, entries: list[_Entry], person: list[str]) -> _Entry:
+def _begin(store: Store, entries: list[_JournalEntry], person: list[str]) -> _JournalEntry:
     """Return the entry of a person, with what the store has of them and of a new control."""
-    entry = next((one for one in entries if set(one.person) & set(person)), None)
+    entry = next((candidate for candidate in entries if set(candidate.person) & set(person)), None)
     if entry is None:
-        entry = _Entry(person=[], controls=[], records=0, sought=[])
+        entry = _JournalEntry(person=[], controls=[], records=0, sought=[])
         entries.append(entry)
     entry.person = sorted({*entry.person, *person})
     control = f"{CONTROL}{secrets.token_hex(12)}"
@@ -152,7 +152,7 @@ def _begin(store: Store, entries: list[_Entry], person: list[str]) -> _Entry:
         if error.code != "control_not_planted":
             raise
     entry.controls.append(control)
-    known = {repr(one.needle.to_json()) for one in entry.sought}
+    known = {repr(item.needle.to_json()) for item in entry.sought}
     for is_control, of_one in ((False, needles(records, entry.person)), (True, needles(store.find(control), []))):
         entry.sought += [
             _Sought(needle=needle, is_control=is_control) for needle in of_one if repr(needle.to_json()) not in known
@@ -196,7 +196,7 @@ def search(files: Iterable[StoreFile], sought: Sequence[Needle]) -> tuple[Found,
     }
 
 
-def _shared(live: Iterable[Record], sought: Sequence[Needle]) -> set[tuple[int, int]]:
+def _shared(live: Iterable[StoreRecord], sought: Sequence[Needle]) -> set[tuple[int, int]]:
     """Return the needles and samples that live records have too."""
     searcher, shared, batch = Searcher(sought), set[tuple[int, int]](), bytearray()
     for record in live:
@@ -219,17 +219,17 @@ def _is_shared(needle: Needle, place: int, shared: set[tuple[int, int]]) -> bool
 
 
 def _finding(
-    entry: _Entry, outcomes: Sequence[tuple[_Sought, list[tuple[str, str]]]], shared: Sequence[int], **about: Any
+    entry: _JournalEntry, outcomes: Sequence[tuple[_Sought, list[tuple[str, str]]]], shared: Sequence[int], **about: Any
 ) -> Finding:
-    told = [(one, left) for place, (one, left) in enumerate(outcomes) if one.needle.why is None and place not in shared]
-    held = [(one, left) for one, left in told if one.needle.is_held]
-    ghosts = [Ghost(kind=one.needle.kind, file=file, where=where) for one, left in told for file, where in left]
-    untold = Counter(one.needle.kind for one, _ in outcomes) - Counter(one.needle.kind for one, _ in told)
+    real = [(item, left) for i, (item, left) in enumerate(outcomes) if item.needle.why is None and i not in shared]
+    held = [(item, left) for item, left in real if item.needle.is_held]
+    ghosts = [Ghost(kind=item.needle.kind, file=file, where=where) for item, left in real for file, where in left]
+    untold = Counter(item.needle.kind for item, _ in outcomes) - Counter(item.needle.kind for item, _ in real)
     return Finding(
         records=entry.records,
-        before=_counts((one, bool(one.was_found)) for one, _ in held if not one.is_control),
-        control=_counts((one, bool(one.was_found)) for one, _ in held if one.is_control),
-        after=_counts((one, bool(left)) for one, left in told),
+        before=_counts((item, bool(item.was_found)) for item, _ in held if not item.is_control),
+        control=_counts((item, bool(item.was_found)) for item, _ in held if item.is_control),
+        after=_counts((item, bool(left)) for item, left in real),
         not_sought={kind: untold[kind] for kind in KINDS},
         ghosts=tuple(ghosts[:_MAX_GHOSTS]),
         **about,
@@ -238,19 +238,23 @@ def _finding(
 
 def _counts(outcomes: Iterable[tuple[_Sought, bool]]) -> dict[str, dict[str, int]]:
     counts = {kind: {"sought": 0, "found": 0} for kind in KINDS}
-    for one, is_found in outcomes:
-        counts[one.needle.kind]["sought"] += 1
-        counts[one.needle.kind]["found"] += is_found
+    for item, is_found in outcomes:
+        counts[item.needle.kind]["sought"] += 1
+        counts[item.needle.kind]["found"] += is_found
     return counts
 
 
-def _read(journal: Path) -> list[_Entry]:
+def _read(journal: Path) -> list[_JournalEntry]:
     try:
         document = json.loads(journal.read_text())
         return [
-            _Entry(
+            _JournalEntry(
                 **entry
-                | {"sought": [_Sought(**one | {"needle": Needle.from_json(one["needle"])}) for one in entry["sought"]]}
+                | {
+                    "sought": [
+                        _Sought(**each | {"needle": Needle.from_json(each["needle"])}) for each in entry["sought"]
+                    ]
+                }
             )
             for entry in document
         ]
@@ -262,14 +266,14 @@ def _read(journal: Path) -> list[_Entry]:
         ) from None
 
 
-def _write(journal: Path, entries: Sequence[_Entry]) -> None:
+def _write(journal: Path, entries: Sequence[_JournalEntry]) -> None:
     """Replace the journal, before the store is changed."""
     document = [
         {
             "person": entry.person,
             "controls": entry.controls,
             "records": entry.records,
-            "sought": [one.to_json() for one in entry.sought],
+            "sought": [item.to_json() for item in entry.sought],
         }
         for entry in entries
     ]

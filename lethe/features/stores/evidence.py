@@ -13,11 +13,11 @@ from lethe.features.systems.contract import STRENGTH, Grade
 TYPE = "search_report"
 
 
-def _grade(one: Line, request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    evidence = one["evidence"]
+def _grade(line: Line, request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    evidence = line["evidence"]
     signed = acknowledgements.read(evidence["jws"], evidence["public_key"])
     require("acknowledgement_signed", signed is not None, "an acknowledgement signed by the key of the system")
-    expected = (evidence["task_id"], one["system"]["id"], request_id)
+    expected = (evidence["task_id"], line["system"]["id"], request_id)
     return grade(signed or {}, evidence["report"], expected)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lethe.features.stores import store
-from lethe.features.stores.needles import Record
+from lethe.features.stores.needles import StoreRecord
 
 TESTED, TESTED_FORMAT = "0.40.0", "14.0.2"
 _DECODED = (".lance", ".idx")
@@ -61,10 +61,10 @@ class LanceDB:
         return _connected(str(path or self._path)).open_table(self._name)
 
     def _where(self, identifiers: Sequence[str]) -> str:
-        quoted = ", ".join("'" + one.replace("'", "''") + "'" for one in identifiers)
+        quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in identifiers)
         return f"CAST(`{self._identifier}` AS STRING) IN ({quoted})"
 
-    def find(self, identifier: str) -> list[Record]:
+    def find(self, identifier: str) -> list[StoreRecord]:
         batches = self._table().search().where(self._where([identifier])).to_batches(_ROWS)
         return [record for batch in batches for record in self._records(batch)]
 
@@ -117,17 +117,17 @@ class LanceDB:
             for path in paths
         ]
 
-    def live(self) -> Iterator[Record]:
+    def live(self) -> Iterator[StoreRecord]:
         for batch in self._table().search().to_batches(_ROWS):
             yield from self._records(batch)
 
-    def _records(self, batch: Any) -> Iterator[Record]:
+    def _records(self, batch: Any) -> Iterator[StoreRecord]:
 
         columns = [batch.column(name) for name in batch.schema.names if name != "_rowid"]
         ids = batch.column(self._id)
         for place in range(batch.num_rows):
             values = [column[place] for column in columns if column[place].is_valid]
-            yield Record(
+            yield StoreRecord(
                 id=str(ids[place].as_py()),
                 vectors=tuple(np.asarray(value.values) for value in values if _is_vector(value.type)),
                 texts=tuple(

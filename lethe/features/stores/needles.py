@@ -20,7 +20,7 @@ _SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class StoreRecord:
     """Record of a store. `id` is None if it is not stored as text. `vectors` are float arrays of one dimension each,
     and `texts` the other texts of the record."""
 
@@ -42,32 +42,32 @@ class Needle:
 
     def to_json(self) -> dict[str, Any]:
         samples = [
-            {"bytes": base64.b64encode(one).decode()} if isinstance(one, bytes) else {"floats": one.tolist()}
-            for one in self.samples
+            {"bytes": base64.b64encode(sample).decode()} if isinstance(sample, bytes) else {"floats": sample.tolist()}
+            for sample in self.samples
         ]
         return {"kind": self.kind, "samples": samples, "why": self.why, "is_held": self.is_held}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Needle":
         samples = tuple(
-            base64.b64decode(one["bytes"]) if "bytes" in one else np.array(one["floats"], dtype=np.float64)
-            for one in document["samples"]
+            base64.b64decode(sample["bytes"]) if "bytes" in sample else np.array(sample["floats"], dtype=np.float64)
+            for sample in document["samples"]
         )
         return cls(**{**document, "samples": samples})
 
 
-def needles(records: Iterable[Record], identifiers: Sequence[str]) -> list[Needle]:
+def needles(records: Iterable[StoreRecord], identifiers: Sequence[str]) -> list[Needle]:
     """Return what is sought of a person who has these records and identifiers, each once."""
-    found = [dataclasses.replace(_of_text("id", identifier), is_held=False) for identifier in identifiers]
+    all_needles = [dataclasses.replace(_of_text("id", identifier), is_held=False) for identifier in identifiers]
     for record in records:
-        found += [_of_text("id", record.id)] if record.id is not None else []
-        found += [_of_vector(vector) for vector in record.vectors]
-        found += [_of_text("text", text) for text in record.texts]
-    return list({(one.kind, one.why, one.is_held, _key(one)): one for one in found}.values())
+        all_needles += [_of_text("id", record.id)] if record.id is not None else []
+        all_needles += [_of_vector(vector) for vector in record.vectors]
+        all_needles += [_of_text("text", text) for text in record.texts]
+    return list({(needle.kind, needle.why, needle.is_held, _key(needle)): needle for needle in all_needles}.values())
 
 
 def _key(needle: Needle) -> bytes:
-    return b"\0".join(one if isinstance(one, bytes) else one.tobytes() for one in needle.samples)
+    return b"\0".join(sample if isinstance(sample, bytes) else sample.tobytes() for sample in needle.samples)
 
 
 def _of_text(kind: str, text: str | bytes) -> Needle:
@@ -78,7 +78,7 @@ def _of_text(kind: str, text: str | bytes) -> Needle:
     width = min(_BYTES, len(content)) if len(content) > _MAX_WHOLE else len(content)
     starts = np.linspace(0, len(content) - width, _SAMPLES).astype(int)
     samples = {content[start : start + width] for start in starts}
-    telling = sorted(one for one in samples if len(set(one)) >= MIN_DISTINCT)
+    telling = sorted(sample for sample in samples if len(set(sample)) >= MIN_DISTINCT)
     return Needle(kind=kind, samples=tuple(telling), why=None if telling else "too_plain")
 
 

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from lethe.features.stores import store
-from lethe.features.stores.needles import Record
+from lethe.features.stores.needles import StoreRecord
 
 TESTED_SERVERS, TESTED = ("16",), "0.8."
 LOCK_TIMEOUT = "10s"
@@ -54,12 +54,12 @@ class PGVector:
     def version(self) -> str:
         with self._connected() as connection:
             server = connection.execute("SHOW server_version").fetchone()[0].split()[0]
-            found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
-            if found is None:
+            row = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+            if row is None:
                 raise store.StoreError("store_unsupported", "The database has no extension vector")
-        if server.split(".")[0] not in TESTED_SERVERS or not found[0].startswith(TESTED):
-            raise store.StoreError("store_version_untested", f"Found PostgreSQL {server} with pgvector {found[0]}")
-        return f"{server} with pgvector {found[0]}"
+        if server.split(".")[0] not in TESTED_SERVERS or not row[0].startswith(TESTED):
+            raise store.StoreError("store_version_untested", f"Found PostgreSQL {server} with pgvector {row[0]}")
+        return f"{server} with pgvector {row[0]}"
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -112,17 +112,17 @@ class PGVector:
         )
         return [tuple(row) for row in rows]
 
-    def find(self, identifier: str) -> list[Record]:
+    def find(self, identifier: str) -> list[StoreRecord]:
         return self._select("WHERE {identifier}::text = %s", [identifier])
 
-    def _select(self, condition: str, arguments: list[Any]) -> list[Record]:
+    def _select(self, condition: str, arguments: list[Any]) -> list[StoreRecord]:
 
         columns = [(name, kind) for name, kind, _ in self._columns(self._session) if kind in (*_VECTORS, *_TEXTS)]
         listed = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name, _ in columns)
         query = sql.SQL("SELECT {} FROM {} ").format(listed or sql.SQL("NULL"), self._table)
         kinds = [kind for _, kind in columns]
         return [
-            Record(
+            StoreRecord(
                 id=None,
                 vectors=tuple(
                     np.array(value.strip("[]").split(","), dtype=np.float64)
@@ -212,7 +212,7 @@ class PGVector:
         try:
             with (folder / "global" / "pg_control").open("rb"):
                 pass
-            others = {one.name for one in (folder / "base").iterdir() if one.name not in (str(database), "pgsql_tmp")}
+            others = {d.name for d in (folder / "base").iterdir() if d.name not in (str(database), "pgsql_tmp")}
             paths = [
                 path
                 for top in sorted(folder.iterdir())
@@ -225,7 +225,7 @@ class PGVector:
             ) from None
         return [store.StoreFile(path=path, name=path.relative_to(folder).as_posix()) for path in paths]
 
-    def live(self) -> Iterator[Record]:
+    def live(self) -> Iterator[StoreRecord]:
         yield from self._select("", [])
 
 
@@ -236,10 +236,10 @@ def _texts(value: str, kind: str) -> Iterator[str | bytes]:
     elif kind == "jsonb":
         pending = [json.loads(value)]
         while pending:
-            one = pending.pop()
-            if isinstance(one, str):
-                yield one
-            elif isinstance(one, dict | list):
-                pending += one.values() if isinstance(one, dict) else one
+            value = pending.pop()
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict | list):
+                pending += value.values() if isinstance(value, dict) else value
     else:
         yield value

@@ -118,12 +118,12 @@ def grade_of(finding: Mapping[str, Any]) -> Grade:
         counts["found"] == counts["sought"] for part in ("before", "control") for counts in finding[part].values()
     )
     is_controlled = all(
-        finding["control"][one]["sought"] > 0 for one in _SOUGHT if finding["before"][one]["sought"] or one == kind
+        finding["control"][each]["sought"] > 0 for each in _SOUGHT if finding["before"][each]["sought"] or each == kind
     )
     # What was there before is sought after; ids by which a person is known are sought in addition.
     is_sought = all(
-        finding["after"][one]["sought"] >= finding["before"][one]["sought"] + finding["control"][one]["sought"]
-        for one in _SOUGHT
+        finding["after"][each]["sought"] >= finding["before"][each]["sought"] + finding["control"][each]["sought"]
+        for each in _SOUGHT
     )
     is_told = finding["not_sought"]["vector"] == 0
     return Grade.SEARCHED if is_seen and is_controlled and is_sought and is_told else Grade.ACKNOWLEDGED

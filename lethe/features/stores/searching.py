@@ -43,7 +43,7 @@ class Searcher:
                     floats.setdefault(len(sample), []).append((sample, place, number))
         self._vectors = [_Vectors(dtype, group) for group in floats.values() for dtype in _TOLERANCES]
         self._texts = _Texts(texts)
-        lengths = [len(sample) for sample, _, _ in texts] + [one.length for one in self._vectors]
+        lengths = [len(sample) for sample, _, _ in texts] + [vector.length for vector in self._vectors]
         self._overlap = max(lengths, default=1) - 1
 
     def hits(self, chunks: Iterable[bytes]) -> Iterator[Hit]:
@@ -97,7 +97,7 @@ class _Vectors:
     def __init__(self, dtype: str, samples: Sequence[tuple[Any, int, int]]) -> None:
         self._dtype = np.dtype(dtype)
         # In the order of the first component, by which candidates are matched.
-        ordered = sorted(samples, key=lambda one: float(one[0][0]))
+        ordered = sorted(samples, key=lambda sample: float(sample[0][0]))
         self._samples = np.array([sample for sample, _, _ in ordered], dtype=np.float64)
         self._names = [(place, number) for _, place, number in ordered]
         self._tolerances = _TOLERANCES[dtype] * np.abs(self._samples).max(axis=1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lethe.features.stores.needles import Record
+from lethe.features.stores.needles import StoreRecord
 from lethe.features.stores.searching import CHUNK_BYTES
 
 
@@ -52,7 +52,7 @@ class Store(Protocol):
     def held(self) -> AbstractContextManager[None]:
         """Keep others out of the store, or raise `StoreError`."""
 
-    def find(self, identifier: str) -> list[Record]:
+    def find(self, identifier: str) -> list[StoreRecord]:
         """Return the records of a person. Raises `StoreError` if the records have no identifier."""
 
     def plant(self, identifier: str) -> None:
@@ -64,7 +64,7 @@ class Store(Protocol):
     def files(self) -> Iterable[StoreFile]:
         """Write what is in memory to the files, and return all files that may hold records."""
 
-    def live(self) -> Iterator[Record]:
+    def live(self) -> Iterator[StoreRecord]:
         """Yield all records that the store returns."""
 
 

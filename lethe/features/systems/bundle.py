@@ -103,12 +103,12 @@ def statement(
 ) -> dict[str, Any]:
     """Return the statement of a bundle. `request` has the fields of `_REQUEST`, and `joint` is the joint guarantee of
     the certified models; None if it does not exist or covers other models."""
-    ordered = sorted(lines, key=lambda one: (-STRENGTH[Grade(one["grade"])], one["system"]["id"]))
+    ordered = sorted(lines, key=lambda entry: (-STRENGTH[Grade(entry["grade"])], entry["system"]["id"]))
     return {
         "format": FORMAT,
         "issued_at": issued_at,
         "request": dict(request),
-        "asked": [one["system"]["id"] for one in ordered],
+        "asked": [entry["system"]["id"] for entry in ordered],
         "lines": ordered,
         "joint": None if joint is None else dict(joint),
         "headline": headline_of(ordered),
@@ -119,14 +119,14 @@ def statement(
 
 def headline_of(lines: Sequence[Line]) -> dict[str, Any]:
     """Return the headline of lines: the weakest grade, `not_reached` without any, and what kinds of evidence remark."""
-    weakest = max((Grade(one["grade"]) for one in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
-    by_kind = {kind: [one for one in lines if one["evidence"]["type"] == kind.type] for kind in _kinds().values()}
+    weakest = max((Grade(entry["grade"]) for entry in lines), key=STRENGTH.__getitem__, default=Grade.NOT_REACHED)
+    by_kind = {kind: [entry for entry in lines if entry["evidence"]["type"] == kind.type] for kind in _kinds().values()}
     remarks = [kind.remark(found) for kind, found in by_kind.items() if found and kind.remark]
-    return headline(weakest, [one["system"]["name"] for one in lines if one["grade"] == weakest], remarks)
+    return headline(weakest, [entry["system"]["name"] for entry in lines if entry["grade"] == weakest], remarks)
 
 
 def _limits(lines: Sequence[Line], joint: Mapping[str, Any] | None) -> list[str]:
-    certified = [one for one in lines if one["evidence"]["type"] == "certificate"]
+    certified = [entry for entry in lines if entry["evidence"]["type"] == "certificate"]
     return [*LIMITS, NO_JOINT] if len(certified) > 1 and joint is None else list(LIMITS)
 
 
@@ -185,12 +185,12 @@ def check(
     require("bundle_complete", document["request"].keys() == _REQUEST, f"the request's {sorted(_REQUEST)}")
     wellformed.check("the bundle", {"issued_at": document["issued_at"]}, {"issued_at": wellformed.moment})
     lines = document["lines"]
-    ids = [one["system"]["id"] for one in lines]
+    ids = [entry["system"]["id"] for entry in lines]
     require("lines_complete", ids == document["asked"] and len(set(ids)) == len(ids) > 0, "one line per system asked")
     proof = _proof(document, jwks, max_epsilon=max_epsilon, max_delta=max_delta)
     certificates = _certificates(document, proof)
-    for one in lines:
-        _check_line(one, document["request"], certificates)
+    for entry in lines:
+        _check_line(entry, document["request"], certificates)
     restated = statement(
         issued_at=document["issued_at"], request=document["request"], lines=lines, joint=document["joint"]
     )
@@ -199,20 +199,20 @@ def check(
     return proof
 
 
-def _check_line(one: Line, request: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> None:
-    is_whole = one.keys() == _LINE and one["system"].keys() == _SYSTEM
+def _check_line(entry: Line, request: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> None:
+    is_whole = entry.keys() == _LINE and entry["system"].keys() == _SYSTEM
     require("bundle_complete", is_whole, f"the fields {sorted(_LINE)} of each line")
-    evidence = one["evidence"]
+    evidence = entry["evidence"]
     require("evidence_known", evidence["type"] in _kinds(), "a kind of evidence that this release verifies")
     kind = _kinds()[evidence["type"]]
-    supported = kind.grade(one, request["id"], certificates)
-    require("grade_of_evidence", one["grade"] == supported, f"the grade that the evidence supports, {supported}")
-    require("method_of_evidence", one["method"] == kind.method, "the method of the evidence")
-    require("limits_of_evidence", one["limits"] == list(kind.limits), "the limits of the evidence")
-    is_recomputed = one["numbers"] == _numbers(evidence, certificates)
+    supported = kind.grade(entry, request["id"], certificates)
+    require("grade_of_evidence", entry["grade"] == supported, f"the grade that the evidence supports, {supported}")
+    require("method_of_evidence", entry["method"] == kind.method, "the method of the evidence")
+    require("limits_of_evidence", entry["limits"] == list(kind.limits), "the limits of the evidence")
+    is_recomputed = entry["numbers"] == _numbers(evidence, certificates)
     require("numbers_of_certificate", is_recomputed, "the numbers of the line's certificate")
     is_over = request["status"] == "completed"
-    require("waiting_while_open", type(one["waiting"]) is bool and not (is_over and one["waiting"]), "no wait")
+    require("waiting_while_open", type(entry["waiting"]) is bool and not (is_over and entry["waiting"]), "no wait")
 
 
 def _proof(
@@ -220,9 +220,9 @@ def _proof(
 ) -> VerifiedFile | None:
     """Verify the certificates of a bundle in the way of a file of certificates."""
     signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
-    for one in document["lines"]:
-        if one["evidence"]["type"] in signed:
-            signed[one["evidence"]["type"]].append({"jws": one["evidence"]["jws"]})
+    for entry in document["lines"]:
+        if entry["evidence"]["type"] in signed:
+            signed[entry["evidence"]["type"]].append({"jws": entry["evidence"]["jws"]})
     if not any(signed.values()):
         require("joint_of_certificates", document["joint"] is None, "no joint guarantee without certificates")
         return None
@@ -240,12 +240,12 @@ def _certificates(document: dict[str, Any], proof: VerifiedFile | None) -> dict[
     """Map the JWS of each certificate and statement of absence, all verified, to its statement."""
     if proof is None:
         return {}
-    signed = [one["evidence"]["jws"] for kind in ("certificate", "absence") for one in _of(document, kind)]
+    signed = [entry["evidence"]["jws"] for kind in ("certificate", "absence") for entry in _of(document, kind)]
     return {jws: verdict.statement for jws, verdict in zip(signed, proof.verdicts, strict=True)}
 
 
 def _of(document: dict[str, Any], kind: str) -> list[Line]:
-    return [one for one in document["lines"] if one["evidence"]["type"] == kind]
+    return [entry for entry in document["lines"] if entry["evidence"]["type"] == kind]
 
 
 def _numbers(evidence: Mapping[str, Any], certificates: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]] | None:
@@ -270,47 +270,47 @@ def _decoded(part: str) -> bytes:
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
-def _of_certificate(one: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    signed = certificates[one["evidence"]["jws"]]
-    is_mine = signed["model"]["id"] == one["system"]["id"] and signed["request"]["id"] == request_id
-    is_named = signed["certificate_id"] == one["evidence"]["certificate_id"]
+def _of_certificate(entry: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    signed = certificates[entry["evidence"]["jws"]]
+    is_mine = signed["model"]["id"] == entry["system"]["id"] and signed["request"]["id"] == request_id
+    is_named = signed["certificate_id"] == entry["evidence"]["certificate_id"]
     require("certificate_of_line", is_mine and is_named, "the certificate of the line's model and request")
     # A widened target is met, and does not count as forgetting.
     return Grade.NOT_REACHED if signed["target"]["widened"] else Grade.PROVED
 
 
-def _of_absence(one: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    signed = certificates[one["evidence"]["jws"]]
+def _of_absence(entry: Line, request_id: str, certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    signed = certificates[entry["evidence"]["jws"]]
     is_mine = "looked" in signed and signed["request"]["id"] == request_id
     require("absence_of_request", is_mine, "a statement that nothing is held for the request")
     return Grade.SEARCHED
 
 
-def _of_erasures(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    erasures = one["evidence"]["erasures"]
-    is_listed = isinstance(erasures, list) and (bool(erasures) or bool(one["evidence"]["erased_by"]))
+def _of_erasures(entry: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    erasures = entry["evidence"]["erasures"]
+    is_listed = isinstance(erasures, list) and (bool(erasures) or bool(entry["evidence"]["erased_by"]))
     require("erasures_listed", is_listed, "the erased datasets, or the request that erased them")
     return Grade.SEARCHED if all(erasure["erased_at"] for erasure in erasures) else Grade.NOT_REACHED
 
 
-def _of_signed(one: Line, request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    evidence = one["evidence"]
+def _of_signed(entry: Line, request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    evidence = entry["evidence"]
     signed = acknowledgements.read(evidence["jws"], evidence["public_key"])
     require("acknowledgement_signed", signed is not None, "an acknowledgement signed by the key of the system")
     stated = signed and (signed["task_id"], signed["system_id"], signed["request_id"])
-    expected = (evidence["task_id"], one["system"]["id"], request_id)
+    expected = (evidence["task_id"], entry["system"]["id"], request_id)
     require("acknowledgement_of_line", stated == expected, "the acknowledgement of the line's task and request")
     return Grade.ACKNOWLEDGED
 
 
-def _of_key(one: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
-    named = one["evidence"]["api_key_id"] and one["evidence"]["by"]
+def _of_key(entry: Line, _request_id: str, _certificates: Mapping[str, dict[str, Any]]) -> Grade:
+    named = entry["evidence"]["api_key_id"] and entry["evidence"]["by"]
     require("acknowledgement_of_line", bool(named), "the API key and the person that acknowledged")
     return Grade.ACKNOWLEDGED
 
 
 def _constant(grade: Grade) -> EvidenceGrade:
-    return lambda one, request_id, certificates: grade
+    return lambda entry, request_id, certificates: grade
 
 
 _OWN = tuple(

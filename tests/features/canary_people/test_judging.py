@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from lethe.features.canary_people import judging
-from lethe.features.canary_people.judging import Outcome
+from lethe.features.canary_people.judging import CanaryOutcome
 from lethe.proof.errors import DomainError
 
 
@@ -77,16 +77,16 @@ def test_outcomes() -> None:
     never = rng.normal(size=300)
     known, unknown = rng.normal(size=40) - 3, rng.normal(size=40)
 
-    def outcome(forgotten: list[np.ndarray], present: np.ndarray) -> Outcome:
+    def outcome(forgotten: list[np.ndarray], present: np.ndarray) -> CanaryOutcome:
         pairs = [(group, never) for group in forgotten]
         return judging.judge(forgotten=pairs, present=(present, never), test=1, seed=1).outcome
 
-    assert outcome([known], known) is Outcome.ALARM
-    assert outcome([known], unknown) is Outcome.ALARM
-    assert outcome([unknown], known) is Outcome.CLEAN
-    assert outcome([unknown], unknown) is Outcome.NO_POWER
-    assert outcome([], known) is Outcome.NO_POWER
-    assert outcome([unknown, unknown, known], known) is Outcome.ALARM
+    assert outcome([known], known) is CanaryOutcome.ALARM
+    assert outcome([known], unknown) is CanaryOutcome.ALARM
+    assert outcome([unknown], known) is CanaryOutcome.CLEAN
+    assert outcome([unknown], unknown) is CanaryOutcome.NO_POWER
+    assert outcome([], known) is CanaryOutcome.NO_POWER
+    assert outcome([unknown, unknown, known], known) is CanaryOutcome.ALARM
 
 
 def test_verdict_is_reproducible_and_counts_groups() -> None:

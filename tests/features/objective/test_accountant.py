@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.features.objective import accountant
-from lethe.features.objective.accountant import Published
+from lethe.features.objective.accountant import Releases
 from lethe.features.objective.calibration import choose
 from lethe.features.objective.mechanism import ObjectivePerturbation
 from lethe.proof.conversion import gdp_delta, gdp_epsilon
@@ -25,7 +25,7 @@ STRICT = 1 + 1e-6
 
 
 def adaptive(made: ObjectivePerturbation, versions: int, delta: float = 1e-5, records: int = 1) -> float:
-    return accountant.adaptive_epsilon([Published(mechanism=made, versions=versions, records=records)], delta=delta)
+    return accountant.adaptive_epsilon([Releases(mechanism=made, versions=versions, records=records)], delta=delta)
 
 
 @pytest.mark.parametrize(("strength", "noise_scale", "epsilon"), [(8.0, 4.0, 1.0), (0.5, 1.0, 2.0), (100.0, 10.0, 0.3)])
@@ -80,7 +80,7 @@ def test_more_noise_more_strength_and_fewer_versions_cost_less(strength, noise_s
 def test_gaussian_envelope_lies_above_the_convolution(strength, noise_scale, versions, epsilon):
     """The mu of versions is that of a Gaussian above their curve, and never below that of their noise alone."""
     made = mechanism(l2=strength, noise_scale=noise_scale)
-    published = [Published(mechanism=made, versions=versions)]
+    published = [Releases(mechanism=made, versions=versions)]
     mu = accountant.adaptive_mu(published)
     assert accountant.adaptive_delta(published, epsilon=epsilon) <= gdp_delta(epsilon=epsilon, mu=mu)
     alone = math.sqrt(versions) / noise_scale
@@ -104,7 +104,7 @@ def test_epsilon_inverts_delta(strength, noise_scale, delta):
 def test_other_mechanisms_compose_with_versions():
     """The mu of a chain adds to versions like a Gaussian: at large Lambda, squares add."""
     made = mechanism(l2=1e6, noise_scale=4.0)
-    both = accountant.adaptive_epsilon([Published(mechanism=made, versions=4)], delta=1e-5, mu=0.6)
+    both = accountant.adaptive_epsilon([Releases(mechanism=made, versions=4)], delta=1e-5, mu=0.6)
     assert gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5) <= both
     assert both == pytest.approx(gdp_epsilon(mu=math.hypot(0.5, 0.6), delta=1e-5), rel=1e-3)
 

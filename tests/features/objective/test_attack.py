@@ -9,7 +9,7 @@ import torch
 from scipy.special import betaincinv
 
 from lethe.features.objective import accountant
-from lethe.features.objective.accountant import Published
+from lethe.features.objective.accountant import Releases
 from tests.features.objective.quadrature import mechanism
 from worker.features.objective.solver import minimise
 from worker.langevin.noise import SystemNoise
@@ -116,7 +116,7 @@ def test_attack_on_two_versions_catches_a_reused_perturbation(sabotaged, caught)
         noise = sabotaged()
         return lean(version(held, noise) - version(False, noise))
 
-    certified = accountant.adaptive_epsilon([Published(mechanism=SETTINGS, versions=1)], delta=DELTA)
+    certified = accountant.adaptive_epsilon([Releases(mechanism=SETTINGS, versions=1)], delta=DELTA)
     assert (proved_epsilon(played(game)) > certified) == caught
 
 

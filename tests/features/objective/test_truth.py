@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lethe.features.objective import accountant
-from lethe.features.objective.accountant import Published
+from lethe.features.objective.accountant import Releases
 from lethe.proof.mechanism import Adjacency
 from tests.features.objective.quadrature import Record, hockey_stick, laws, mechanism
 
@@ -76,7 +76,7 @@ def test_two_versions_together_do_not_exceed_the_convolution(seed):
     made = mechanism(l2=strength, noise_scale=noise_scale)
     held, gone = laws(rest + person, rest, classes=2, strength=strength, noise_scale=noise_scale, cells=40)
     for epsilon in (0.05, 0.3, 1.0, 2.0):
-        bound = accountant.adaptive_delta([Published(mechanism=made, versions=2)], epsilon=epsilon)
+        bound = accountant.adaptive_delta([Releases(mechanism=made, versions=2)], epsilon=epsilon)
         for p, q in ((held, gone), (gone, held)):
             excess = np.outer(p.density, p.density) - math.exp(epsilon) * np.outer(q.density, q.density)
             assert float(np.maximum(excess, 0).sum()) * p.volume**2 <= bound + 1e-5

@@ -4,7 +4,7 @@ import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 
-from lethe.features.stores.needles import Record, needles
+from lethe.features.stores.needles import StoreRecord, needles
 from lethe.features.stores.searching import Searcher
 
 VECTOR = np.random.default_rng(7).normal(size=48)
@@ -22,7 +22,7 @@ def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: st
     cut into chunks."""
     content = before + (VECTOR * scale).astype(form).tobytes() + after
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
-    hits = list(Searcher(needles([Record(id=None, vectors=(VECTOR,))], [])).hits(chunks))
+    hits = list(Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], [])).hits(chunks))
     assert len(before) in {hit.offset for hit in hits}
 
 
@@ -30,7 +30,7 @@ def test_a_vector_is_found_at_every_offset(before: bytes, after: bytes, form: st
 def test_a_text_is_found_at_every_offset(before: bytes, text: str, cut: int) -> None:
     """A text that can be told from others is found at every offset, however the bytes are cut into chunks; no sample of
     it is found where it is not."""
-    found = needles([Record(id=text)], [])
+    found = needles([StoreRecord(id=text)], [])
     content = before + text.encode()
     chunks = [content[place : place + cut] for place in range(0, len(content), cut)]
     for needle, hit in [(found[one.needle], one) for one in Searcher(found).hits(chunks)]:
@@ -42,7 +42,7 @@ def test_a_text_is_found_at_every_offset(before: bytes, text: str, cut: int) -> 
 
 def test_other_vectors_are_not_found() -> None:
     """A vector is not found among a million others, in any format, nor in a part that was overwritten."""
-    sought = Searcher(needles([Record(id=None, vectors=(VECTOR,))], []))
+    sought = Searcher(needles([StoreRecord(id=None, vectors=(VECTOR,))], []))
     others = np.random.default_rng(8).normal(size=(2**20 // 48, 48))
     for form in ("<f2", "<f4", "<f8"):
         assert not list(sought.hits([others.astype(form).tobytes()]))
@@ -51,7 +51,7 @@ def test_other_vectors_are_not_found() -> None:
 
 def test_what_cannot_be_told_from_others_is_not_sought() -> None:
     """A vector of zeros, a short id and a text of one letter have no samples, and say why."""
-    found = needles([Record(id="42", vectors=(np.zeros(64),), texts=("aaaaaaaaaaaa",))], [])
+    found = needles([StoreRecord(id="42", vectors=(np.zeros(64),), texts=("aaaaaaaaaaaa",))], [])
     assert [(one.kind, one.why) for one in found] == [
         ("id", "too_short"),
         ("vector", "too_plain"),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.features.trainers import planner
-from app.features.trainers.planner import Wait
+from app.features.trainers.planner import RetrainingWait
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
@@ -16,9 +16,9 @@ def after(seconds: int) -> datetime.datetime:
     return NOW + datetime.timedelta(seconds=seconds)
 
 
-def waits(*intervals: tuple[int, int]) -> list[Wait]:
+def waits(*intervals: tuple[int, int]) -> list[RetrainingWait]:
     return [
-        Wait(request_id=f"dr_{index}", ready_at=after(ready), due_at=after(due))
+        RetrainingWait(request_id=f"dr_{index}", ready_at=after(ready), due_at=after(due))
         for index, (ready, due) in enumerate(intervals)
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.features.trainers import columns
-from app.features.trainers.plants import Plant, Planted, Score, TrainingContext, Verdict
+from app.features.trainers.plants import Plant, Planted, PlantVerdict, Score, TrainingContext
 from app.installations import Installation
 from tests.features.trainers.conftest import PEOPLE
 
@@ -34,9 +34,9 @@ def test_plants_are_trained_on_scored_and_may_stop_publication(
         rows = pa.table({"name": ["planted"], "age": [7]}, schema=context.rows.schema)
         left_out = pa.table({"name": ["left out"], "age": [7]}, schema=context.rows.schema)
 
-        def judge(score: Score) -> Verdict:
+        def judge(score: Score) -> PlantVerdict:
             losses.extend(score(pa.concat_tables([rows, left_out])))
-            return Verdict(code=code, report={"planted": 1})
+            return PlantVerdict(code=code, report={"planted": 1})
 
         return Planted(rows=rows, judge=judge)
 
@@ -80,7 +80,7 @@ def test_nothing_tells_a_trainer_which_rows_are_planted(
 
     def plant(_: Installation, context: TrainingContext) -> Planted:
         rows = pa.table({"name": ["planted"] * 20, "age": [7] * 20, "lethe_group": range(20)})
-        return Planted(rows=rows.cast(context.rows.schema), judge=lambda score: Verdict())
+        return Planted(rows=rows.cast(context.rows.schema), judge=lambda score: PlantVerdict())
 
     plants.append(Plant(name="canaries", plant=plant))
     given = {"score_command": ["python", "score.py"], "group_ids": True, "holdout": 0.3, "repeat_one_in": 1}

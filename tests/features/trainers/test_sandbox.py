@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from app.features.trainers import sandbox
-from app.features.trainers.sandbox import Limits, TrainerRefused
+from app.features.trainers.sandbox import SandboxLimits, TrainerRefused
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the sandbox is for Linux")
-LIMITS = Limits(seconds=60, memory_bytes=256 * 2**20, processes=8, output_bytes=2**20)
+LIMITS = SandboxLimits(seconds=60, memory_bytes=256 * 2**20, processes=8, output_bytes=2**20)
 
 
-def run(source: str, *, limits: Limits = LIMITS) -> dict[str, bytes]:
+def run(source: str, *, limits: SandboxLimits = LIMITS) -> dict[str, bytes]:
     """Run Python source in the sandbox, and return its output."""
     command, files = ["python", "-I", "-S", "a.py"], {"a.py": source.encode(), "rows.arrow": b"rows"}
     return sandbox.run(
@@ -77,7 +77,7 @@ def test_command_is_refused_by_name(code: str, source: str) -> None:
 def test_command_that_takes_too_long_is_killed() -> None:
     """A command is killed when its time is over."""
     with pytest.raises(TrainerRefused) as refused:
-        run("while True: pass", limits=Limits(seconds=0.3, memory_bytes=2**28, processes=8, output_bytes=2**20))
+        run("while True: pass", limits=SandboxLimits(seconds=0.3, memory_bytes=2**28, processes=8, output_bytes=2**20))
     assert refused.value.code == "trainer_time_exceeded"
 
 

@@ -119,9 +119,9 @@ def numbers_of(context: RequestContext) -> dict[str, Any]:
 
 def _sections(context: RequestContext) -> dict[str, Any]:
     """Return the sections of the overview; None for those that the caller may not see."""
-    found = numbers_of(context)
-    order = ModelOrder.RISK if found["numbers"] else ModelOrder.NEWEST
-    return found | {
+    numbers = numbers_of(context)
+    order = ModelOrder.RISK if numbers["numbers"] else ModelOrder.NEWEST
+    return numbers | {
         "urgent": context.ask_if_allowed(
             deletion_requests.list_deletion_requests, order=RequestOrder.DEADLINE, limit=_MAX_LINES
         ),

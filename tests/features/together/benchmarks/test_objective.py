@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import objective, page
 from lethe.features.objective import accountant, calibration
-from lethe.features.objective.accountant import Published
+from lethe.features.objective.accountant import Releases
 
 PAGE = (page.EVIDENCE / "objective.md").read_text()
 RESULTS = page.read("objective")
@@ -32,4 +32,4 @@ def test_stored_mechanisms_are_those_of_the_present_rule() -> None:
         )
         assert made.noise_scale == pytest.approx(target["noise_scale"], rel=1e-6)
         assert made.regularisation == pytest.approx(target["regularisation"], rel=1e-6)
-        assert accountant.adaptive_epsilon([Published(mechanism=made, versions=1)], delta=delta) <= target["epsilon"]
+        assert accountant.adaptive_epsilon([Releases(mechanism=made, versions=1)], delta=delta) <= target["epsilon"]
