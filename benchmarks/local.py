@@ -27,7 +27,8 @@ from matplotlib.axes import Axes
 from rich.progress import Progress
 
 from benchmarks import page
-from lethe.features.leaving.local import REASONS, RandomisedResponse, randomise
+from lethe.features.leaving.local import RandomisedResponse
+from lethe.features.leaving.randomised import REASONS, randomise
 from lethe.features.theorems import evaluate
 from lethe.proof import conversion
 from lethe.proof.canary_test import at_least

@@ -1,5 +1,10 @@
 """Reasons for leaving, randomised where people give them: `randomise("cost")` (see `lethe.features.leaving`)."""
 
-from lethe.features.leaving.local import ODDS, REASONS, RandomisedAnswer, randomise
+from lethe.features.leaving.randomised import (  # type: ignore[import-not-found, unused-ignore]
+    ODDS,
+    REASONS,
+    RandomisedAnswer,
+    randomise,
+)
 
 __all__ = ["ODDS", "REASONS", "RandomisedAnswer", "randomise"]

@@ -1,4 +1,1 @@
-"""Commands of the server, available in `lethe` if the server is installed (`lethe_server`).
-
-Parts of the service are imported by the commands that need them, so that other commands start quickly.
-"""
+"""Commands of the server, in `lethe` if it is installed (`lethe_server`). Each imports what it needs when called."""

@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from app.db import actor, now
 from app.features.leaving.tables import LeavingCount
-from lethe.features.leaving.local import Estimate, LeavingReason, RandomisedResponse
+from lethe.features.leaving.local import Estimate, RandomisedResponse
+from lethe.features.leaving.randomised import LeavingReason
 
 CONFIDENCE = 0.95
 """Confidence with which all intervals of one estimate hold at once."""

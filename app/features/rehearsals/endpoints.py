@@ -9,7 +9,6 @@ from app.api.calls import Call, accepted, respond
 from app.api.gateway import Mount, serves
 from app.api.runs import progress
 from app.catalogue import service as catalogue
-from app.features.rehearsals import repository as rehearsals_repository
 from app.features.rehearsals import service as rehearsals
 from app.features.rehearsals.tables import Rehearsal
 from app.unlearning import repository
@@ -37,7 +36,7 @@ def rehearse(call: Call, model_id: str, body: RehearsalIn, once: Once) -> JSONRe
 def list_rehearsals(call: Call, model_id: str, query: Paging) -> PageOut[RehearsalOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
-        page = rehearsals_repository.rehearsals(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
+        page = rehearsals.rehearsals(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
         items = [_to_response(session, rehearsal) for rehearsal in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 

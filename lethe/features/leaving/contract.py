@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, Strict
 from lethe.contract.fields import Answer, Body, Query, is_written_out
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
-from lethe.features.leaving.local import LeavingReason
+from lethe.features.leaving.randomised import LeavingReason
 
 MIN_ODDS, MAX_ODDS = 2, 100
 """Odds below 2 teach nothing; odds above 100 as good as reveal the answer (epsilon = 4.6)."""

@@ -12,7 +12,8 @@ from app.config import Settings
 from app.main import create_app
 from lethe import Client
 from lethe.errors import Malformed
-from lethe.features.leaving.local import ODDS, REASONS, LeavingReason, RandomisedResponse, randomise
+from lethe.features.leaving.local import RandomisedResponse
+from lethe.features.leaving.randomised import ODDS, REASONS, LeavingReason, randomise
 
 
 @pytest.mark.parametrize("odds", [2, 3, 17])

@@ -14,7 +14,7 @@ from app.features.leaving import service as leaving
 from app.features.leaving.tables import LeavingCount
 from app.installations import Installation
 from lethe.contract.tenants import Policy
-from lethe.features.leaving.local import LeavingReason
+from lethe.features.leaving.randomised import LeavingReason
 
 Count = Callable[..., datetime.date]
 

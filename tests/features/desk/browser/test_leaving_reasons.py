@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from scipy import stats
 
 from lethe import Client
-from lethe.features.leaving.local import REASONS, LeavingReason, randomise
+from lethe.features.leaving.randomised import REASONS, LeavingReason, randomise
 from tests.features.desk.browser.browsing import Site, Visitor
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "leaving-reasons.md"
