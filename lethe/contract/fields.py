@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 
 from lethe.contract.sets import ClosedSet
 
-_MAX_LISTED_WORDS = 20
+_MAX_LISTED_WORDS = 25
 _MAX_LENGTH = 60
 _ALIKE = 0.6
 

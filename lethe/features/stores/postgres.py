@@ -102,6 +102,8 @@ class PGVector:
                 raise store.StoreError("store_unsupported", "The table lies in a tablespace of its own")
             self._session = connection
             yield
+            # A server may notice only later that a connection was closed.
+            connection.execute("SELECT pg_advisory_unlock_all()")
 
     def _columns(self, connection: Any) -> list[tuple[str, str, bool]]:
         """Return the name and type of each column that is stored, and whether the server fills it in."""
