@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_a_trainer_is_told_before_the_latest_date(
     forget("cleo")
     assert told()[-1]["retraining_id"] == trainer.state()["retraining_id"]
     body = json.dumps(told())
-    assert "ada" not in body
+    assert not re.search(r"\bada\b", body)  # an id may have these letters
     assert request["id"] not in body
 
 

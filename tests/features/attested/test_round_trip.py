@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,7 +51,7 @@ def test_a_webhook_leads_to_a_retraining(
         receiver.verify(client.webhooks.secret().secret)
         [call] = receiver.server.calls
     assert told["data"]["trainer_id"] == trainer.id
-    assert b"ada" not in call.body
+    assert not re.search(rb"\bada\b", call.body)  # an id may have these letters
     assert b"ticket" not in call.body
     artefact, manifest = retrain(client, trainer.id, key, rows=rows, person=lambda row: row[0], train=train, **DETAILS)
     assert trained == [rows[1:]]
