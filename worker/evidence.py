@@ -22,6 +22,17 @@ from lethe.proof.canary_test import CanaryPlan, Guesses, Law, Observed
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
+TOLERANCE = 0.05
+"""Tolerance as a share of one record's maximum contribution: a missing or extra record is detected unless it hardly
+contributes."""
+ROUNDING = 2.0**-18
+"""Tolerance as a share of the sum of all gradient norms. Products are in single precision (2^-24), and the rounding of
+many similar rows does not cancel, so that one of several hundred thousand records can go undetected."""
+SCORE_ROUNDING = 2.0**-23
+"""Tolerance of a score as a share of the norm of the weights. In a close fit gradients are short, and the rounding of
+the scores of similar rows does not cancel."""
+_BLOCK_ROWS = 4096
+
 
 class Draws(Protocol):
     def normal(self, size: int) -> Tensor: ...  # (size,) float64
@@ -126,18 +137,6 @@ class Lanes:
 
 def of(mechanism: Mechanism, plan: CanaryPlan) -> Lanes:
     return Lanes(canary_test.law(mechanism, plan), plan)
-
-
-TOLERANCE = 0.05
-"""Tolerance as a share of one record's maximum contribution: a missing or extra record is detected unless it hardly
-contributes."""
-ROUNDING = 2.0**-18
-"""Tolerance as a share of the sum of all gradient norms. Products are in single precision (2^-24), and the rounding of
-many similar rows does not cancel, so that one of several hundred thousand records can go undetected."""
-SCORE_ROUNDING = 2.0**-23
-"""Tolerance of a score as a share of the norm of the weights. In a close fit gradients are short, and the rounding of
-the scores of similar rows does not cancel."""
-_BLOCK_ROWS = 4096
 
 
 def differs(

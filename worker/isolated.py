@@ -33,7 +33,6 @@ DIED = "run_process_died"
 _SECONDS_BETWEEN_SIGNS = 0.05
 """Seconds after which the holder of the run is told again that it goes on, whether or not it has news."""
 
-
 _FORKER = Forker("worker.chain_process")
 
 

@@ -23,7 +23,7 @@ from app.deletion.history import Change
 from app.deletion.remembered import REMEMBERED, Remembered
 from app.deletion.repository import Lookup
 from app.deletion.status import OPEN
-from app.features.archives import service as archives_repository
+from app.features.archives import service as archives
 from app.unlearning import retirement
 from lethe.contract.problems import ModelUnknown, TransitionForbidden
 from lethe.contract.sets import EventKind, RequestStatus
@@ -152,6 +152,6 @@ def _retire_dataset_again(session: Session, dataset: Dataset) -> None:
     for model in catalogue_repository.users_of(session, dataset_id=dataset.id):
         _retire_model_again(session, model)
     claims.confirm_erasures(session, dataset=dataset)
-    archives_repository.drop_unclaimed(session, dataset_id=dataset.id)
+    archives.drop_unclaimed(session, dataset_id=dataset.id)
     retirement.release_dataset(session, dataset)
     dataset.destroyed_at = dataset.retired_at

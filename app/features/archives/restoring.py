@@ -242,7 +242,7 @@ def _forget(installation: Installation, journal: Journal | None, *, lost_version
         service.add_lost_to_all(session, steps=installation.settings.max_steps, count=lost_versions)
         service.take_back_all(session)
         num_models = service.lose_weights(session, at=now(session))
-        service.end_logins(session)
+        service.end_restored(session)
         requests = catching_up.catch_up(session, _remembered(session, journal) if journal else [])
         for dataset in service.datasets(session):
             if deletion_repository.pending_erasures(session, dataset_id=dataset.id, limit=1):

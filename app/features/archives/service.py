@@ -58,6 +58,11 @@ from lethe import sockets
 from lethe.contract.problems import DatabasePutBack, DatasetDamaged
 from lethe.contract.sets import DamageKind, ModelStatus, RunKind, VersionStatus
 
+FORMAT = 1
+ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"
+_ATTEMPTS = 5
+Progress = Callable[[str, int, int | None], object]
+
 
 def rows_of_retired(session: Session) -> set[str]:
     """Return the ids of stored row sets that belong to retired datasets and must not exist any more."""
@@ -128,7 +133,7 @@ def last_telling_event(session: Session) -> tuple[int, str] | None:
     return (event[0], event[1]) if event else None
 
 
-def end_logins(session: Session) -> None:
+def end_restored(session: Session) -> None:
     """End the logins, invitations and artefacts of a restored database, which may have ended since the backup."""
     for end in sockets.plugs("app.features", "hooks", "RESTORED"):
         end(session)
@@ -166,12 +171,6 @@ def drop_unclaimed(session: Session, *, dataset_id: str) -> None:
     """Delete the unclaimed erasures of a dataset."""
     unclaimed = sa.and_(Erasure.dataset_id == dataset_id, Erasure.revision.is_(None))
     session.execute(sa.delete(Erasure).where(unclaimed))
-
-
-FORMAT = 1
-ABOUT, KEYS, VAULT, TABLES, ROWS, MANIFEST = "about", "keys", "vault", "tables", "rows", "manifest"
-_ATTEMPTS = 5
-Progress = Callable[[str, int, int | None], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,15 @@ from lethe.contract.sets import Regulation, RunStatus, WorkerState
 
 _TESTED = sa.or_(sa.and_(Run.status == RunStatus.PUBLISHED, Run.audit.is_not(None)), Run.error_code == AuditFailed.code)
 """Condition that a run had a canary test, and either passed or failed because of it."""
+_FRESH_SECONDS = 5.0
+"""Minimum seconds between two queries of the database, regardless of the scrape interval."""
+_MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
+"""Maximum time between the start or end recorded in a run and the commit of the record."""
+_MAX_TENANTS = 100
+_MAX_REGULATIONS = 30
+"""Maximum number of values of each label; the remaining values are counted under `_THE_OTHERS`."""
+_THE_OTHERS = "(others)"
+_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
 def reported_open(session: Session, *, at: datetime.datetime) -> int:
@@ -64,17 +73,6 @@ def ended(session: Session, *, began_from: datetime.datetime, ended_after: datet
 def count_damaged(session: Session) -> int:
     damaged = Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None)
     return session.scalars(sa.select(sa.func.count()).where(*damaged)).one()
-
-
-_FRESH_SECONDS = 5.0
-"""Minimum seconds between two queries of the database, regardless of the scrape interval."""
-_MAX_TRANSACTION_DURATION = datetime.timedelta(minutes=5)
-"""Maximum time between the start or end recorded in a run and the commit of the record."""
-_MAX_TENANTS = 100
-_MAX_REGULATIONS = 30
-"""Maximum number of values of each label; the remaining values are counted under `_THE_OTHERS`."""
-_THE_OTHERS = "(others)"
-_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 
 
 def _grouped(

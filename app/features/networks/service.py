@@ -42,6 +42,8 @@ OF_TENANT = 3
 IN_ALL = 6
 """Maximum network processes at the same time: half of the gateway's threads (`app.api.gateway`)."""
 _places = Turns(IN_ALL, of_one=OF_TENANT)
+_FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators")
+"""Facts of an examined network that are columns of its row."""
 
 
 @contextmanager
@@ -54,10 +56,6 @@ def place(tenant_id: str) -> Iterator[None]:
         yield
     finally:
         _places.end(tenant_id, asked)
-
-
-_FACTS = ("opset", "input_shape", "output_size", "num_parameters", "parameters", "operators")
-"""Facts of an examined network that are columns of its row."""
 
 
 class StoredNetwork:

@@ -42,6 +42,9 @@ from lethe.proof.canary_test import CanaryPlan
 _AT_ONCE = 10_000
 _OPEN = (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
 _DONE = (RehearsalStatus.COMPLETED, RehearsalStatus.OUTDATED)
+_RANDOM = SystemRandom()
+SAMPLE = 5_000
+"""Maximum number of people of the retain set and of the test set."""
 
 
 def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> Page[Rehearsal]:
@@ -154,11 +157,6 @@ def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) 
     query = sa.select(person, Record.slot).where(_has_no_request(dataset_id, tenant_id)).order_by(person, Record.slot)
     for row in session.execute(query.execution_options(yield_per=_AT_ONCE)):
         yield row[0], row[1]
-
-
-_RANDOM = SystemRandom()
-SAMPLE = 5_000
-"""Maximum number of people of the retain set and of the test set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ from lethe.features.webhooks import signatures as signature
 from lethe.features.webhooks.contract import DeliveryUnknown, SecretNotPresent, WebhookEvent
 
 API_VERSION = "1"
+OVERLAP = datetime.timedelta(hours=24)
+"""Time after a rotation during which the previous secret signs as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,10 +274,6 @@ def _wake_after_commit(session: Session) -> None:
             listener()
 
     sa.event.listen(session, "after_commit", wake, once=True)
-
-
-OVERLAP = datetime.timedelta(hours=24)
-"""Time after a rotation during which the previous secret signs as well."""
 
 
 def present(keys: Keys, tenant: Tenant) -> str:

@@ -31,6 +31,8 @@ router = pages.new_router()
 
 _MAX_RUNS = 60
 _MAX_VERSIONS = 500
+_PER_PAGE = 10
+"""Datasets per page. The browser requests the account of each dataset when it scrolls into view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,10 +335,6 @@ def _title(test: TestedRun) -> str:
 
 def _tick(test: TestedRun) -> str:
     return f"v{test.version}" if test.version else inside(run_kind(test.run.kind))
-
-
-_PER_PAGE = 10
-"""Datasets per page. The browser requests the account of each dataset when it scrolls into view."""
 
 
 @router.get("/accounting")
