@@ -13,7 +13,7 @@ LANES = (64, 256, 1024, 4096)
 DEFAULT = 256
 SHAPES = {"small": (1_000, 21, 2), "Adult": (32_561, 105, 2), "MNIST, 3 or 8": (11_982, 785, 2)}
 """Rows, columns and classes; the rows are random ones of norm 1."""
-BATCHES = {"small": {"batch_size": 50, "cool_down": 16}, "Adult": {"batch_size": 326, "cool_down": 99}}
+BATCHES = {"small": {"batch_size": 50, "cool_down": 16}, "Adult": {"batch_size": 163, "cool_down": 398}}
 """Of mechanisms whose steps read one batch each; that of Adult is the service's default."""
 IN_BATCHES = " in batches"
 Row = dict[str, Any]

@@ -27,7 +27,7 @@ INITIAL_DISTANCE = 1e-6
 """Fraction of the initial distance to the minimiser at which learning ends."""
 MIN_BATCH_SIZE = 100
 """Minimum default batch size, unless the dataset has fewer slots."""
-MAX_DEFAULT_COOL_DOWN = 256
+MAX_DEFAULT_COOL_DOWN = 400
 """Maximum default number of cool-down steps."""
 
 
@@ -48,14 +48,14 @@ def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.
 
 
 def default_batch_size(num_slots: int) -> int:
-    """Return the default batch size: min(n0/100, 2 sqrt(n0)), rounded up and at least `MIN_BATCH_SIZE`.
+    """Return the default batch size: min(n0/200, sqrt(n0)), rounded up and at least `MIN_BATCH_SIZE`.
 
-    A dataset has about a hundred batches, more for large n0. A dataset with fewer than `MIN_BATCH_SIZE` slots has one.
+    A large dataset has two hundred batches or more. A dataset with fewer than `MIN_BATCH_SIZE` slots has one.
 
     >>> [default_batch_size(n) for n in (10, 1000, 32_561, 1_000_000)]
-    [10, 100, 326, 2000]
+    [10, 100, 163, 1000]
     """
-    return min(num_slots, max(MIN_BATCH_SIZE, math.ceil(min(num_slots / 100, 2 * math.sqrt(num_slots)))))
+    return min(num_slots, max(MIN_BATCH_SIZE, math.ceil(min(num_slots / 200, math.sqrt(num_slots)))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def mechanism_for(
 
     - `loss_width`: `DEFAULT_WIDTHS[objective]` if the loss has a width.
     - `batch_size`: `default_batch_size(num_slots)`.
-    - `cool_down`: one pass, at most `MAX_DEFAULT_COOL_DOWN` steps.
+    - `cool_down`: two passes, at most `MAX_DEFAULT_COOL_DOWN` steps; 1 if a step reads all rows.
     - `l2`: `default_l2(num_slots, epsilon, objective)`.
     - `step_size`: 2 / (L + m), which minimises the contraction c.
     - `radius`: `farthest_minimiser`, the radius of a ball that contains the minimiser for every dataset.
@@ -116,7 +116,7 @@ def mechanism_for(
 
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5), num_slots=32561, num_classes=2)
     >>> m.num_batches, m.cool_down, m.learn_steps, round(m.contraction, 6), round(m.noise_scale, 5)
-    (99, 99, 6915, 0.998004, 0.00553)
+    (199, 398, 6915, 0.998004, 0.00553)
     """
     if num_slots < 1:
         raise DomainError(f"Expected num_slots={num_slots} >= 1")
@@ -152,7 +152,8 @@ def mechanism_for(
         steps_to_minimiser = math.ceil(math.log(INITIAL_DISTANCE) / math.log1p(-gap))
         draft = replace(draft, learn_steps=max(steps_to_minimiser, draft.num_batches, draft.cool_down))
     if settings.cool_down is None:
-        draft = replace(draft, cool_down=min(draft.num_batches, MAX_DEFAULT_COOL_DOWN, draft.learn_steps))
+        two_passes = 2 * draft.num_batches if draft.num_batches > 1 else 1
+        draft = replace(draft, cool_down=min(two_passes, MAX_DEFAULT_COOL_DOWN, draft.learn_steps))
     if settings.noise_scale is None:
         influence = draft.sensitivity(Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
         target = conversion.gdp_mu(epsilon=settings.epsilon, delta=settings.delta)
@@ -186,7 +187,7 @@ def least_steps(chain: Chain, *, records: int, epsilon: float, delta: float, at_
     >>> m = mechanism_for(ModelSettings(epsilon=1.0, delta=1e-5, l2=1e-3), num_slots=1000, num_classes=2)
     >>> chain = accountant.replay(m, [Run(steps=m.learn_steps)])
     >>> least_steps(chain, records=1, epsilon=1.0, delta=1e-5, at_most=m.learn_steps)
-    88
+    93
     """
     require_count(0, records=records)
     require_count(1, at_most=at_most)

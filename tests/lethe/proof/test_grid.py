@@ -138,14 +138,14 @@ def test_finest_grid_is_fine_and_can_be_held(noise_std: float, radius: float):
 
 
 def test_the_default_grid_is_there_when_the_size_is_known():
-    """`mechanism_for` sets grid and size from `num_parameters`; on Adult that costs a hundred-thousandth of mu."""
+    """`mechanism_for` sets grid and size from `num_parameters`; on Adult that costs a ten-thousandth of mu."""
     settings, adult = calibration.ModelSettings(epsilon=1.0, delta=1e-5), {"num_slots": 32561, "num_classes": 2}
     plain = calibration.mechanism_for(settings, **adult)
     made = calibration.mechanism_for(settings, **adult, num_parameters=105)
     assert made == replace(plain, grid=made.grid, num_parameters=105)
     runs = [Run(steps=made.learn_steps), Run(steps=347, records=1)]
     mus = [accountant.unlearning_mu(accountant.replay(m, runs)) for m in (plain, made)]
-    assert 0 < mus[1] - mus[0] < 3e-5 * mus[0]
+    assert 0 < mus[1] - mus[0] < 1e-4 * mus[0]
 
 
 @pytest.mark.parametrize("grid", [0.3, -0.5, math.nan, math.inf, 2.0**-52])
