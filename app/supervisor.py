@@ -34,7 +34,9 @@ from app.unlearning import service as unlearning
 
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
-_MAX_POSTPONEMENTS = 10
+_BUSY_TICKS, _IDLE_TICKS = 10, 4
+"""Number of ticks in a row at which memory is not cleaned, while requests come and while none has come since the last
+time."""
 _DESCRIPTORS = 4096
 
 
@@ -121,21 +123,24 @@ def _raise_descriptor_limit() -> None:
 
 
 class _Forgetting:
-    """Callback that collects and overwrites every second what the last request left in memory. A busy event loop does
-    so by itself, and callers would wait, so up to ten calls in a row are skipped while requests come."""
+    """Callback that collects and overwrites what the last request left in memory. It is called every second, and does
+    so at the first call without a new request. A busy event loop does so by itself, and callers would wait, so up to
+    ten calls in a row are skipped while requests come; without any it works every five seconds, for what background
+    jobs leave."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self._state = server.server_state
-        self._answered = 0
+        self._seen = self._cleaned = 0
         self._put_off = 0
 
     async def __call__(self) -> None:
-        is_busy = self._state.total_requests != self._answered
-        self._answered = self._state.total_requests
-        if is_busy and self._put_off < _MAX_POSTPONEMENTS:
+        total = self._state.total_requests
+        is_busy, self._seen = total != self._seen, total
+        ticks = _BUSY_TICKS if is_busy else _IDLE_TICKS if self._cleaned == total else 0
+        if self._put_off < ticks:
             self._put_off += 1
             return
-        self._put_off = 0
+        self._put_off, self._cleaned = 0, total
         hardening.forget()
 
 

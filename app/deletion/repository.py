@@ -89,6 +89,7 @@ _DOUBTED = sa.and_(
         DeletionRequest.held_until <= sa.bindparam("at", type_=DeletionRequest.held_until.type),
     ),
 )
+_ANY_MAY_SETTLE = sa.select(sa.exists().where(sa.or_(_GRACE_OVER, _DOUBTED)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,8 @@ def waiting(session: Session, *, request_ids: Collection[str]) -> set[str]:
 def settled(session: Session, *, at: datetime.datetime, limit: int) -> list[tuple[DeletionRequest, bool]]:
     """Return up to `limit` requests that waited only for the end of their grace period, for records repaired since or
     for work of features that has ended, each with whether it has erasures."""
+    if not session.scalar(_ANY_MAY_SETTLE, {"at": at}):
+        return []
     mine = Erasure.request_id == DeletionRequest.id
     is_waiting = sa.and_(RequestModel.request_id == DeletionRequest.id, RequestModel.status.in_(OWED))
     query = (

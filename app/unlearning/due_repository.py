@@ -48,7 +48,9 @@ def ordered(session: Session, dues: Iterable[DueDataset], *, at: datetime.dateti
 
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
-    """Return True if `datasets_due` would return any dataset. Reading stops at the first."""
+    """Return True if `datasets_due` would return any dataset. An idle queue is asked in one statement."""
+    if not session.scalar(_any_rule(deletions_only), {"at": at}):
+        return False
     return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
@@ -195,6 +197,15 @@ _BATCHING_MODELS = _batching_models()
 def _tests() -> tuple[tuple[QueueRule, sa.Select[str, str, datetime.datetime]], ...]:
     """Return, for each kind of test, its rule and the query of datasets with a requested test."""
     return tuple((test.rule, test.due(_of_models())) for test in kinds.asked_kinds().values())
+
+
+@functools.cache
+def _any_rule(deletions_only: bool) -> sa.Select[bool]:
+    """Return the question whether any dataset is due, if no model let its requests wait for each other."""
+    rules = [_REQUESTED, _UNCONFIRMED, _BEHIND]
+    if not deletions_only:
+        rules += [query for _, query in (*_LEARNING, *_tests())]
+    return sa.select(sa.or_(*[query.exists() for query in rules]))
 
 
 def patient_models(session: Session, *, at: datetime.datetime, dataset_id: str | None = None) -> dict[str, str]:
