@@ -123,7 +123,7 @@ def in_the_chain(audits: int) -> Iterator[Row]:
     for fault, plant in track({"none": lambda patch: None, **BATCHED}.items(), description="in the chain"):
         shares: Row = {"fault": fault, "audits": audits}
         for mechanism, plans in small:
-            rows = np.zeros((mechanism.num_batches, 21), np.float32)
+            rows = np.zeros((mechanism.num_slots, 21), np.float32)
             for run, plan in plans.items():
                 if plan.steps_before == 0:
                     plan = replace(plan, steps=100)  # of a run that has not settled, half the steps can be seen
