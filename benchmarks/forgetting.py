@@ -21,7 +21,7 @@ STRIDE = 12
 
 WIDTH, HEIGHT = 760, 360
 LEFT, RIGHT, TOP, BOTTOM = 52, 696, 50, 306
-MAX_PASSES, MAX_EPSILON = 22.0, 1.8
+MAX_PASSES, MAX_EPSILON = 16.0, 1.8
 """At the right and at the top."""
 
 STYLE = """\
@@ -134,7 +134,7 @@ def drawn(found: Life) -> str:
         parts.append(f'<line class="{css}" x1="{LEFT}" x2="{RIGHT}" y1="{y(epsilon):.1f}" y2="{y(epsilon):.1f}"/>')
         parts.append(text(LEFT - 10, y(epsilon) + 4, f"{epsilon:.1f}", anchor="end"))
         parts.append(text(RIGHT + 8, y(epsilon) + 4, best_attacker(epsilon)))
-    for passes in range(0, 21, 5):
+    for passes in range(0, 16, 5):
         parts.append(text(x(passes), BOTTOM + 20, str(passes), anchor="middle"))
     parts.append(text(LEFT, BOTTOM + 42, "passes over the rows since the first request"))
     parts += [polyline(curve, css="person") for curve in reversed(found.people[1:])]

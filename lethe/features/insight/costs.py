@@ -62,7 +62,7 @@ def of(mechanism: Mechanism, *, epsilon: float, delta: float) -> Cost:
     >>> m = calibration.mechanism_for(settings, num_slots=32561, num_classes=2)
     >>> cost = of(m, epsilon=1.0, delta=1e-5)
     >>> round(cost.noise, 2), round(cost.learn_passes, 1), round(cost.request_passes, 1)
-    (0.35, 69.8, 1.9)
+    (0.35, 34.7, 1.7)
     """
     learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
     request_passes = None
