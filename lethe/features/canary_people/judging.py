@@ -66,7 +66,7 @@ def level(test: int) -> float:
     The first m = `FULL_TESTS` tests have level `LEVEL`, later ones LEVEL m (m + 1)/(t (t + 1)). The levels of all tests
     sum to 2 m LEVEL = `TOTAL_LEVEL`, which by the union bound covers any dependence between tests.
 
-    >>> level(50), f"{level(51):.3g}", f"{level(1000):.3g}", TOTAL_LEVEL
+    >>> level(50), f"{level(51):.3g}", f"{level(1000):.3g}", round(TOTAL_LEVEL, 12)
     (1e-06, '9.62e-07', '2.55e-09', 0.0001)
     """
     require_count(1, test=test)
