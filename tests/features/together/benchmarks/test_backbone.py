@@ -16,9 +16,9 @@ def test_the_page_holds_what_was_measured() -> None:
     assert f"as it comes (C = 1) reaches {RESULTS['plain']:.2f} %" in PROSE
     below, default = RESULTS["models"]
     assert below["accuracy"] > 97 > default["accuracy"]
-    assert all(0 < one["noiseless"] - one["accuracy"] < 0.21 for one in RESULTS["models"])
+    assert all(abs(one["noiseless"] - one["accuracy"]) < 0.125 for one in RESULTS["models"])
     assert round(below["learn_steps"] / default["learn_steps"], 1) == 2.5
-    assert round(below["request_steps"][-1] / default["request_steps"][-1]) == 3
+    assert round(below["request_steps"][-1] / default["request_steps"][-1], 1) == 2.4
 
 
 def test_stored_plans_are_those_of_the_present_planner() -> None:
@@ -29,9 +29,9 @@ def test_stored_plans_are_those_of_the_present_planner() -> None:
 
 
 def test_without_a_second_moment_more_is_read() -> None:
-    """By the default l2 learning takes 2.5 times the passes without a stated bound, a request at most 2.2 times."""
+    """By the default l2 learning takes 2.5 times the passes without a stated bound, a request at most 1.9 times."""
     [stated] = (one for one in RESULTS["models"] if one["name"] == "the default l2")
     without = backbone.planned(backbone.made(RESULTS["rows"], l2=stated["l2"], second_moment=None))
     assert round(without["learn_steps"] / stated["learn_steps"], 1) == 2.5
     ratios = [more / less for more, less in zip(without["request_steps"], stated["request_steps"], strict=True)]
-    assert 1.5 < min(ratios) <= max(ratios) < 2.25
+    assert 1.3 < min(ratios) <= max(ratios) < 1.95
