@@ -1,0 +1,87 @@
+"""One noisy Newton step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import newton, page
+from benchmarks.rivals import problems
+from benchmarks.rivals.newton import Kept, NoisyNewton, distance_in_advance
+from benchmarks.rivals.removal import RegularisedLoss, positives
+from benchmarks.rivals.rival import Rows, Weights
+
+
+def minimiser(rows: Rows, l2: float) -> Weights:
+    """Of the rows that are left, from the origin."""
+    ridge, features = l2 * len(rows), rows.features.astype(float)
+    shape = (1 if rows.num_classes == 2 else rows.num_classes, features.shape[1])
+    loss = RegularisedLoss(features=features, positive=positives(rows), ridge=ridge, tilt=np.zeros(shape))
+    return loss.minimiser()[0]
+
+
+@pytest.mark.parametrize("kept", [(3, 8), pytest.param(range(10), marks=pytest.mark.soak)], ids=["two", "ten"])
+def test_each_request_ends_within_the_distance_that_the_noise_hides(kept: range | tuple[int, ...]) -> None:
+    """Both learnings and each request are so near to the minimiser of the rows that are left that mu is kept."""
+    problem = problems.digits(0, kept, 4)
+    rival, rows = NoisyNewton(problem.setting, 0.01), problem.train.copy()
+    state, allowed = rival.learn(rows), rival.mu * rival.noise_std - rival.distance
+    for slot in problem.forgotten:
+        within: Kept = state.kept
+        assert np.linalg.norm(within.noiseless - minimiser(rows, rival.l2)) <= allowed
+        state, allowed = rival.forget(state, rows, rows.take(int(slot))), rival.distance
+
+
+def test_the_kept_gradient_is_that_of_the_rows_that_are_left() -> None:
+    """The gradient at the kept weights follows the record that leaves, and needs no pass of its own."""
+    problem = problems.digits(0, (3, 8), 1)
+    rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
+    state = rival.forget(rival.learn(rows), rows, rows.take(7))
+    kept: Kept = state.kept
+    error = 1 / (1 + np.exp(-rows.features.astype(float) @ kept.noiseless[0])) - rows.labels
+    slope = error @ rows.features.astype(float) + rival.l2 * len(rows) * kept.noiseless[0]
+    assert np.allclose(kept.gradient[0], slope)
+    assert state.weights.shape == kept.noiseless.shape
+    assert not np.array_equal(state.weights, kept.noiseless)
+
+
+def test_too_little_noise_takes_more_steps() -> None:
+    """Where one step does not come near enough there is another, so that the promise never depends on the rows."""
+    problem = problems.digits(0, (3, 8), 1)
+    steps = []
+    for noise_std in (1e-1, 1e-9):
+        rival, rows = NoisyNewton(replace(problem.setting, l2=1e-3), noise_std), problem.train.copy()
+        kept: Kept = rival.forget(rival.learn(rows), rows, rows.take(int(problem.forgotten[0]))).kept
+        steps.append(kept.steps)
+    assert steps[0] == 1 < steps[1]
+
+
+def test_the_bound_in_advance_covers_an_exact_step() -> None:
+    """One exact Newton step ends within the bound that needs no look at the rows, as does no step at all."""
+    problem = problems.digits(0, (3, 8), 20)
+    l2, rows = problem.l2, problem.train
+    start, (stepped, alone) = minimiser(rows, l2), distance_in_advance(problem.setting)
+    for slot in problem.forgotten:
+        left = rows.copy()
+        left.take(int(slot))
+        features = left.features.astype(float)
+        share = 1 / (1 + np.exp(-features @ start[0]))
+        hessian = (features * (share * (1 - share))[:, None]).T @ features + l2 * len(rows) * np.eye(features.shape[1])
+        slope = (share - left.labels) @ features + l2 * len(rows) * start[0]
+        end = minimiser(left, l2)[0]
+        assert np.linalg.norm(start[0] - np.linalg.solve(hessian, slope) - end) <= stepped
+        assert np.linalg.norm(start[0] - end) <= alone
+
+
+def test_the_page_has_the_tables_of_its_run() -> None:
+    """Every table of the section is the one that follows from the JSON of its command."""
+    text = (page.EVIDENCE / "rivals.md").read_text()
+    assert all(table in text for table in newton.printed(page.read("newton")).values())
+
+
+def test_one_step_was_enough() -> None:
+    """In no problem did a request take a second step, or end farther away than its noise hides."""
+    for problem in page.read("newton")["problems"]:
+        for row in problem["distances"]:
+            assert row["most_steps"] == 1
+            assert row["measured"] <= row["allowed"]
