@@ -129,7 +129,8 @@ def _orders(name: str, mechanism: Mechanism, steps: int) -> dict[str, Any]:
         "mechanism": name,
         "steps": steps,
         "read": steps / mechanism.num_batches,
-        "in_turn": conversion.gdp_epsilon(mu=worst, delta=delta),
+        "accountant": conversion.gdp_epsilon(mu=worst, delta=delta),
+        "in_turn": conversion.gdp_epsilon(mu=float(mus.max()), delta=delta),
         "random_batches": epsilon_of_random_batches(mus, shares, delta),
         "random_slots": epsilon_of_random_slots(mus, shares, delta),
     }
@@ -167,17 +168,25 @@ def fewest_reads() -> list[dict[str, Any]]:
 
 def printed(results: dict[str, Any]) -> dict[str, str]:
     """Return the tables by the name of their page."""
-    heads = ("mechanism", "steps", "share of rows read", "in turn", "batches in random order", "secret random slots")
-    names = ("in_turn", "random_batches", "random_slots")
+    heads = (
+        "mechanism",
+        "steps",
+        "rows read",
+        "accountant",
+        "in turn, worst place",
+        "batches in random order",
+        "secret random slots",
+    )
+    names = ("accountant", "in_turn", "random_batches", "random_slots")
     orders = [
-        (row["mechanism"], row["steps"], f"{row['read']:.3g}", *(_up(row[name]) for name in names))
+        (row["mechanism"], row["steps"], f"{100 * row['read']:.3g} %", *(_up(row[name]) for name in names))
         for row in results["random"]
     ]
     reads = [
         (row["rows"], row["steps"], f"{row['kept']:.3f}", _up(row["mu"]), row["read"], math.floor(row["fewest"]))
         for row in results["fewest"]
     ]
-    columns = ("rows", "steps", "factor of forgetting", "release mu", "records read", "at least")
+    columns = ("rows", "steps", "kept", "release mu", "records read", "at least")
     return {"secret-order": page.table(heads, orders), "fewest-reads": page.table(columns, reads)}
 
 

@@ -12,6 +12,10 @@ gamma C/(2 n^2 l2^3) with gamma = 1/(6 sqrt 3) and C weight vectors (`distance_i
 most sqrt(C)/(n l2). The bound of arXiv 2510.13094 is asymptotic, in n and the number of columns together, and has no
 constants for a given n.
 
+Readers of earlier versions, which the papers leave out: before noise a version is a function of the rows and the
+requests alone, and so versions compose as Gaussian mechanisms. While the record was there two worlds are at most
+sqrt(C)/(n l2) + 2 mu tau apart, afterwards 2 mu tau, since the kept weights still depend on it.
+
 To the method's advantage: the measured distance replaces the bound, so tau is a tenth of the noise of our chain; if a
 step does not come near enough there is another; the gradient at the kept weights is kept with them, and conjugate
 gradients stop as soon as their residual is a tenth of what may be left.
@@ -36,7 +40,7 @@ CLAIM = Claim(
     guarantee="unlearning (mu-GDP)",
     compared_with="its own learning and publication on the data without the record",
     adjacency="record against null",
-    adaptive="no: non-adaptive requests only",
+    adaptive="yes, with its own epsilon: output noise composes (ours, not the papers')",
     secret="the minimiser and its gradient",
     reference="Sekhari et al. 2021; Pandey et al. 2025, with a measured distance",
 )
@@ -44,10 +48,11 @@ CLAIM = Claim(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The weights before noise, and the gradient there; `steps` that the last request took."""
+    """The weights before noise, the gradient there, the number of requests, and the steps that the last one took."""
 
     noiseless: Weights
     gradient: Weights
+    requests: int = 0
     steps: int = 0
 
 
@@ -78,7 +83,7 @@ class NoisyNewton:
         while self._distance(gradient) > _LEARNING * self.mu * self.noise_std:
             weights, gradient, taken = self._step(objective, weights, gradient)
             passes, steps = passes + taken, steps + 1
-        return self._published(weights, gradient, passes=passes, steps=steps)
+        return self._published(Kept(noiseless=weights, gradient=gradient, steps=steps), passes)
 
     def forget(self, state: State, rows: Rows, record: Record) -> State:
         kept: Kept = state.kept
@@ -89,10 +94,16 @@ class NoisyNewton:
         while self._distance(gradient) > self.distance:
             weights, gradient, taken = self._step(objective, weights, gradient)
             passes, steps = passes + taken, steps + 1
-        return self._published(weights, gradient, passes=passes, steps=steps)
+        kept = Kept(noiseless=weights, gradient=gradient, requests=kept.requests + 1, steps=steps)
+        return self._published(kept, passes)
 
     def certified(self, state: State) -> Certified:
-        return Certified(forgotten=self._setting.epsilon, adaptive=None)
+        kept: Kept = state.kept
+        _, alone = distance_in_advance(self._setting)
+        nearby = 2 * self.distance
+        mu = math.hypot((alone + nearby) * math.sqrt(max(kept.requests, 1)), nearby) / self.noise_std
+        adaptive = conversion.gdp_epsilon(mu=mu, delta=self._setting.delta)
+        return Certified(forgotten=self._setting.epsilon, adaptive=adaptive)
 
     def _step(self, objective: RegularisedLoss, weights: Weights, gradient: Weights) -> tuple[Weights, Weights, int]:
         """The weights after a Newton step, the gradient there, and passes: its own are one."""
@@ -105,9 +116,9 @@ class NoisyNewton:
     def _distance(self, gradient: Weights) -> float:
         return float(np.linalg.norm(gradient)) / (self.l2 * self._setting.num_slots)
 
-    def _published(self, weights: Weights, gradient: Weights, *, passes: int, steps: int) -> State:
-        kept = Kept(noiseless=weights, gradient=gradient, steps=steps)
-        return State(weights=weights + gaussian(weights.shape, self.noise_std), passes=passes, kept=kept)
+    def _published(self, kept: Kept, passes: int) -> State:
+        noise = gaussian(kept.noiseless.shape, self.noise_std)
+        return State(weights=kept.noiseless + noise, passes=passes, kept=kept)
 
     def _objective(self, rows: Rows) -> RegularisedLoss:
         """A null row has no gradient, whatever its label."""

@@ -10,6 +10,7 @@ from benchmarks.rivals import problems
 from benchmarks.rivals.newton import Kept, NoisyNewton, distance_in_advance
 from benchmarks.rivals.removal import RegularisedLoss, positives
 from benchmarks.rivals.rival import Rows, Weights
+from lethe.proof import conversion
 
 
 def minimiser(rows: Rows, l2: float) -> Weights:
@@ -43,6 +44,19 @@ def test_the_kept_gradient_is_that_of_the_rows_that_are_left() -> None:
     assert np.allclose(kept.gradient[0], slope)
     assert state.weights.shape == kept.noiseless.shape
     assert not np.array_equal(state.weights, kept.noiseless)
+
+
+def test_versions_read_before_count_by_composition() -> None:
+    """One request costs the version before it and, since the kept weights remember, the one after it."""
+    problem = problems.digits(0, (3, 8), 1)
+    rival, rows = NoisyNewton(problem.setting, 0.05), problem.train.copy()
+    state = rival.forget(rival.learn(rows), rows, rows.take(7))
+    _, alone = distance_in_advance(problem.setting)
+    before, after = (alone + 2 * rival.distance) / 0.05, 2 * rival.distance / 0.05
+    adaptive = rival.certified(state).adaptive
+    assert adaptive is not None
+    delta = conversion.gdp_delta(epsilon=adaptive, mu=float(np.hypot(before, after)))
+    assert delta == pytest.approx(problem.setting.delta)
 
 
 def test_too_little_noise_takes_more_steps() -> None:
