@@ -1,6 +1,6 @@
 """What the order of reads does to `release`: random orders, and the fewest records that a run can read.
 
-    ./dev bench orders        # seconds; the tables of docs/mathematics/secret-order.md and docs/mathematics/fewest-reads.md
+    ./dev bench orders        # seconds; the tables of secret-order.md and fewest-reads.md in docs/mathematics
 
 Mechanisms are those that the service chooses at epsilon 1, and one with smaller batches. Every number is of one record,
 `replace`, in a run that starts from a published version.
@@ -38,7 +38,9 @@ def main() -> None:
 # --- places of a record in a run ------------------------------------------------------------------------------------
 
 
-def mu_by_place(*, step_sizes: Array, batches: Array, strong_convexity: float, noise_scale: float, moved: float) -> Array:
+def mu_by_place(
+    *, step_sizes: Array, batches: Array, strong_convexity: float, noise_scale: float, moved: float
+) -> Array:
     """Return the mu of a record that step t alone reads, for each t: its influence over the noise from step t on.
 
     Replacing the record moves the noiseless step t by `moved` eta_t/b_t. Step sizes are such that the contraction is
@@ -78,7 +80,7 @@ def places(mechanism: Mechanism, steps: int) -> Array:
 
 
 def mean_delta(mus: Array, shares: Array, epsilon: float) -> float:
-    """Return sum of shares times the delta of each mu: of a record that is read in step t with probability shares[t]."""
+    """Return the delta of a record that is read in step t with probability shares[t], each step at its own mu."""
     deltas = (conversion.gdp_delta(epsilon=epsilon, mu=float(mu)) for mu in mus)
     return math.fsum(share * delta for share, delta in zip(shares, deltas, strict=True))
 
@@ -139,7 +141,9 @@ def _orders(name: str, mechanism: Mechanism, steps: int) -> dict[str, Any]:
 # --- fewest reads ---------------------------------------------------------------------------------------------------
 
 
-def fewest(*, step_sizes: Array, strong_convexity: float, noise_scale: float, gradient_bound: float, mu: float) -> float:
+def fewest(
+    *, step_sizes: Array, strong_convexity: float, noise_scale: float, gradient_bound: float, mu: float
+) -> float:
     """Return the number of different records below which no run with these step sizes has a `release` of `mu`."""
     later = remaining(step_sizes, strong_convexity)
     noise = float(np.sum(2 * step_sizes * noise_scale**2 * later**2))

@@ -6,19 +6,18 @@ that are left, from the minimiser that was kept, and publishes the result plus N
 one against the rest.
 
 Why it holds. F is (l2 n)-strongly convex, so |w - argmin F| <= |grad F(w)|/(l2 n), and the gradient on the rows that
-are left is measured after the step. If the distance is at most mu tau, the published weights are mu-GDP against learning
-and publishing on these rows. The papers bound the distance in advance instead. For finite n that is
-gamma C/(2 n^2 l2^3) with gamma = 1/(6 sqrt 3) and C weight vectors (`distance_in_advance`): without any step it is at
-most sqrt(C)/(n l2). The bound of arXiv 2510.13094 is asymptotic, in n and the number of columns together, and has no
-constants for a given n.
+are left is measured after the step. If the distance is at most mu tau, the published weights are mu-GDP against
+learning and publishing on these rows. The papers bound the distance in advance instead. For finite n that is
+gamma C/(2 n^2 l2^3), with gamma = 1/(6 sqrt 3) and C weight vectors (`distance_in_advance`); without any step it is at
+most sqrt(C)/(n l2). The bound of arXiv 2510.13094 is asymptotic, in n and the number of columns together.
 
 Readers of earlier versions, which the papers leave out: before noise a version is a function of the rows and the
 requests alone, and so versions compose as Gaussian mechanisms. While the record was there two worlds are at most
 sqrt(C)/(n l2) + 2 mu tau apart, afterwards 2 mu tau, since the kept weights still depend on it.
 
-To the method's advantage: the measured distance replaces the bound, so tau is a tenth of the noise of our chain; if a
-step does not come near enough there is another; the gradient at the kept weights is kept with them, and conjugate
-gradients stop as soon as their residual is a tenth of what may be left.
+To the method's advantage: the measured distance replaces the bound, so tau is a tenth of the noise of our chain (or all
+of it, for a twentieth of mu); if a step does not come near enough there is another; the gradient at the kept weights is
+kept with them, and conjugate gradients stop as soon as their residual is a tenth of what may be left.
 """
 
 import math
@@ -32,6 +31,8 @@ from lethe.proof import conversion
 
 NOISE_SHARE = 0.1
 """Of the noise of our chain at the same l2: public, and too little to cost accuracy."""
+SPENT_IF_LOUD = 0.05
+"""Of the target's mu, with all the noise of our chain."""
 _LEARNING, _SOLVING = 0.01, 0.1
 """Parts of the distance left to the learning of the reference, and of the gradient left to conjugate gradients."""
 
@@ -61,11 +62,18 @@ class NoisyNewton:
     claim = CLAIM
 
     def __init__(
-        self, setting: Setting, noise_std: float, *, name: str = "noisy_newton", title: str = "one noisy Newton step"
+        self,
+        setting: Setting,
+        noise_std: float,
+        *,
+        spent: float = 1.0,
+        name: str = "noisy_newton",
+        title: str = "one noisy Newton step",
     ) -> None:
+        """`spent`: the share of the target's mu that the distance may take."""
         self.name, self.title = name, title
         self._setting, self.noise_std = setting, noise_std
-        self.mu = conversion.gdp_mu(epsilon=setting.epsilon, delta=setting.delta)
+        self.mu = spent * conversion.gdp_mu(epsilon=setting.epsilon, delta=setting.delta)
 
     @property
     def l2(self) -> float:
@@ -103,7 +111,8 @@ class NoisyNewton:
         nearby = 2 * self.distance
         mu = math.hypot((alone + nearby) * math.sqrt(max(kept.requests, 1)), nearby) / self.noise_std
         adaptive = conversion.gdp_epsilon(mu=mu, delta=self._setting.delta)
-        return Certified(forgotten=self._setting.epsilon, adaptive=adaptive)
+        forgotten = min(conversion.gdp_epsilon(mu=self.mu, delta=self._setting.delta), self._setting.epsilon)
+        return Certified(forgotten=forgotten, adaptive=adaptive)
 
     def _step(self, objective: RegularisedLoss, weights: Weights, gradient: Weights) -> tuple[Weights, Weights, int]:
         """The weights after a Newton step, the gradient there, and passes: its own are one."""

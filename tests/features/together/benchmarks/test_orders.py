@@ -164,4 +164,6 @@ def test_pages_have_the_tables_of_the_command(name: str) -> None:
     """The table of the page follows from the stored results, and these are those of the present defaults."""
     results = page.read("orders")
     assert orders.printed(results)[name] in (MATHEMATICS / f"{name}.md").read_text()
-    assert orders.printed(results) == orders.printed({"random": orders.random_orders(), "fewest": orders.fewest_reads()})
+    assert orders.printed(results) == orders.printed(
+        {"random": orders.random_orders(), "fewest": orders.fewest_reads()}
+    )
