@@ -117,7 +117,7 @@ class NoisyNewton:
     def _step(self, objective: RegularisedLoss, weights: Weights, gradient: Weights) -> tuple[Weights, Weights, int]:
         """The weights after a Newton step, the gradient there, and passes: its own are one."""
         left = self.distance * self.l2 * self._setting.num_slots
-        relative = min(_SOLVING, _SOLVING * left / float(np.linalg.norm(gradient)))
+        relative = _SOLVING * left / max(left, float(np.linalg.norm(gradient)))
         step, _, passes = objective.solve(weights, gradient, relative=relative)
         weights = weights - step
         return weights, objective.gradient(weights), passes + 1
