@@ -28,7 +28,9 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Objective:
+class RegularisedLoss:
+    """The summed losses of the rows that are left, each class against the rest, with a regulariser and a tilt."""
+
     features: Matrix  # (n, d)
     positive: Matrix  # (n, C) of 0 and 1
     ridge: float  # l2 times the rows left
@@ -85,9 +87,7 @@ class CertifiedRemoval:
     ) -> None:
         self.name, self.title = name, title
         self._setting, self._features = setting, rows.features.astype(np.float64)
-        classes = 1 if setting.num_classes == 2 else setting.num_classes
-        wanted = np.arange(1, 2) if classes == 1 else np.arange(classes)
-        self._positive = (rows.labels[:, None] == wanted).astype(np.float64)
+        self._positive = positives(rows)
         self._norm = math.sqrt(float(np.linalg.eigvalsh(self._features.T @ self._features)[-1]))
         self._budget = _MARGIN * setting.requests * self._pilot()
         loss = math.sqrt(2 * math.log(1.5 / setting.delta))
@@ -115,7 +115,7 @@ class CertifiedRemoval:
     def certified(self, state: State) -> Certified:
         return Certified(forgotten=self._setting.epsilon, adaptive=None)
 
-    def _newton(self, objective: _Objective, weights: Weights, record: Record) -> tuple[Weights, float, int]:
+    def _newton(self, objective: RegularisedLoss, weights: Weights, record: Record) -> tuple[Weights, float, int]:
         """Onto the rows that are left; what is left of the gradient at most; passes."""
         if not record.features.any():
             return weights, 0.0, 0
@@ -126,19 +126,17 @@ class CertifiedRemoval:
 
     def _pull(self, record: Record, weights: Weights) -> Weights:
         """The gradient of what the record and its share of the regulariser contributed."""
-        mine = record.features.astype(np.float64)
-        wanted = np.array([record.label == 1]) if len(weights) == 1 else np.arange(len(weights)) == record.label
-        return np.outer(_sigmoid(weights @ mine) - wanted, mine) + self.l2 * weights
+        return record_gradient(record, weights) + self.l2 * weights
 
-    def _objective(self, rows: Rows, tilt: Matrix | None = None) -> _Objective:
+    def _objective(self, rows: Rows, tilt: Matrix | None = None) -> RegularisedLoss:
         """Over the rows that are left. A null row has no gradient in w, whatever its label."""
         present = rows.features.any(axis=1)
         self._features[~present] = 0
         return self._over(int(present.sum()), tilt)
 
-    def _over(self, count: int, tilt: Matrix | None = None) -> _Objective:
+    def _over(self, count: int, tilt: Matrix | None = None) -> RegularisedLoss:
         tilt = np.zeros(self._setting.shape) if tilt is None else tilt
-        return _Objective(features=self._features, positive=self._positive, ridge=self.l2 * count, tilt=tilt)
+        return RegularisedLoss(features=self._features, positive=self._positive, ridge=self.l2 * count, tilt=tilt)
 
     def _pilot(self) -> float:
         """The largest bound of a removal among the rows that the plain fit fits worst."""
@@ -152,6 +150,19 @@ class CertifiedRemoval:
             record = Record(features=self._features[row].astype(np.float32), label=label)
             found.append(self._newton(objective, weights, record)[1])
         return max(found)
+
+
+def positives(rows: Rows) -> Matrix:
+    """Of each row 1 for its own class and 0 for the others, (n, C); of two classes only the second has a column."""
+    wanted = np.arange(1, 2) if rows.num_classes == 2 else np.arange(rows.num_classes)
+    return (rows.labels[:, None] == wanted).astype(np.float64)
+
+
+def record_gradient(record: Record, weights: Weights) -> Weights:
+    """The gradient of one record's loss at `weights`."""
+    mine = record.features.astype(np.float64)
+    wanted = np.array([record.label == 1]) if len(weights) == 1 else np.arange(len(weights)) == record.label
+    return np.outer(_sigmoid(weights @ mine) - wanted, mine)
 
 
 def _sigmoid(scores: Matrix) -> Matrix:
