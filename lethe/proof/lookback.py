@@ -32,7 +32,8 @@ _EXPLICIT = 64
 """Maximum number of equal steps processed one by one, which costs no more than a closed form."""
 _TOGETHER = 64
 """Number of short runs processed in one batch of array operations."""
-_RANGES = 128
+_RANGES = 1024
+"""Maximum number of ranges of positions, each with a lookback of its own; with fewer batches the bound is exact."""
 _ROUNDED = 2.0**-40
 """Relative margin above the rounding error: a few roundings per run and per step of a cool-down."""
 
@@ -238,9 +239,10 @@ class _Walk:
         since = (np.cumsum(padded.reshape(-1, batches), axis=0) + self._later).reshape(-1)[:num_steps]
         self._later = np.concatenate((self._later, since))[-batches:]
         noise = self._variance + self._decay**2 * steps.noise
-        within = self._ranges[(self._steps + np.arange(num_steps)) % batches] if len(self._corners) > 1 else None
-        for number, corners in enumerate(self._corners):
-            indices = np.arange(num_steps) if within is None else np.flatnonzero(within == number)
+        within = self._ranges[(self._steps + np.arange(num_steps)) % batches]
+        by_range = np.argsort(within, kind="stable")
+        starts = np.searchsorted(within[by_range], np.arange(1, len(self._corners)))
+        for number, (corners, indices) in enumerate(zip(self._corners, np.split(by_range, starts), strict=True)):
             rising = np.maximum.accumulate(np.concatenate((self._most[number : number + 1], since[indices])))
             self._most[number] = rising[-1]
             if self._horizon is None:
