@@ -106,7 +106,8 @@ class Block:
 
     def count(self) -> int:
         """Return the number of non-null rows."""
-        return int(np.count_nonzero(self.features.any(axis=1)))
+        begun = self.features[:, 0] != 0
+        return int(np.count_nonzero(begun) + np.count_nonzero(self.features[~begun].any(axis=1)))
 
     def is_null(self, slots: Sequence[int]) -> bool:
         """Return True if every slot of `slots` in this block is null."""

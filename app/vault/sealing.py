@@ -55,7 +55,7 @@ class SealedStore:
 
     def get(self, name: str) -> bytes:
         """Return an object's content. Raises `FileNotFoundError` without object or key, `ValueError` if damaged."""
-        key, sealed = self._key(name), self._objects.get(name + _SEALED)
+        key, sealed = self._key(name), memoryview(self._objects.get(name + _SEALED))
         try:
             return AESGCM(key).decrypt(sealed[:_NONCE], sealed[_NONCE:], name.encode())
         except InvalidTag as error:
