@@ -31,6 +31,11 @@ def mechanism() -> Perturbed:
     )
 
 
+def exposure(count: int, **further: int) -> Exposure:
+    """Return what one record is exposed to by this number of versions."""
+    return Exposure(mechanism=mechanism(), records=1, releases=((mechanism().learn_steps, count),), **further)
+
+
 def statement(**changed: Any) -> dict[str, Any]:
     """A statement about a person with one row, who was in three versions."""
     evidence: Any = {
@@ -38,7 +43,7 @@ def statement(**changed: Any) -> dict[str, Any]:
         "history": (Run(steps=mechanism().learn_steps, records=1),),
         "records": 1,
         "steps_present": 0,
-        "exposures": {"mdl_1": Exposure(mechanism=mechanism(), records=1, releases=((mechanism().learn_steps, 3),), stretches=4)},
+        "exposures": {"mdl_1": exposure(3, stretches=4)},
         "delta": DELTA,
     }
     return certificate.statement(
@@ -108,7 +113,7 @@ def test_rows_that_became_null_since_the_version_count() -> None:
 
 def test_exposures_of_two_methods_compose() -> None:
     """mu^2 of versions by both methods add up, and no convolution is used for the mixture."""
-    exposures = [Exposure(mechanism=mechanism(), records=1, releases=((mechanism().learn_steps, count),)) for count in (1, 3, 4)]
+    exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)
     assert methods.adaptive_mu(exposures[:2]) == pytest.approx(four)
     assert four == pytest.approx(2 * one)
