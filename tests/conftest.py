@@ -91,6 +91,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Collect no garbage while tests are imported: each of the passes over ever more objects finds next to none, and
+    they take a quarter of the time."""
+    gc.disable()
     statements.share()
     if config.getoption("--durations-report"):
         config.pluginmanager.register(Durations())
@@ -121,6 +124,7 @@ def pytest_collection_finish() -> None:
     """Let no later garbage collection look at the million objects that are there now, which takes half a second."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

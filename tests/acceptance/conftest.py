@@ -1,5 +1,6 @@
 """A service started the way a user starts it."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -21,10 +22,10 @@ class Service:
     client: Client
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+@contextlib.contextmanager
+def up(folder: Path) -> Iterator[Service]:
     """`lethe up` on a port of its own; it must end well when it is told to."""
-    data_dir = tmp_path / "lethe"
+    data_dir = folder / "lethe"
     environment = os.environ | {"LETHE_DATA_DIR": str(data_dir), "LETHE_PORT": "0"}
     with subprocess.Popen([LETHE, "up"], stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
@@ -33,3 +34,10 @@ def service(tmp_path: Path) -> Iterator[Service]:
             yield Service(address, data_dir, client)
         process.terminate()
         assert process.wait(120) == 0
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """A service in which there is nothing yet."""
+    with up(tmp_path) as started:
+        yield started

@@ -4,11 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Service
+from tests.acceptance.conftest import Service, up
 
 pytestmark = pytest.mark.soak
 
@@ -18,22 +20,47 @@ CLASSIFIED = re.compile(r"^(Lethe on \w+.*): accuracy ([\d.]+)% (.*)$", re.MULTI
 SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 
 
-def test_a_regression_forgets(service: Service) -> None:
+@dataclass(frozen=True)
+class Tenant:
+    """Where an example finds the service, and the admin key of a tenant in which there is nothing yet."""
+
+    address: str
+    key_file: Path
+
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"LETHE_URL": self.address, "LETHE_API_KEY": self.key_file.read_text()}
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service for all examples, as starting one takes as long as an example."""
+    with up(tmp_path_factory.mktemp("examples")) as service:
+        yield service
+
+
+@pytest.fixture
+def tenant(started: Service, tmp_path: Path) -> Tenant:
+    """A tenant of the example's own."""
+    key_file = tmp_path / "admin.key"
+    key_file.write_text(started.client.tenants.create(name=tmp_path.name).admin_key)
+    return Tenant(address=started.address, key_file=key_file)
+
+
+def test_a_regression_forgets(tenant: Tenant) -> None:
     """The diabetes example prints what its page does, but for the noise in what is learned: R^2 is 0.35 with a standard
     deviation of 0.03, so that by chance it is seven of them below once in 10^11 runs."""
-    printed = run(service, "diabetes", "regression.py")
+    printed = run(tenant, "diabetes", "regression.py")
     found = REGRESSED.findall(printed)
     assert len(found) == 2
     assert all(0.14 < float(r_squared) < 0.5 and 40 < int(error) < 70 for _, r_squared, error, _ in found)
     assert REGRESSED.sub(r"\1 \4", printed) == REGRESSED.sub(r"\1 \4", stated("diabetes"))
 
 
-def test_embeddings_text_and_several_labels_forget(service: Service) -> None:
+def test_embeddings_text_and_several_labels_forget(tenant: Tenant) -> None:
     """Digits by embeddings, languages by free text, and people with several labels, are learned without a warning, to
     within twenty points of scikit-learn (with so few people epsilon 1 costs ten), and each forgets a person with a
     certificate that verifies."""
-    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
-    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    environment = tenant.environment()
     for script in ("embeddings/digits.py", "multilabel/conditions.py", "text/languages.py"):
         command = [sys.executable, str(EXAMPLES / script)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
@@ -44,11 +71,10 @@ def test_embeddings_text_and_several_labels_forget(service: Service) -> None:
         assert re.search(r"^completed: epsilon = [01]\.\d+ of [a-z]+-0042 is left, verified", done.stdout, re.MULTILINE)
 
 
-def test_counts_forget(service: Service) -> None:
+def test_counts_forget(tenant: Tenant) -> None:
     """Visits to a doctor are learned to within two fifths of what scikit-learn gains over the mean (a tenth of it, by
     most runs), a person is forgotten with a certificate that verifies, and whoever is ill has the higher rate."""
-    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
-    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "counts" / "visits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -59,11 +85,10 @@ def test_counts_forget(service: Service) -> None:
     assert 1 < well < ill < 30
 
 
-def test_a_network_of_opacus_is_bounded_by_its_ledger(service: Service) -> None:
+def test_a_network_of_opacus_is_bounded_by_its_ledger(tenant: Tenant) -> None:
     """Opacus trains the digits; epsilon of one row agrees with Opacus's own to a twentieth, requests are bounded until
     one waits, and a retraining lets it go on, with a bundle that verifies."""
-    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
-    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "ledgers" / "digits.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -77,12 +102,11 @@ def test_a_network_of_opacus_is_bounded_by_its_ledger(service: Service) -> None:
     assert all(float(share) > 70 for share in re.findall(r"([\d.]+)% right", done.stdout))
 
 
-def test_one_request_by_email_reaches_everything(service: Service) -> None:
+def test_one_request_by_email_reaches_everything(tenant: Tenant) -> None:
     """One request by e-mail reaches a linear model that knows the person by e-mail, boosted trees by phone number, a
     pipeline that lives elsewhere and a recommender by customer number; `lethe certificate verify` finds a grade for
     each in one bundle, and the weakest is its headline. Nobody else leaves the pipeline."""
-    key = (service.data_dir / "keys" / "admin.key").read_text().strip()
-    environment = os.environ | {"LETHE_URL": service.address, "LETHE_API_KEY": key}
+    environment = tenant.environment()
     command = [sys.executable, str(EXAMPLES / "everything" / "forget.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -101,10 +125,10 @@ def test_one_request_by_email_reaches_everything(service: Service) -> None:
     )
 
 
-def test_a_model_on_a_frozen_encoder_forgets(service: Service) -> None:
+def test_a_model_on_a_frozen_encoder_forgets(tenant: Tenant) -> None:
     """The example of images prints what its page does, but for the noise in what is learned, and for the last bits of
     the encoder's cosines: 93 % of 449 images are told, with a standard deviation of a point."""
-    printed = run(service, "images", "forget.py")
+    printed = run(tenant, "images", "forget.py")
     found = [float(accuracy) for _, accuracy, _ in CLASSIFIED.findall(printed)]
     assert len(found) == 2
     assert min(found) > 86
@@ -112,10 +136,10 @@ def test_a_model_on_a_frozen_encoder_forgets(service: Service) -> None:
     assert next(texts) == next(texts)
 
 
-def run(service: Service, example: str, script: str) -> str:
+def run(tenant: Tenant, example: str, script: str) -> str:
     """What the script of an example prints."""
-    key = service.data_dir / "keys" / "admin.key"
-    command = [sys.executable, str(EXAMPLES / example / script), "--url", service.address, "--key-file", str(key)]
+    command = [sys.executable, str(EXAMPLES / example / script), "--url", tenant.address]
+    command += ["--key-file", str(tenant.key_file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

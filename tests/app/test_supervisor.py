@@ -19,6 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app import supervisor
+from app.config import Settings
 from tests.conftest import FORM, npz
 from tests.faults import processes
 from tests.faults.processes import wait_until
@@ -67,26 +68,6 @@ def test_serves_and_replaces_a_worker_until_sigterm(tmp_path: Path) -> None:
         assert not worker.is_running()
     assert "Traceback" not in up.log.read_text()
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
-
-
-def test_calls_sent_ahead_of_their_answers_are_bounded(tmp_path: Path) -> None:
-    """A connection that sends a few calls without waiting for answers gets them all in order; one that sends five
-    hundred at once is closed, so that a few kilobytes without a key cannot keep the gateway busy."""
-    with processes.up(tmp_path / "data") as up:
-        host, _, port = up.address().removeprefix("http://").rpartition(":")
-
-        def answers(calls: int) -> int:
-            with socket.create_connection((host, int(port)), timeout=120) as connection:
-                head = "GET /healthz HTTP/1.1\r\nHost: lethe\r\n"
-                last = f"{head}Connection: close\r\n\r\n"
-                connection.sendall((f"{head}\r\n" * (calls - 1) + last).encode())
-                received = bytearray()
-                while piece := connection.recv(65_536):
-                    received += piece
-            return received.count(b"HTTP/1.1 200 OK")
-
-        assert answers(10) == 10
-        assert answers(500) < 20
 
 
 @pytest.mark.soak
@@ -196,11 +177,11 @@ def _answers(connection: socket.socket) -> int:
     return content.count(b"HTTP/1.1 ")
 
 
-def test_pipelined_calls_without_a_key_are_bounded(tmp_path: Path) -> None:
+def test_pipelined_calls_without_a_key_are_bounded(settings: Settings) -> None:
     """Sixteen pipelined calls beside the one being answered are answered. A connection with more is closed, with no
     more answers than that, and a call by another connection is answered meanwhile."""
-    with processes.up(tmp_path / "data") as up:
-        address = httpx.URL(up.address())
+    with processes.gateway(settings) as (_, url):
+        address = httpx.URL(url)
         for path in _KEYLESS:
             call = f"GET {path} HTTP/1.1\r\nHost: lethe\r\n\r\n".encode()
             with socket.create_connection((address.host, address.port), timeout=240) as few:

@@ -57,15 +57,26 @@ def feature_of(path: str) -> str | None:
     return parts[2] if parts[1] == "features" and len(parts) > 3 else None
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield each statement of a file, also within others. Expressions, which are most of a tree, are passed over."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            within = getattr(node, part, ())
+            yield from within
+            waiting += within
+
+
 def import_lines(tree: ast.Module) -> int:
     """Count the lines of import statements."""
-    statements = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in statements)
+    imports = (node for node in statements(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return sum((node.end_lineno or node.lineno) - node.lineno + 1 for node in imports)
 
 
 def parameters(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the number of parameters and the name of each function."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             given = node.args
             yield len(given.args) + len(given.kwonlyargs) + len(given.posonlyargs), node.name
@@ -108,6 +119,7 @@ def ceilings() -> list[Ceiling]:
 
 
 if __name__ == "__main__":
-    for ceiling in ceilings():
+    measured = ceilings()
+    for ceiling in measured:
         print(ceiling)
-    sys.exit(not all(ceiling.is_kept for ceiling in ceilings()))
+    sys.exit(not all(ceiling.is_kept for ceiling in measured))

@@ -290,13 +290,13 @@ def test_gateway_killed_while_it_accepts(
 def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> None:
     """`lethe up` killed -9 in the middle of a run takes its worker along; started again, it completes the request."""
     data = tmp_path / "data"
-    with processes.up(data, lease_seconds="600") as up, _client(up, data) as client:
+    with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         model = _learned_model(client, upload)
         request = _running_request(client)
         worker = up.worker()
         up.end(signal.SIGKILL)
         wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, seconds=60)
-    with processes.up(data, lease_seconds="600") as up, _client(up, data) as client:
+    with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         _completed(client, request)
         assert client.get(f"/v1/models/{model['id']}").json()["live_version"] == 2
         assert up.end() == 0
@@ -307,7 +307,7 @@ def test_everything_killed_and_started_again(tmp_path: Path, upload: bytes) -> N
 def test_child_killed_under_lethe_up(tmp_path: Path, upload: bytes) -> None:
     """A worker killed -9 in a run is started again at once, its run taken back long before the lease is over."""
     data = tmp_path / "data"
-    with processes.up(data, lease_seconds="600") as up, _client(up, data) as client:
+    with processes.forked_up(data, lease_seconds="600") as up, _client(up, data) as client:
         _learned_model(client, upload)
         request = _running_request(client)
         killed = up.worker()
@@ -330,7 +330,7 @@ def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
     data = tmp_path / "data"
     big = b"x,y\n" + b"0.5,a\n0.25,b\n" * 500_000
     schema = '{"columns": {"x": {"kind": "numeric", "min": 0, "max": 1}, "y": {"role": "label", "values": ["a", "b"]}}}'
-    with processes.up(data) as up, _client(up, data) as client:
+    with processes.forked_up(data) as up, _client(up, data) as client:
 
         def send() -> None:
             with contextlib.suppress(httpx.HTTPError):
@@ -344,14 +344,14 @@ def test_uploads_of_a_killed_gateway_are_wiped(tmp_path: Path) -> None:
     assert list((data / "blocks").glob("*.sealed"))
     assert not list((data / "tmp").glob("*"))
     assert not any(b"0.25,b" in path.read_bytes() for path in data.rglob("*") if path.is_file())
-    with processes.up(data) as up:
+    with processes.forked_up(data) as up:
         up.address()
         assert not list((data / "tmp").glob("*"))
         assert not list((data / "datasets").glob("*"))
 
 
 @contextlib.contextmanager
-def _client(up: processes.Up, data: Path) -> Iterator[httpx.Client]:
+def _client(up: processes.ForkedUp, data: Path) -> Iterator[httpx.Client]:
     address = up.address()
     headers = {"Authorization": f"Bearer {(data / 'keys' / 'admin.key').read_text().strip()}"}
     with httpx.Client(base_url=address, headers=headers, timeout=240) as client:

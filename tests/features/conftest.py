@@ -1,15 +1,18 @@
 """Fixtures of features: those of the API, and for pages a browser that is not logged in and one that is."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi.testclient import TestClient
 
 from app.access import service as access
 from app.db import Actor
+from app.features.people import credentials
 from app.installations import Installation
 from app.keys import read_or_create
 from lethe.contract.sets import Scope
@@ -53,6 +56,24 @@ __all__ = [
     "stored",
     "upload",
 ]
+
+
+_HASHER = credentials._hasher
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Hash passwords in next to no time. As the product does it, each takes a fifth of a second of processor, so that
+    nobody guesses the few that people remember."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(credentials, "_hasher", functools.cache(lambda: PasswordHasher(time_cost=2, memory_cost=64)))
+        yield
+
+
+@pytest.fixture
+def costly_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords as the product does."""
+    monkeypatch.setattr(credentials, "_hasher", _HASHER)
 
 
 def _beside(gateway: TestClient) -> TestClient:

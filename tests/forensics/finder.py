@@ -57,7 +57,9 @@ class Finder:
             if count < 2:
                 continue
             pairs = np.frombuffer(content, dtype="<u2", count=count, offset=begin)
-            may = np.flatnonzero(self._first[pairs[:-1]] & self._second[pairs[1:]])
+            # The second table is asked at the few places alone that the first one leaves.
+            may = np.flatnonzero(self._first[pairs[:-1]])
+            may = may[self._second[pairs[may + 1]]]
             if len(may):
                 anchors = pairs[may].astype(np.uint32) | pairs[may + 1].astype(np.uint32) << np.uint32(16)
                 nearest = np.minimum(np.searchsorted(self._anchors, anchors), len(self._anchors) - 1)

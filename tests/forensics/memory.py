@@ -37,18 +37,17 @@ def search(pid: int, needles: Mapping[str, bytes]) -> Counter[str]:
 
     Raises `PermissionError` unless this process may read it, which for a hardened one takes root.
     """
-    return Counter(hit.name for hit in find(pid, needles))
+    return Counter(hit.name for hit in find(pid, Finder(needles)))
 
 
-def find(pid: int, needles: Mapping[str, bytes], *, around: int = 0) -> Iterator[Hit]:
-    """Each place of each needle, with so many bytes before and after it."""
-    finder = Finder(needles)
+def find(pid: int, finder: Finder, *, around: int = 0) -> Iterator[Hit]:
+    """Each place of each pattern, with so many bytes before and after it."""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for mapping, start, end in _touched(pid):
             content = _read(memory.fileno(), start, end + finder.longest - 1)
             for name, place in finder.places(content):
                 if place < end - start:  # else it is in the next piece
-                    seen = content[max(0, place - around) : place + len(needles[name]) + around]
+                    seen = content[max(0, place - around) : place + len(finder.patterns[name]) + around]
                     yield Hit(name=name, mapping=mapping, address=start + place, around=seen)
 
 

@@ -45,7 +45,7 @@ def held_open(pid: int, finder: Finder) -> Residue:
 def memory_of(pid: int, finder: Finder) -> Residue:
     """What is in the memory of a live process."""
     residue: Residue = {}
-    for hit in memory.find(pid, finder.patterns):
+    for hit in memory.find(pid, finder):
         residue.setdefault(f"{hit.mapping or 'memory'} of process {pid}", Counter())[hit.name] += 1
     return residue
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.forensics import memory
+from tests.forensics.finder import Finder
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0, reason="reading memory takes Linux and root"
@@ -77,7 +78,7 @@ def test_what_a_process_holds_is_found(hardened: bool) -> None:
         assert found["whole"] >= 100 + 10_000 + 100
         assert found["end"] >= found["whole"]
         assert "nowhere" not in found
-        hits = list(memory.find(process.pid, needles, around=8))
+        hits = list(memory.find(process.pid, Finder(needles), around=8))
         assert all(hit.around[8:-8].endswith(needle[-20:]) for hit in hits if hit.name == "whole")
 
 
@@ -115,7 +116,7 @@ os.read(0, 1)
             _hear(process, "held")
             places = {
                 hit.address
-                for hit in memory.find(process.pid, {"needle": needle})
+                for hit in memory.find(process.pid, Finder({"needle": needle}))
                 if hit.mapping == "/dev/zero (deleted)"
             }
             assert len(places) == 5119

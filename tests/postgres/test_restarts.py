@@ -220,7 +220,7 @@ def test_lethe_up_outlives_an_outage(
     """`lethe up` on PostgreSQL answers 503 during a long outage, and its worker works when the server is back."""
     assert settings.database_url
     environment = {"database_url": settings.database_url.get_secret_value(), "poll_seconds": "0.1"}
-    with processes.up(settings.data_dir, **environment) as lethe:
+    with processes.forked_up(settings.data_dir, **environment) as lethe:
         headers = {"Authorization": f"Bearer {admin_key}"}
         with httpx.Client(base_url=f"{lethe.address()}/v1", headers=headers, timeout=240) as client:
             files = {"file": ("people.npz", npz())}

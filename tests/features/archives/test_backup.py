@@ -18,7 +18,7 @@ from lethe import Client
 from lethe.contract.problems import SubjectSuppressed
 from tests.conftest import npz, people
 from tests.faults import processes
-from tests.faults.processes import Up, wait_until
+from tests.faults.processes import ForkedUp, wait_until
 from tests.stored import rows_of
 
 NewDatabase = Callable[[], contextlib.AbstractContextManager[dict[str, str]]]
@@ -50,7 +50,11 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
     tombstones, archive, key_file = kept / "tombstones.jsonl", kept / "archive", kept / "key"
     settings = {"tombstones": str(tombstones), "lease_seconds": "3"}
 
-    with new_database() as database, processes.up(data, **settings, **database) as up, connected(up, data) as client:
+    with (
+        new_database() as database,
+        processes.forked_up(data, **settings, **database) as up,
+        connected(up, data) as client,
+    ):
         upload = tmp_path / "people.npz"
         upload.write_bytes(npz(rows=300))
         dataset = client.datasets.upload(upload, classes=["0", "1"], name="people")
@@ -85,7 +89,7 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
         assert (~features.any(axis=1)).sum() == 2
         assert not list((data / "weights").rglob("*.sealed"))
 
-        with processes.up(data, **settings, **database) as up, connected(up, data) as client:
+        with processes.forked_up(data, **settings, **database) as up, connected(up, data) as client:
             for asked in (first, second):
                 found = client.deletion_requests.wait(asked.id)
                 assert (found.status, found.outcome, found.due_at) == ("completed", "forgotten", asked.due_at)
@@ -106,7 +110,7 @@ def test_nobody_comes_back(tmp_path: Path, new_database: NewDatabase) -> None:
 
 
 @contextlib.contextmanager
-def connected(up: Up, data: Path) -> Iterator[Client]:
+def connected(up: ForkedUp, data: Path) -> Iterator[Client]:
     with Client(up.address(), admin_key(data)) as client:
         yield client
 

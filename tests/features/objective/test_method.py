@@ -1,6 +1,7 @@
 """The method as certificates state it: numbers of a statement, and what a verifier refuses."""
 
 import copy
+import functools
 from typing import Any
 
 import pytest
@@ -15,24 +16,34 @@ from lethe.proof.losses import Objective
 from tests.tables import each
 
 DELTA = 1e-4
-MECHANISM = calibrate(
-    ModelSettings(epsilon=1.0, delta=DELTA),
-    num_slots=1000,
-    num_classes=2,
-    objective=Objective.LOGISTIC_REGRESSION,
-    num_parameters=11,
-)
-STEPS = MECHANISM.learn_steps
+
+
+@functools.cache
+def mechanism() -> Perturbed:
+    """Return a mechanism, calibrated by the first test that asks for it: at import it would take every process that
+    collects tests a second."""
+    return calibrate(
+        ModelSettings(epsilon=1.0, delta=DELTA),
+        num_slots=1000,
+        num_classes=2,
+        objective=Objective.LOGISTIC_REGRESSION,
+        num_parameters=11,
+    )
+
+
+def exposure(count: int, **further: int) -> Exposure:
+    """Return what one record is exposed to by this number of versions."""
+    return Exposure(mechanism=mechanism(), records=1, releases=((mechanism().learn_steps, count),), **further)
 
 
 def statement(**changed: Any) -> dict[str, Any]:
     """A statement about a person with one row, who was in three versions."""
     evidence: Any = {
-        "mechanism": MECHANISM,
-        "history": (Run(steps=STEPS, records=1),),
+        "mechanism": mechanism(),
+        "history": (Run(steps=mechanism().learn_steps, records=1),),
         "records": 1,
         "steps_present": 0,
-        "exposures": {"mdl_1": Exposure(mechanism=MECHANISM, records=1, releases=((STEPS, 3),), stretches=4)},
+        "exposures": {"mdl_1": exposure(3, stretches=4)},
         "delta": DELTA,
     }
     return certificate.statement(
@@ -41,7 +52,7 @@ def statement(**changed: Any) -> dict[str, Any]:
         request={"id": "dr_1", "submitted_at": "2026-11-28T11:00:00+00:00", "records": 1},
         model={"id": "mdl_1", "version": 4, "weights_sha256": "0" * 64},
         dataset={"id": "ds_1", "revision": 3, "digest": "0" * 64},
-        run={"id": "run_1", "kind": "relearn", "steps": STEPS},
+        run={"id": "run_1", "kind": "relearn", "steps": mechanism().learn_steps},
         epsilon=1.0,
         ledger={"sequence": 4, "hash": "0" * 64},
         evidence=Evidence(**evidence | changed),
@@ -56,20 +67,20 @@ def test_a_statement_is_recomputed() -> None:
     assert (unlearning.epsilon, deletion.epsilon) == (0, 0)
     assert unlearning.mu == deletion.mu > 0
     assert 1 < adaptive.epsilon < release.epsilon
-    one = MECHANISM.to_json()
-    assert methods.read(one) == MECHANISM
+    one = mechanism().to_json()
+    assert methods.read(one) == mechanism()
     assert isinstance(methods.read(one), Perturbed)
 
 
 @each(
     ("path", "value", "named"),
-    [
+    lambda: [
         (("theorem",), accountant.THEOREM, "theorem_of_method"),
         (("theorem",), "folklore/1", "format_known"),
         (("evidence", "mechanism", "method"), "langevin", "mechanism_of_format"),
         (("evidence", "mechanism", "noise_scale"), 100.0, "numbers_recompute"),
         (("evidence", "mechanism", "max_iterations"), 20, "learned_anew"),
-        (("evidence", "history"), [[STEPS, 0], [STEPS, 1]], "learned_anew"),
+        (("evidence", "history"), [[mechanism().learn_steps, 0], [mechanism().learn_steps, 1]], "learned_anew"),
         (("evidence", "steps_before"), 7, "history_complete"),
         (("guarantees", 2, "epsilon"), 0.5, "numbers_recompute"),
         (("guarantees", 1, "mu"), 0.0, "numbers_recompute"),
@@ -93,16 +104,16 @@ def test_an_altered_statement_is_refused(path: tuple[Any, ...], value: Any, name
 
 def test_rows_that_became_null_since_the_version_count() -> None:
     """Until the next version the bound is that of the records still in it, and afterwards that of the solver alone."""
-    chain = methods.replay(MECHANISM, [Run(steps=STEPS)])
+    chain = methods.replay(mechanism(), [Run(steps=mechanism().learn_steps)])
     still = METHOD.unlearning_mu(chain, records=2)
-    assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / MECHANISM.noise_scale
-    assert METHOD.deletion_mu(chain, records=2, steps_present=STEPS) == still
+    assert METHOD.unlearning_mu(accountant.erased(chain, records=2)) == still > 2 / mechanism().noise_scale
+    assert METHOD.deletion_mu(chain, records=2, steps_present=mechanism().learn_steps) == still
     assert METHOD.unlearning_mu(chain) == METHOD.deletion_mu(chain, records=2, steps_present=0) < 0.01
 
 
 def test_exposures_of_two_methods_compose() -> None:
     """mu^2 of versions by both methods add up, and no convolution is used for the mixture."""
-    exposures = [Exposure(mechanism=MECHANISM, records=1, releases=((STEPS, count),)) for count in (1, 3, 4)]
+    exposures = [exposure(count) for count in (1, 3, 4)]
     one, three, four = (methods.adaptive_mu([exposure]) for exposure in exposures)
     assert methods.adaptive_mu(exposures[:2]) == pytest.approx(four)
     assert four == pytest.approx(2 * one)

@@ -76,6 +76,7 @@ def is_open(installation: Installation, token: str) -> bool:
         return True
 
 
+@pytest.mark.usefixtures("costly_passwords")
 def test_passwords() -> None:
     """A password is kept as an argon2id hash, which matches it alone; nobody has none."""
     kept = credentials.hash_of(PASSWORD)

@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import functools
 import stat
 from pathlib import Path
 
@@ -14,9 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from app.config import Settings
 from app.errors import SigningUnusable
 from app.features.protocols import opendsr
+from tests.tables import each
 
 DOMAIN = "privacy.example.com"
-KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@functools.cache
+def key_of(name: str) -> RSAPrivateKey:
+    """Return the RSA key of this name, made by the first test that asks for it."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def pem(key: RSAPrivateKey | ec.EllipticCurvePrivateKey) -> str:
@@ -78,23 +85,23 @@ def test_a_signature_verifies_under_the_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [DOMAIN, "*.example.com"])
 def test_a_given_certificate_is_used(tmp_path: Path, name: str) -> None:
     """With those that vouch for it, and the key beside it; a wildcard covers the domain."""
-    chain = issued(KEY, "other.example.org", name) + issued(rsa.generate_private_key(65537, 2048))
-    signer = opendsr.signer(given(tmp_path, chain, pem(KEY)))
-    assert (signer.certificate, signer.key.private_numbers()) == (chain, KEY.private_numbers())
+    chain = issued(key_of("ours"), "other.example.org", name) + issued(key_of("another"))
+    signer = opendsr.signer(given(tmp_path, chain, pem(key_of("ours"))))
+    assert (signer.certificate, signer.key.private_numbers()) == (chain, key_of("ours").private_numbers())
     assert not (tmp_path / "keys").exists()
 
 
-@pytest.mark.parametrize(
+@each(
     ("certificates", "key"),
-    [
-        (issued(KEY, DOMAIN), None),
-        (None, pem(KEY)),
-        ("not a certificate", pem(KEY)),
-        (issued(KEY, DOMAIN), "not a key"),
-        (issued(KEY, DOMAIN), pem(ec.generate_private_key(ec.SECP256R1()))),
-        (issued(KEY, DOMAIN), pem(rsa.generate_private_key(65537, 2048))),
-        (issued(KEY, "other.example.com"), pem(KEY)),
-        (issued(KEY), pem(KEY)),
+    lambda: [
+        (issued(key_of("ours"), DOMAIN), None),
+        (None, pem(key_of("ours"))),
+        ("not a certificate", pem(key_of("ours"))),
+        (issued(key_of("ours"), DOMAIN), "not a key"),
+        (issued(key_of("ours"), DOMAIN), pem(ec.generate_private_key(ec.SECP256R1()))),
+        (issued(key_of("ours"), DOMAIN), pem(key_of("another"))),
+        (issued(key_of("ours"), "other.example.com"), pem(key_of("ours"))),
+        (issued(key_of("ours")), pem(key_of("ours"))),
     ],
 )
 def test_what_does_not_fit_is_not_used(tmp_path: Path, certificates: str | None, key: str | None) -> None:
