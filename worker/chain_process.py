@@ -25,7 +25,6 @@ from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.mechanism import Mechanism
 from worker import evidence
 from worker.langevin import chain, engines
-from worker.langevin.engines import Backend
 from worker.langevin.noise import SystemNoise
 from worker.langevin.window import Checkpoints, Window
 
@@ -90,7 +89,7 @@ def _run(
         steps=request["steps"],
         noise=SystemNoise(),
         on_progress=_news(connection),
-        backend=Backend(device=request["device"], threads=request["threads"], network=network),
+        backend=engines.Backend(device=request["device"], threads=request["threads"], network=network),
         lanes=evidence.of(mechanism, CanaryPlan(**request["audit"])) if request["audit"] else None,
         show=_asking(connection),
         checkpoints=Checkpoints(steps=request["checkpoints"], reached=_sending(connection)),

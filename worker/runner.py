@@ -12,11 +12,9 @@ from app.journal import tombstones, verification
 from app.operations import periodic_jobs
 from app.unlearning import queue, repository
 from app.unlearning import service as unlearning
-from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
 from worker import edits, handlers
-from worker.handlers import Holder
 from worker.isolated import ChainFailed
 from worker.lease import Lease, PreemptibleLease
 
@@ -60,7 +58,7 @@ def _run_next(installation: Installation, *, worker: str, deletions_only: bool) 
     return True
 
 
-def _do(installation: Installation, run: ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
+def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
     log = functools.partial(telemetry.logger().info, run_id=run.run_id, model_id=run.model_id)
     log("unlearning.run_claimed", kind=run.kind, steps=run.steps, rows=len(run.slots_to_null))
     started = time.monotonic()
@@ -89,7 +87,7 @@ def _do(installation: Installation, run: ClaimedRun, span: tracing.TraceSpan, *,
         log("unlearning.run_ended", kind=run.kind, seconds=round(time.monotonic() - started, 3))
 
 
-def _log_lost(installation: Installation, claimed_run: ClaimedRun) -> None:
+def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None:
     """Log that the run was taken from this worker, and why."""
     with installation.database.reading() as session:
         run = repository.run(session, claimed_run.run_id)
@@ -99,7 +97,7 @@ def _log_lost(installation: Installation, claimed_run: ClaimedRun) -> None:
     )
 
 
-def _name(span: tracing.TraceSpan, run: ClaimedRun) -> None:
+def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
     """Label the span. Its run id leads from logs and the API to this trace."""
     span.set_attribute("lethe.run_id", run.run_id)
     span.set_attribute("lethe.kind", run.kind)
@@ -115,7 +113,7 @@ def destroy_unneeded(installation: Installation) -> None:
     periodic_jobs.destroy_orphans(installation)
 
 
-def _work(installation: Installation, run: ClaimedRun, holder: Holder) -> None:
+def _work(installation: Installation, run: queue.ClaimedRun, holder: handlers.Holder) -> None:
     handler = handlers.handler_of(run.kind)
     verification.require_whole(installation)
     # Recorded before rows are erased, so that they are erased again if a backup brings them back.
@@ -123,7 +121,7 @@ def _work(installation: Installation, run: ClaimedRun, holder: Holder) -> None:
     handler(installation, run, edits.edited(installation, run), holder)
 
 
-def _finish(installation: Installation, run: ClaimedRun, root: str, holder: Holder) -> None:
+def _finish(installation: Installation, run: queue.ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """End a run that only edits rows."""
     with installation.database.writing() as session:
         unlearning.finish(session, run_id=run.run_id)

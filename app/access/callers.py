@@ -13,7 +13,6 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from app import telemetry
 from app.access import repository
 from app.access import service as access
-from app.access.service import Caller
 from app.db import Database, now
 from app.db.tables import ApiKey
 from app.periodic import Periodic
@@ -33,17 +32,17 @@ class Callers:
     def __init__(self, database: Database, *, used: Callable[[ApiKey], None] | None = None) -> None:
         self._database = database
         self._used = used
-        self._known: dict[str, tuple[float, int, Caller]] = {}
+        self._known: dict[str, tuple[float, int, access.Caller]] = {}
 
-    def recall(self, key: str | None) -> Caller | None:
+    def recall(self, key: str | None) -> access.Caller | None:
         """Return the cached caller of a key; None if the key has to be read from the database."""
         return self._cached(key, at=time.monotonic())
 
-    def last_known(self, key: str | None) -> Caller | None:
+    def last_known(self, key: str | None) -> access.Caller | None:
         """Return the caller as last read, however old, unless this process has changed keys or policies since."""
         return self._cached(key, at=-math.inf)
 
-    def _cached(self, key: str | None, *, at: float) -> Caller | None:
+    def _cached(self, key: str | None, *, at: float) -> access.Caller | None:
         entry = self._known.get(access.hash_of(key)) if key else None
         if entry is None:
             return None
@@ -55,7 +54,7 @@ class Callers:
         limited."""
         return access.hash_of(key) in self._known
 
-    def authenticate(self, key: str | None) -> Caller:
+    def authenticate(self, key: str | None) -> access.Caller:
         """Read the caller of a key from the database. Raises `Unauthenticated`."""
         if not key:
             raise access.unauthenticated()

@@ -22,13 +22,11 @@ from app.db import now
 from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Model, Run, Version
 from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import accountant, guarantees, methods
-from lethe.proof.accountant import Chain
 from lethe.proof.mechanism import Mechanism
 from lethe.verification import ledgers
 from lethe.verification.chains import GENESIS, SignedHead, canonical, link_hash
 from lethe.verification.exports import ENTRY, LINK, VERSION
 from lethe.verification.exports import FORMAT as EXPORT_FORMAT
-from lethe.verification.ledgers import FORMAT, LINK_FORMAT, OfTenant, chain_numbers
 
 
 def post(
@@ -37,7 +35,7 @@ def post(
     model: Model,
     run: Run,
     version: Version,
-    chain: Chain,
+    chain: accountant.Chain,
     requests: list[dict[str, Any]],
     at: datetime.datetime,
 ) -> LedgerEntry:
@@ -49,7 +47,7 @@ def post(
     last_run = accountant.Run(steps=run.steps_total, records=run.records)
     body = canonical(
         {
-            "format": FORMAT,
+            "format": ledgers.FORMAT,
             "model_id": model.id,
             "sequence": last.sequence + 1 if last else 1,
             "kind": run.kind,
@@ -63,7 +61,7 @@ def post(
             "records": run.records,
             "requests": requests,
             "weights_sha256": version.weights_sha256,
-            "chain": chain_numbers(chain),
+            "chain": ledgers.chain_numbers(chain),
             "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=last_run, delta=model.delta)],
             "theorem": methods.of(chain.mechanism).theorem,
             "recorded_at": at.isoformat(),
@@ -89,7 +87,7 @@ def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> Ledge
     """
     last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     sequence, previous = (last.sequence + 1, last.hash) if last else (1, GENESIS)
-    place = {"format": LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
+    place = {"format": ledgers.LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
     body = canonical(place | fields)
     linked = LedgerLink(
         tenant_id=tenant_id, sequence=sequence, body=body, previous_hash=previous, hash=link_hash(previous, body)
@@ -114,7 +112,7 @@ class History:
     runs: tuple[accountant.Run, ...]
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> accountant.Chain:
         """Chain of the model at its live version."""
         return methods.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
@@ -135,7 +133,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 
 def verify_tenant(
     session: Session, public_keys: KeySet, *, tenant_id: str, heads: Sequence[SignedHead] = ()
-) -> OfTenant:
+) -> ledgers.OfTenant:
     """Verify the ledger of a tenant in the database, also against the signed `heads`, which are stored outside.
 
     Raises `LedgerCorrupt`.

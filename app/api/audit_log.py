@@ -13,14 +13,13 @@ from app.audit.checkpoints import AUDIT
 from app.db.tables import AuditEntry
 from app.errors import AuditCorrupt
 from lethe.contract import audit_log as contract
-from lethe.contract.audit_log import AuditCheckpointOut, AuditEntriesQuery, AuditEntryOut, AuditPageOut, AuditVerdictOut
 from lethe.contract.fields import PageOut, Paging
 
 router = APIRouter()
 
 
 @serves(router, contract.LIST)
-def list_audit_entries(call: Call, query: AuditEntriesQuery) -> AuditPageOut:
+def list_audit_entries(call: Call, query: contract.AuditEntriesQuery) -> contract.AuditPageOut:
     with call.reading() as session:
         entries = repository.entries(
             session,
@@ -35,21 +34,21 @@ def list_audit_entries(call: Call, query: AuditEntriesQuery) -> AuditPageOut:
         names = access.names_of(session, ids)
     items = [_to_response(entry) for entry in entries[: query.limit]]
     next_cursor = str(items[-1].sequence) if len(entries) > query.limit else None
-    return AuditPageOut(items=items, next_cursor=next_cursor, names=names)
+    return contract.AuditPageOut(items=items, next_cursor=next_cursor, names=names)
 
 
 @serves(router, contract.CHECKPOINTS)
-def list_audit_checkpoints(call: Call, query: Paging) -> PageOut[AuditCheckpointOut]:
+def list_audit_checkpoints(call: Call, query: Paging) -> PageOut[contract.AuditCheckpointOut]:
     with call.reading() as session:
         checkpoints = repository.checkpoints(
             session, AUDIT, tenant_id=call.caller.tenant_id, before=number_in(query.cursor), limit=query.limit + 1
         )
-    items = [AuditCheckpointOut.of(row) for row in checkpoints[: query.limit]]
+    items = [contract.AuditCheckpointOut.of(row) for row in checkpoints[: query.limit]]
     return PageOut(items=items, next_cursor=str(items[-1].sequence) if len(checkpoints) > query.limit else None)
 
 
 @serves(router, contract.VERIFY)
-def verify_audit_log(call: Call) -> AuditVerdictOut:
+def verify_audit_log(call: Call) -> contract.AuditVerdictOut:
     tenant_id = call.caller.tenant_id
     with call.reading() as session:
         entries = repository.all_entries(session, tenant_id=tenant_id)
@@ -57,11 +56,11 @@ def verify_audit_log(call: Call) -> AuditVerdictOut:
         try:
             chain = AUDIT.verify(tenant_id, entries, signed, KeySet([call.installation.keys.public_key]))
         except AuditCorrupt as error:
-            return AuditVerdictOut(
+            return contract.AuditVerdictOut(
                 valid=False, entries=None, checkpoints=None, signed=None, head=None, fault=error.detail
             )
-    return AuditVerdictOut.of(chain, valid=True, fault=None)
+    return contract.AuditVerdictOut.of(chain, valid=True, fault=None)
 
 
-def _to_response(entry: AuditEntry) -> AuditEntryOut:
-    return AuditEntryOut.of(entry, at=entry.at.astimezone(datetime.UTC).isoformat())
+def _to_response(entry: AuditEntry) -> contract.AuditEntryOut:
+    return contract.AuditEntryOut.of(entry, at=entry.at.astimezone(datetime.UTC).isoformat())

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access import service as access
-from app.access.idempotency import Once, StoredResponse
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import serves
@@ -37,7 +36,7 @@ router = APIRouter(route_class=forms.SpooledRoute)
 @uploads.takes(contract.DatasetIn)
 def create_dataset(
     call: Call,
-    once: Once,
+    once: idempotency.Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .npz.")],
     form: contract.DatasetIn,
 ) -> JSONResponse:
@@ -69,7 +68,7 @@ def create_dataset(
             network_id=form.network_id,
         )
 
-    def register(session: Session) -> StoredResponse:
+    def register(session: Session) -> idempotency.StoredResponse:
         if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
             raise access.rule_changed()
         if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):

@@ -31,8 +31,6 @@ from app.db.tables import DeletionRequest, RequestModel
 from app.deletion import admission, completion, repository, search_repository, suppression
 from app.deletion import service as deletion
 from app.deletion.admission import IdentityStatement
-from app.deletion.search_repository import Sought
-from app.deletion.service import RequestDraft
 from app.deletion.views import View
 from app.rows import repository as rows_repository
 from lethe.contract import deletion_requests as contract
@@ -98,12 +96,12 @@ def asked(
     statement: IdentityStatement | IdentityStatementInvalid | None = None,
     source: str | None = None,
     strict: bool = False,
-) -> RequestDraft:
+) -> deletion.RequestDraft:
     """Return the draft of the request in `body`. Raises `InputInvalid`, also for a refused callback_url."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
-    return RequestDraft(
+    return deletion.RequestDraft(
         by=call.caller.actor,
         policy=call.caller.policy,
         maker=call.caller.maker,
@@ -239,7 +237,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         )
 
 
-def sought_by(call: Call, query: contract.RequestFilter) -> Sought:
+def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search of a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
     A filter by model would tell an app about whom rows are held.
@@ -248,11 +246,11 @@ def sought_by(call: Call, query: contract.RequestFilter) -> Sought:
         call.caller.require(Scope.REQUESTS_REVIEW)
     if query.model_id is not None:
         call.caller.require(Scope.ACCOUNTING_READ)
-    filters = query.model_dump(include={field.name for field in dataclasses.fields(Sought)})
-    return Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
+    filters = query.model_dump(include={field.name for field in dataclasses.fields(search_repository.Sought)})
+    return search_repository.Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
 
 
-def audited_search(call: Call, query: contract.RequestFilter) -> Sought:
+def audited_search(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search of a query, after a search by subject has been written to the audit log."""
     search = sought_by(call, query)
     if search.subject_ref is not None:

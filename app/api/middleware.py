@@ -18,7 +18,6 @@ from app import telemetry, tracing
 from app.access.rates import RateWindow
 from app.access.service import Caller
 from app.api import calls, problems
-from app.api.calls import WINDOW
 from app.api.places import Places
 from app.config import Settings
 from lethe.contract import sets
@@ -315,7 +314,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
         headers.append((b"cache-control", b"no-store"))
     if scope["scheme"] == "https":
         headers.append((b"strict-transport-security", b"max-age=31536000"))
-    window: RateWindow | None = scope.get(WINDOW)
+    window: RateWindow | None = scope.get(calls.WINDOW)
     if window is not None:
         headers.append((b"ratelimit-policy", b'"minute";q=%d;w=60' % window.quota))
         headers.append((b"ratelimit", b'"minute";r=%d;t=%d' % (window.remaining, window.seconds)))

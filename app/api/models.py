@@ -19,29 +19,18 @@ from app.api.gateway import serves
 from app.api.runs import progress
 from app.catalogue import datasets, evaluation, repository
 from app.catalogue import service as catalogue
-from app.catalogue.evaluation import Comparison
 from app.catalogue.prediction import label_probabilities, probabilities, scores
 from app.db.tables import Dataset, Model, Version
 from app.errors import WeightsUnreadable
 from app.operations import periodic_jobs as retired
 from app.operations import service
-from app.operations.service import ModelStanding
 from app.unlearning import kinds, retirement, waiting
-from app.unlearning.waiting import Waiting
 from app.vault import sealing
 from lethe.contract import models as contract
+from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.fields import ModelDanger, ModelOrder, PageOut, Paging
 from lethe.contract.models import LabelsOut, PredictionOut, PredictionsIn, PredictionsOut, ValueOut
-from lethe.contract.problems import (
-    DatasetDamaged,
-    DatasetUnknown,
-    FieldError,
-    InputInvalid,
-    TangentServedElsewhere,
-    Unavailable,
-    WeightsDestroyed,
-)
 from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, RunKind, Scope
 from lethe.encoding import schema as schemas
@@ -83,7 +72,7 @@ def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse
     return respond(answer)
 
 
-def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[Comparison]:
+def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[evaluation.Comparison]:
     """Compare rows of learning and of evaluation, and return the comparisons made. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
         comparisons = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
@@ -91,7 +80,7 @@ def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[Comparison
     return comparisons
 
 
-def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[Comparison]:
+def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[evaluation.Comparison]:
     if body.evaluation_dataset_id is None:
         return []
     dataset, evaluated_on = (
@@ -134,7 +123,7 @@ def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mode
             ids = [standing.model.id for standing in ranked]
             if query.cursor not in ids:
                 message = "Expected the next_cursor of an earlier page"
-                raise InputInvalid(message, [FieldError("cursor", message)])
+                raise problems.InputInvalid(message, [problems.FieldError("cursor", message)])
             begins = ids.index(query.cursor) + 1
         page = ranked[begins : begins + query.limit]
         is_more = begins + query.limit < len(ranked)
@@ -142,7 +131,7 @@ def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mode
         return PageOut(items=items, next_cursor=page[-1].model.id if is_more else None)
 
 
-def _is_in(danger: ModelDanger | None, standing: ModelStanding) -> bool:
+def _is_in(danger: ModelDanger | None, standing: service.ModelStanding) -> bool:
     match danger:
         case ModelDanger.WAITING:
             return standing.first_due_at is not None
@@ -225,7 +214,7 @@ def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[
     return [_model(session, model, waits.get(model.id)) for model in models]
 
 
-def _model(session: Session, model: Model, waits: Waiting | None) -> contract.ModelOut:
+def _model(session: Session, model: Model, waits: waiting.Waiting | None) -> contract.ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
     tested = repository.last_tested_run(session, model_id=model.id)
@@ -285,7 +274,7 @@ def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
     return accepted(out, f"/v1/models/{model.id}")
 
 
-def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
+def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
     """Compare rows of learning and of evaluation outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
 
     The transaction that relies on the result must check that the comparisons to make are still the same.
@@ -293,13 +282,13 @@ def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
     for comparison in comparisons:
         try:
             evaluation.compare(call.installation.rows, comparison, may_know=not call.caller.discreet)
-        except (DatasetUnknown, DatasetDamaged, FileNotFoundError) as error:
+        except (problems.DatasetUnknown, problems.DatasetDamaged, FileNotFoundError) as error:
             raise came_or_went() from error
 
 
-def came_or_went() -> Unavailable:
+def came_or_went() -> problems.Unavailable:
     """Return the problem for a comparison during which rows changed."""
-    return Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")
+    return problems.Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")
 
 
 _MAX_FAULTS = 10
@@ -309,7 +298,7 @@ _MAX_FAULTS = 10
 def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
     model, dataset, version, content = _live(call, model_id)
     if catalogue.mechanism_of(model).is_tangent:
-        raise TangentServedElsewhere(model_id=model_id)
+        raise problems.TangentServedElsewhere(model_id=model_id)
     features = _encode(call, dataset, body.records)
     parameters = sealing.from_safetensors(content)
     if target := datasets.target_of(dataset):
@@ -346,7 +335,7 @@ def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
             model = catalogue.get_model(session, model_id)
             version = catalogue.get_live_version(session, model)
             dataset = datasets.get(session, model.dataset_id)
-        with contextlib.suppress(WeightsDestroyed):
+        with contextlib.suppress(problems.WeightsDestroyed):
             return model, dataset, version, catalogue.read_weights(call.installation.weights, version)
         with call.reading() as session:
             if catalogue.get_live_version(session, catalogue.get_model(session, model_id)).id == version.id:
@@ -364,8 +353,8 @@ def _encode(
     features = network.encode(_raw(dataset, records, network.input_size))
     wrong = np.flatnonzero(~np.isfinite(features).all(axis=1)).tolist()
     if wrong:
-        faults = [FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MAX_FAULTS]]
-        raise InputInvalid("The network computes numbers that are not finite.", faults)
+        faults = [problems.FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MAX_FAULTS]]
+        raise problems.InputInvalid("The network computes numbers that are not finite.", faults)
     return unit_rows(features.astype(np.float64))
 
 
@@ -376,9 +365,11 @@ def _raw(
     if dataset.schema is not None:
         schema = schemas.stored(dataset.schema)
         if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):
-            raise InputInvalid("Send each record as an object of columns.", [FieldError("records", "expected objects")])
+            raise problems.InputInvalid(
+                "Send each record as an object of columns.", [problems.FieldError("records", "expected objects")]
+            )
         return schema.raw_records(records)
     if not all(isinstance(record, list) and len(record) == num_numbers for record in records):
         expected = f"expected vectors of {num_numbers} numbers"
-        raise InputInvalid.no_schema([FieldError("records", expected)], expected=expected)
+        raise problems.InputInvalid.no_schema([problems.FieldError("records", expected)], expected=expected)
     return checked_vectors([record for record in records if isinstance(record, list)])

@@ -12,7 +12,6 @@ from fastapi.responses import JSONResponse
 
 from app.accounting import certificates
 from app.api import calls, problems
-from app.api.calls import At
 from app.api.places import FULL
 from app.db import migrate
 from app.installations import Installation
@@ -108,6 +107,6 @@ def ready(installation: Installation) -> JSONResponse:
 
 
 @probes.get("/.well-known/jwks.json", responses=problems.declared(Busy))
-def jwks(installation: At) -> dict[str, Any]:
+def jwks(installation: calls.At) -> dict[str, Any]:
     """Return the public keys that verify certificates, as a JSON Web Key Set."""
     return certificates.public_keys(installation.keys)

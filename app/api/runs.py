@@ -17,7 +17,6 @@ from app.unlearning import service as unlearning
 from lethe.contract import runs
 from lethe.contract.fields import PageOut
 from lethe.contract.models import ProgressOut
-from lethe.contract.runs import HourOut, QueuedOut, QueueOut, RunOut, RunQuery
 from lethe.contract.sets import RunStatus
 
 router = APIRouter()
@@ -27,20 +26,20 @@ _MAX_RUNNING_RUNS = 100
 
 
 @serves(router, runs.LIST)
-def list_runs(call: Call, query: RunQuery) -> PageOut[RunOut]:
+def list_runs(call: Call, query: runs.RunQuery) -> PageOut[runs.RunOut]:
     with call.reading() as session:
         page = repository.runs(session, **dict(query))
         return PageOut(items=[_to_response(session, run) for run in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, runs.GET)
-def get_run(call: Call, run_id: str) -> RunOut:
+def get_run(call: Call, run_id: str) -> runs.RunOut:
     with call.reading() as session:
         return _to_response(session, unlearning.get(session, run_id))
 
 
 @serves(router, runs.CANCEL)
-def cancel_run(call: Call, run_id: str) -> RunOut:
+def cancel_run(call: Call, run_id: str) -> runs.RunOut:
     with call.writing() as session:
         run = unlearning.get(session, run_id)
         unlearning.cancel(session, run)
@@ -50,7 +49,7 @@ def cancel_run(call: Call, run_id: str) -> RunOut:
 
 
 @serves(router, runs.QUEUE)
-def get_queue(call: Call) -> QueueOut:
+def get_queue(call: Call) -> runs.QueueOut:
     with call.installation.database.reading() as session:
         queued = waiting.backlog(session, tenant_id=call.caller.tenant_id, at=now(session))
     with call.reading() as session:
@@ -60,12 +59,12 @@ def get_queue(call: Call) -> QueueOut:
             session, model_id=None, status=RunStatus.RUNNING, unresolved=False, limit=_MAX_RUNNING_RUNS, cursor=None
         )
         counts = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
-        return QueueOut(
+        return runs.QueueOut(
             at=at,
-            next=[QueuedOut.of(dataset) for dataset in queued],
+            next=[runs.QueuedOut.of(dataset) for dataset in queued],
             running=[_to_response(session, run) for run in running.items],
             hours=[
-                HourOut(begins_at=begin, published=published, failed=failed)
+                runs.HourOut(begins_at=begin, published=published, failed=failed)
                 for begin, (published, failed) in zip(begins, counts, strict=True)
             ],
         )
@@ -76,10 +75,10 @@ def progress(session: Session, run: Run) -> ProgressOut:
     return ProgressOut(run_id=run.id, steps_done=run.steps_done, steps_total=run.steps_total, **_expected(session, run))
 
 
-def _to_response(session: Session, run: Run) -> RunOut:
+def _to_response(session: Session, run: Run) -> runs.RunOut:
     computed = {"reason": of_plan(run.reason, run.reason_facts)} | _expected(session, run)
-    fields = {name: getattr(run, name) for name in RunOut.model_fields.keys() - computed.keys()}
-    return RunOut.model_validate(fields | computed)
+    fields = {name: getattr(run, name) for name in runs.RunOut.model_fields.keys() - computed.keys()}
+    return runs.RunOut.model_validate(fields | computed)
 
 
 def _expected(session: Session, run: Run) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from app.db.tables import AuditEntry, Checkpoint, LedgerLink
 from app.errors import AuditCorrupt
 from app.keys import Keys
 from lethe.verification import chains
-from lethe.verification.chains import GENESIS, canonical, link_hash
 
 _HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
 
@@ -36,7 +35,7 @@ def entry_hash(entry: AuditEntry) -> str:
 
 def hash_of_entry(previous_hash: str, entry: dict[str, Any]) -> str:
     body = entry | {"at": entry["at"].astimezone(datetime.UTC).isoformat()}
-    return link_hash(previous_hash, canonical(body))
+    return chains.link_hash(previous_hash, chains.canonical(body))
 
 
 AUDIT = StoredChain(
@@ -107,7 +106,7 @@ def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
     row = Checkpoint(
         tenant_id=head.tenant_id, log=head.chain.name, sequence=head.sequence, hash=head.hash, signed_at=at
     )
-    row.jws = signing.sign(keys, canonical(head.chain.statement(row)).encode(), kind=head.chain.media_type)
+    row.jws = signing.sign(keys, chains.canonical(head.chain.statement(row)).encode(), kind=head.chain.media_type)
     return row
 
 
@@ -121,7 +120,7 @@ def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[He
     list."""
     last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
-    sequence, hash_ = since - 1, GENESIS
+    sequence, hash_ = since - 1, chains.GENESIS
     for row in repository.rows_of(session, chain, tenant_id=tenant_id, since=since):
         sequence += 1
         if row.sequence != sequence or not _follows(chain, row, hash_, expected):

@@ -12,13 +12,12 @@ from lethe.contract.models import ModelIn, TargetIn
 from lethe.contract.problems import FieldError, PreconditionFailed, Sentence, TargetUnreachable
 from lethe.proof import accountant, calibration, methods
 from lethe.proof.accountant import Run
-from lethe.proof.calibration import ModelSettings
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
 
-_OF_THE_BODY = [field.name for field in fields(ModelSettings) if field.name in ModelIn.model_fields]
+_OF_THE_BODY = [field.name for field in fields(calibration.ModelSettings) if field.name in ModelIn.model_fields]
 
 
 def default_delta(dataset: Dataset) -> float:
@@ -31,8 +30,8 @@ def delta_of(dataset: Dataset, target: TargetIn) -> float:
     return default_delta(dataset) if target.delta is None else target.delta
 
 
-def _settings(dataset: Dataset, model: ModelIn) -> ModelSettings:
-    return ModelSettings(
+def _settings(dataset: Dataset, model: ModelIn) -> calibration.ModelSettings:
+    return calibration.ModelSettings(
         epsilon=model.target.epsilon,
         delta=delta_of(dataset, model.target),
         **{name: getattr(model, name) for name in _OF_THE_BODY},

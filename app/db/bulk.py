@@ -17,7 +17,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db import sealed
-from app.db.sealed import Private
 from app.db.tables import Table
 from lethe.contract.problems import FieldError, InputInvalid
 
@@ -111,7 +110,7 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
     equal."""
     if process is None:
         return column
-    if len(set(map(id, column))) == 1 and not isinstance(column[0], Private):
+    if len(set(map(id, column))) == 1 and not isinstance(column[0], sealed.Private):
         return [process(column[0])] * len(column)
     return [process(value) for value in column]
 

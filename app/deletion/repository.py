@@ -29,7 +29,6 @@ from app.db.tables import (
 )
 from app.deletion.status import OPEN
 from app.rows import repository as rows_repository
-from app.rows.repository import StoredRecord
 from lethe import sockets
 from lethe.contract.deletion_requests import OpenClock
 from lethe.contract.sets import ClockState, EventKind, ModelStatus, RequestModelStatus, RequestStatus, RunStatus
@@ -358,7 +357,7 @@ def count_to_erase(session: Session, *, dataset_id: str) -> int:
     return session.scalars(query.where(waits, asks)).one()
 
 
-def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[StoredRecord]:
+def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[rows_repository.StoredRecord]:
     """Return the records that these erasures have claimed."""
     return rows_repository.stored_records(session, Record.erasure_id.in_([erasure.id for erasure in erasures]))
 

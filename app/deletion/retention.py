@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.audit.service import Deed
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import DeletionRequest
@@ -108,8 +107,8 @@ def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     audit.record_all(session, deeds, at=now(session))
 
 
-def _deed(batch: RetentionDue, request_ids: Sequence[str]) -> Deed:
+def _deed(batch: RetentionDue, request_ids: Sequence[str]) -> audit.Deed:
     digest = hashlib.sha256("\n".join(sorted(request_ids)).encode()).hexdigest()
     detail = {"kept": batch.now_kept.value, "requests": len(request_ids), "request_ids_sha256": digest}
     tenant_id, action = batch.tenant_id, "deletion_requests.purged"
-    return Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=tenant_id, detail=detail)
+    return audit.Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=tenant_id, detail=detail)

@@ -21,8 +21,6 @@ from app.deletion import admission, completion, deadlines, history, repository, 
 from app.deletion.admission import IdentityStatement
 from app.deletion.completion import Submitted as Submitted
 from app.deletion.history import Change
-from app.deletion.repository import Lookup
-from app.deletion.views import View
 from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestModelStatus, RequestStatus
@@ -84,7 +82,7 @@ class _Facts:
     """
 
     at: datetime.datetime
-    lookup: Lookup
+    lookup: repository.Lookup
     rules: dict[str, str]
     earlier: dict[str, DeletionRequest]
     issuers: set[str]
@@ -306,7 +304,7 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
     Raises `TransitionForbidden`, `AlreadyExtended`, `ExtensionTooLate`, `ExtensionNotProvided`.
     """
     at = now(session)
-    if not View(discreet=request.discreet, at=at).is_open(request):
+    if not views.View(discreet=request.discreet, at=at).is_open(request):
         raise problems.TransitionForbidden.clock_ended(status=request.status)
     if request.extended_due_at is not None:
         raise problems.AlreadyExtended("A deadline can be extended once.")

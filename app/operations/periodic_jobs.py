@@ -26,7 +26,6 @@ from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
 from app.config import Settings
 from app.db import now, sealed
-from app.db.sealed import Sealed
 from app.db.tables import Certificate, Table
 from app.deletion import completion, retention, service
 from app.deletion import repository as deletion_repository
@@ -241,7 +240,7 @@ def verify_texts(installation: Installation) -> None:
     names the tables, and the pages of the vault that have the keys."""
     damaged: Counter[tuple[str, str | None]] = Counter()
     for table in Table.metadata.sorted_tables:
-        for column in (column for column in table.c if isinstance(column.type, Sealed)):
+        for column in (column for column in table.c if isinstance(column.type, sealed.Sealed)):
             for row in _rows(installation, table, column):
                 if row[1].is_damaged:
                     damaged[table.name, f"{row[1].key[:16]}.page"] += 1

@@ -25,9 +25,7 @@ from app.db.tables import Model, Run
 from app.deletion import repository as deletion_repository
 from app.installations import Installation
 from app.journal import verification
-from app.journal.verification import BackupState
 from app.operations import repository
-from app.operations.repository import WaitingCount
 from app.unlearning import repository as unlearning_repository
 from app.unlearning import waiting
 from lethe.contract.sets import ModelStatus, RequestStatus, RunStatus, WorkerState
@@ -45,11 +43,11 @@ class ServiceState:
     """State of the service at `at`. `seen_at` is the last sign of life of any worker, if there was one."""
 
     at: datetime.datetime
-    waiting: list[WaitingCount]
+    waiting: list[repository.WaitingCount]
     running: int
     seen_at: datetime.datetime | None
     workers: WorkerState
-    tombstones: BackupState
+    tombstones: verification.BackupState
 
     @property
     def queue_age_seconds(self) -> float:
@@ -96,9 +94,9 @@ def _worker_state(moment: datetime.datetime, seen_at: datetime.datetime | None, 
     return WorkerState.ALIVE
 
 
-def tombstones_state(installation: Installation) -> BackupState:
+def tombstones_state(installation: Installation) -> verification.BackupState:
     verdict = verification.last_verdict(installation.settings)
-    return verdict.found if verdict else BackupState.UNVERIFIED
+    return verdict.found if verdict else verification.BackupState.UNVERIFIED
 
 
 def is_any_room(settings: Settings) -> bool:

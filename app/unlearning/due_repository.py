@@ -10,13 +10,12 @@ from sqlalchemy.orm import Session
 from app.db.functions import usually
 from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.unlearning import kinds, turns
-from app.unlearning.turns import DueDataset, TenantShare
 from lethe.contract.sets import QueueRule, RunStatus
 
 LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
-def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[DueDataset]:
+def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[turns.DueDataset]:
     """Return datasets with work and without a run under way, in the order of `turns.in_turn`; with `deletions_only`,
     only datasets with waiting deletion requests.
 
@@ -25,18 +24,18 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
     return ordered(session, _due(session, at=at, deletions_only=deletions_only), at=at)
 
 
-def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[DueDataset]:
+def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[turns.DueDataset]:
     """Return the due datasets of one tenant before `datasets_due` merges them: one item per rule and at most `limit`
     items of each rule."""
     return list(_due(session, at=at, tenant_id=tenant_id, limit=limit))
 
 
-def ordered(session: Session, dues: Iterable[DueDataset], *, at: datetime.datetime) -> list[DueDataset]:
+def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.datetime) -> list[turns.DueDataset]:
     """Return each dataset once, with its reasons merged, in the order of `turns.in_turn`."""
-    by_id: dict[str, DueDataset] = {}
+    by_id: dict[str, turns.DueDataset] = {}
     for due_dataset in dues:
         merged = by_id.get(due_dataset.dataset_id, due_dataset)
-        by_id[due_dataset.dataset_id] = DueDataset(
+        by_id[due_dataset.dataset_id] = turns.DueDataset(
             dataset_id=due_dataset.dataset_id,
             tenant_id=due_dataset.tenant_id,
             deadline=_earlier(due_dataset.deadline, merged.deadline),
@@ -63,7 +62,7 @@ def _due(
     deletions_only: bool = False,
     tenant_id: str | None = None,
     limit: int | None = None,
-) -> Iterator[DueDataset]:
+) -> Iterator[turns.DueDataset]:
     """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
     as the iterator advances."""
     waiting = patient_models(session, at=at)
@@ -74,13 +73,13 @@ def _due(
     deletions = ((QueueRule.REQUESTED, requested), (QueueRule.UNCONFIRMED, _UNCONFIRMED), (QueueRule.BEHIND, behind))
     for rule, query in deletions:
         for dataset_id, owner_id, deadline in session.execute(_some(query, tenant_id, limit), {"at": at}):
-            yield DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
+            yield turns.DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
     if deletions_only:
         return
     tests = {rule for rule, _ in _tests()}
     for rule, to_learn in (*_LEARNING, *_tests()):
         for dataset_id, owner_id, asked_at in session.execute(_some(to_learn, tenant_id, limit), {"at": at}):
-            yield DueDataset(
+            yield turns.DueDataset(
                 dataset_id=dataset_id,
                 tenant_id=owner_id,
                 deadline=None,
@@ -235,13 +234,13 @@ def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
     return set(waiting.values()) - impatient
 
 
-def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, TenantShare]:
+def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, turns.TenantShare]:
     query = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
     running = dict(iter(session.execute(query)))
     last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
     began = session.execute(sa.select(Tenant.id, last).where(Tenant.id.in_(list(tenant_ids)), last.is_not(None)))
     return {
-        tenant_id: TenantShare(running=running.get(tenant_id, 0), last_began_at=last_began_at)
+        tenant_id: turns.TenantShare(running=running.get(tenant_id, 0), last_began_at=last_began_at)
         for tenant_id, last_began_at in began
     }
 

@@ -14,7 +14,6 @@ from app.db import now
 from app.db.tables import Dataset, Model
 from app.deletion.deadlines import BEFORE_THE_DEADLINE
 from app.unlearning import due_repository, kinds, turns, waiting_repository
-from app.unlearning.turns import DueDataset
 from app.unlearning.waiting_repository import Unclaimed
 from lethe.contract.problems import AdaptiveBudgetSpent
 from lethe.contract.sets import QueueRule, WaitReason
@@ -141,7 +140,7 @@ class Queued:
 def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[Queued]:
     """Return the due datasets of a tenant without a run under way, at most 100 per rule, in the order of the queue. The
     session must see all tenants, as a worker's does."""
-    by_dataset: dict[str, list[DueDataset]] = {}
+    by_dataset: dict[str, list[turns.DueDataset]] = {}
     reasons = due_repository.rules_due(session, tenant_id=tenant_id, at=at, limit=_MAX_DATASETS)
     for reason in reasons:
         by_dataset.setdefault(reason.dataset_id, []).append(reason)
@@ -158,7 +157,7 @@ def backlog(session: Session, *, tenant_id: str, at: datetime.datetime) -> list[
 
 
 def _models(
-    session: Session, due_dataset: DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
+    session: Session, due_dataset: turns.DueDataset, rules: Collection[QueueRule | None], *, at: datetime.datetime
 ) -> list[str]:
     if QueueRule.REQUESTED in rules:
         return due_repository.models_to_serve(session, dataset_id=due_dataset.dataset_id, at=at, limit=_MAX_MODELS)
@@ -169,7 +168,7 @@ def _models(
     return [model.id for model, _ in due_repository.models_due(session, dataset=dataset, at=at)][:_MAX_MODELS]
 
 
-def _due_reason(due_dataset: DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
+def _due_reason(due_dataset: turns.DueDataset, since: dict[str, datetime.datetime]) -> DueReason:
     assert due_dataset.rule is not None
     asked_at = due_dataset.learning - due_repository.LEARNING_MAY_WAIT if due_dataset.learning else None
     if due_dataset.rule is QueueRule.REQUESTED:

@@ -26,7 +26,6 @@ from lethe.contract.api_keys import ApiKeyOut
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.models import ModelOut
 from lethe.contract.problems import CertificateInvalid
-from lethe.contract.tenants import Policy
 from lethe.reading import to_json
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def tenant_set(
 ) -> None:
     """Change fields of the own tenant's policy; other fields stay."""
     with connect(url, key) as client:
-        show(client.tenants.set_policy(policy=cast(Policy, dict(map(_field, field)))))
+        show(client.tenants.set_policy(policy=cast(tenants.Policy, dict(map(_field, field)))))
 
 
 def _field(text: str) -> tuple[str, Any]:

@@ -20,9 +20,7 @@ from lethe.contract import (
     tenants,
 )
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
-from lethe.contract.models import ModelOut
 from lethe.contract.problems import CertificateInvalid, NotAllowed
-from lethe.contract.runs import RunOut
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
@@ -134,7 +132,7 @@ class Models(Resource[H]):
     @composed
     async def wait(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
-    ) -> ModelOut:
+    ) -> models.ModelOut:
         """Return the model as soon as it is live, or cannot become live by itself. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"model {model_id}", timeout_seconds=timeout_seconds)
         while True:
@@ -257,10 +255,10 @@ class _RequestSteps:
     may not read runs."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, RunOut] = {}
+        self._runs: dict[str, runs.RunOut] = {}
         self.may_read = True
 
-    def add(self, run: RunOut) -> None:
+    def add(self, run: runs.RunOut) -> None:
         self._runs[run.id] = run
 
     def unknown(self, request: deletion_requests.DeletionRequestOut) -> Iterator[str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 from lethe.proof import budget, guarantees, methods
 from lethe.proof.accountant import Exposure
-from lethe.proof.budget import Budgeted
 from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.guarantees import Evidence, Guarantee, Notion
 
@@ -100,13 +99,13 @@ def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
     return largest
 
 
-def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, Budgeted]:
+def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, budget.Budgeted]:
     """Return the budget of every dataset with the union of the models that the evidences name.
 
     Raises:
         PreconditionError: if the evidences state different budgets of one dataset.
     """
-    budgets: dict[str, Budgeted] = {}
+    budgets: dict[str, budget.Budgeted] = {}
     for evidence in evidences.values():
         for dataset_id, budgeted in evidence.budgets.items():
             merged = budgets.get(dataset_id, budgeted)

@@ -16,7 +16,6 @@ from lethe.proof import wellformed
 from lethe.verification import ledgers
 from lethe.verification.certificates import key_set
 from lethe.verification.chains import LEDGER, KeptHead
-from lethe.verification.ledgers import OfTenant
 
 FORMAT = "lethe-ledger-export/1"
 LINK = ("sequence", "body", "previous_hash", "hash")
@@ -25,7 +24,7 @@ VERSION = ("model_id", "number", "weights_sha256")
 """Fields of each kind of line in an export."""
 
 
-def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> OfTenant:
+def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> ledgers.OfTenant:
     """Verify an export by itself, against the signed head that it contains, and against a head `kept` elsewhere: a
     compact JWS, or JSON with a `jws`.
 

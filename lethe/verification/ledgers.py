@@ -18,7 +18,6 @@ from lethe.contract.sets import RunKind
 from lethe.proof import guarantees, methods, wellformed
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.errors import PrivacyError
-from lethe.proof.guarantees import Guarantee
 from lethe.verification.certificates import signed_payload
 from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
 
@@ -327,7 +326,7 @@ def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
     guarantees.confirm("chain", stated=body["chain"], recomputed=chain_numbers(chain))
     recomputed = guarantees.of_chain(chain, last_run=run, delta=body["guarantees"][0]["delta"])
     for stated, guarantee in zip(body["guarantees"], recomputed, strict=True):
-        numbers = {name: getattr(guarantee, name) for name in Guarantee.__slots__}
+        numbers = {name: getattr(guarantee, name) for name in guarantees.Guarantee.__slots__}
         guarantees.confirm("guarantees", stated=stated, recomputed=numbers)
     return history
 

@@ -14,7 +14,6 @@ from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
 from lethe.proof import guarantees, joint, wellformed
 from lethe.proof.errors import PrivacyError
-from lethe.proof.guarantees import Evidence
 from lethe.proof.joint import Joint
 from lethe.verification import certificates
 
@@ -97,7 +96,7 @@ def verify_file(
         return VerifiedFile(verdicts=verdicts, joint=None)
     try:
         composed = joint.of(
-            {statement["model"]["id"]: Evidence.from_json(statement["evidence"]) for statement in certified}
+            {statement["model"]["id"]: guarantees.Evidence.from_json(statement["evidence"]) for statement in certified}
         )
     except PrivacyError as error:
         raise CertificateInvalid(f"{error}.") from error

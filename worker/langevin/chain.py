@@ -15,7 +15,6 @@ from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import TOLERANCE, Lanes, differs
 from worker.langevin import engines, init
-from worker.langevin.engines import CPU, Backend, OpenRows, ResidentRows, SelfCheckedRows
 from worker.langevin.losses import Loss
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
@@ -48,7 +47,7 @@ def run(
     steps: int,
     noise: Noise,
     on_progress: Callable[[int], None],
-    backend: Backend = CPU,
+    backend: engines.Backend = engines.CPU,
     lanes: Lanes | None = None,
     show: Show | None = None,
     checkpoints: Checkpoints | None = None,
@@ -83,7 +82,7 @@ def run(
     stops = checkpoints.steps if checkpoints else ()
 
     with engines.open_rows(mechanism, features, shown_rows.labels, shown_rows.weights, backend, window.slots) as rows:
-        resident = rows if isinstance(rows, ResidentRows) else None
+        resident = rows if isinstance(rows, engines.ResidentRows) else None
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
@@ -142,7 +141,7 @@ def run(
 
 
 def _require_gradient(
-    rows: OpenRows,
+    rows: engines.OpenRows,
     parameters: NDArray[np.float64],
     shown_rows: Shown,
     mechanism: Mechanism,
@@ -153,7 +152,7 @@ def _require_gradient(
     ours = rows.gradient(at, block)
     # Least squares has a large bound that no record of a fit comes near.
     bound = min(mechanism.gradient_bound, math.sqrt(2))
-    if isinstance(rows, SelfCheckedRows):
+    if isinstance(rows, engines.SelfCheckedRows):
         other = rows.differs(ours, at, block, bound=TOLERANCE * bound)
     else:
         other = differs(

@@ -7,7 +7,6 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.access.idempotency import Once, StoredResponse
 from app.api import forms, models, uploads
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import Mount, serves
@@ -34,7 +33,7 @@ router = APIRouter(route_class=forms.SpooledRoute)
 @uploads.takes(RowsIn)
 def add_records(
     call: Call,
-    once: Once,
+    once: idempotency.Once,
     dataset_id: str,
     file: Annotated[UploadFile, File(description="Rows in a file, as the dataset has them: .csv, .parquet or .npz.")],
     form: RowsIn,
@@ -69,7 +68,7 @@ def add_records(
             suppressed=uploads.suppressed(call, dataset_id, skip=form.suppressed == "skip"),
         )
 
-    def register(session: Session) -> StoredResponse:
+    def register(session: Session) -> idempotency.StoredResponse:
         if _to_compare(session, call, dataset, staged) != compared:
             raise models.came_or_went()
         if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):

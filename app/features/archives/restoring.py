@@ -42,7 +42,6 @@ from app.installations import Installation
 from app.journal import repository as journal_repository
 from app.journal import tombstones, verification
 from app.journal.journal import HeadSignature, Journal, JournalLine
-from app.key_checks import DatabaseIdentity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.rows import repository as rows_repository
 from app.rows.blocks import BLOCK_ROWS, Shape, mapped
@@ -211,7 +210,7 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
         bulk.count_on(session)
 
 
-def _check_keys(installation: Installation) -> DatabaseIdentity:
+def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
     """Return the identity of the restored database, and accept the new key encryption key.
 
     Raises `BackupDamaged` if the keys in the archive are not those of its database, and `BackupRefused` if the place of

@@ -25,7 +25,6 @@ from app.features.attested.tables import AttestedArtefact, AttestedManifest, Att
 from app.features.systems.service import complete, fewest, is_usable, may_concern, set_details, unknown_datasets
 from app.features.systems.tables import SystemAddress
 from app.features.webhooks import service as webhooks
-from app.features.webhooks.service import API_VERSION, WebhookMessage
 from app.keys import Keys
 from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown
 from lethe.contract.sets import EventKind, VersionStatus
@@ -361,7 +360,7 @@ def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
     """Return what the trainer has to be told; None if it was told as much."""
     due, *later = planned(session, trainer)
     news = {
-        "api_version": API_VERSION,
+        "api_version": webhooks.API_VERSION,
         "trainer_id": trainer.id,
         "retraining_id": trainer.retraining_id,
         "latest_at": due.latest_at.astimezone(datetime.UTC).isoformat(),
@@ -389,7 +388,7 @@ def announce(session: Session, trainer_id: str) -> None:
     body = json.dumps({"type": DUE, "timestamp": at.isoformat(), "data": news}, separators=(",", ":"))
     trainer.announced = news
     webhooks.send_all(
-        session, [WebhookMessage(request=carrier, urls=[trainer.address.url], event=DUE, body=body, at=at)]
+        session, [webhooks.WebhookMessage(request=carrier, urls=[trainer.address.url], event=DUE, body=body, at=at)]
     )
 
 

@@ -11,7 +11,6 @@ from app.features.desk import forms
 from app.features.desk import rendering as pages
 from app.features.desk.languages import marked
 from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
 from lethe.contract.problems import Problem
 from lethe.features.calculator.contract import BoundIn, BoundOut, BoundParameterOut, BoundUnknown
@@ -91,4 +90,4 @@ def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(50, marked("Calculator"), f"{ROOT}/calculator", bounds.list_bounds, "evidence"),)
+MENU = (MenuEntry(50, marked("Calculator"), f"{pages.ROOT}/calculator", bounds.list_bounds, "evidence"),)

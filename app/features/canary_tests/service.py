@@ -15,7 +15,6 @@ from app.db.tables import Dataset, Model, Run
 from app.unlearning import planner
 from app.unlearning import service as unlearning
 from app.unlearning.kinds import PlannedRun
-from app.unlearning.planner import Plan, PlanReason
 from lethe.contract import problems
 from lethe.contract.sets import QueueRule, RunKind, RunStatus
 from lethe.proof import accountant
@@ -82,12 +81,12 @@ class CanaryTest:
         """Do nothing: the tests are runs, which a retired model keeps."""
 
 
-def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
+def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> planner.Plan:
     """Plan a canary test, which learns canaries and forgets them in the steps that the first deletion would take."""
     learned = planner.after(accountant.started(mechanism), planner.learn(mechanism), records=0)
     forgetting = planner.forget(learned, records=1, epsilon=epsilon, delta=delta)
     steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
-    return Plan(kind=RunKind.AUDIT, steps=steps, reason=PlanReason.CANARY_TEST_REQUESTED)
+    return planner.Plan(kind=RunKind.AUDIT, steps=steps, reason=planner.PlanReason.CANARY_TEST_REQUESTED)
 
 
 def _model_to_test(session: Session, *, dataset_id: str) -> Model | None:

@@ -22,7 +22,6 @@ from app.features.desk.pages import (
     requests,
     runs,
 )
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
 from lethe import sockets
 from lethe.contract.problems import NotFound
@@ -66,11 +65,11 @@ def install(gateway: APIRouter) -> None:
         "between": evidence.between,
         "findings": evidence.findings,
     }
-    gateway.mount(f"{ROOT}/static", pages.Assets())
+    gateway.mount(f"{pages.ROOT}/static", pages.Assets())
     for router in (*routers(), reply.public, _unknown):
         gateway.include_router(router)
 
 
 MOUNTS = (Mount(router=case_endpoints.router), Mount(router=case_endpoints.files))
 INSTALLERS = (install,)
-REFUSALS = ((ROOT, pages.refused), (reply.public.prefix, pages.refused))
+REFUSALS = ((pages.ROOT, pages.refused), (reply.public.prefix, pages.refused))

@@ -22,7 +22,6 @@ from app.audit import service as audit
 from app.db.tables import AuditEntry
 from app.features.desk import languages, replies
 from app.features.desk.pages.evidence import certificate_in_words
-from app.features.desk.replies import Reply
 from app.keys import Keys
 from lethe.contract.audit_log import AuditEntryOut
 from lethe.contract.certificates import CertificatesOut
@@ -54,7 +53,7 @@ class PackContents:
     request: DeletionRequestOut
     events: Sequence[RequestEventOut]
     proof: CertificatesOut
-    reply: Reply
+    reply: replies.Reply
     log: AuditPart
     keys: Mapping[str, Any]
     made_at: datetime.datetime

@@ -13,7 +13,6 @@ from app.config import Settings
 from app.features.desk import rendering as pages
 from app.features.desk import sessions
 from app.features.desk.languages import gettext
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import COOKIE, check_form
 from lethe.contract.problems import Problem, UploadTooLarge
 
@@ -66,8 +65,8 @@ def is_https(request: Request) -> bool:
 def onward_page(address: str) -> str:
     """Return `address` if it is a page of the dashboard with its query, and otherwise the overview."""
     path, _, _ = address.partition("?")
-    is_inside = path == ROOT or path.startswith(f"{ROOT}/")
-    return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else ROOT
+    is_inside = path == pages.ROOT or path.startswith(f"{pages.ROOT}/")
+    return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else pages.ROOT
 
 
 def account_key(email: str) -> str:

@@ -17,7 +17,6 @@ from starlette.datastructures import FormData
 
 from app.access import service as access
 from app.access.idempotency import Once
-from app.access.service import Caller
 from app.api import datasets, deletion_requests, models, tenants
 from app.api.calls import WINDOW, At, Call, Known
 from app.api.gateway import operation_of
@@ -58,7 +57,7 @@ class RequestContext:
     names: dict[str, str] = field(default_factory=dict)
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> access.Caller:
         return self.call.caller
 
     def may(self, endpoint: Callable[..., Any]) -> bool:
@@ -149,7 +148,7 @@ def _parameter_types(endpoint: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in typing.get_type_hints(endpoint).items() if name != "return"}
 
 
-def _authenticated(request: Request, installation: At) -> tuple[Caller, str]:
+def _authenticated(request: Request, installation: At) -> tuple[access.Caller, str]:
     """Return the caller of the session, and its token. Raises `Unauthenticated`."""
     token = sessions.read(request, COOKIE)
     with installation.database.reading() as session:
@@ -161,7 +160,7 @@ def _authenticated(request: Request, installation: At) -> tuple[Caller, str]:
 
 
 async def _context(
-    request: Request, installation: At, login: Annotated[tuple[Caller, str], Depends(_authenticated)]
+    request: Request, installation: At, login: Annotated[tuple[access.Caller, str], Depends(_authenticated)]
 ) -> RequestContext:
     caller, token = login
     state: Known = request.app.state.known

@@ -17,7 +17,6 @@ from app.db import now, sealed
 from app.db.tables import AuditEntry, DeletionRequest, new_id
 from app.deletion import retention
 from app.deletion.deadlines import zone_named
-from app.deletion.retention import RetentionLevel
 from app.features.desk import repository
 from app.features.desk.file_kinds import AttachmentFile
 from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
@@ -66,7 +65,7 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
         text=Note(text=text),
     )
     session.add(note)
-    request.kept = RetentionLevel.DETAILS
+    request.kept = retention.RetentionLevel.DETAILS
     audit.record(session, "deletion_request.note_added", request.id, note=note.id)
     return note
 
@@ -94,7 +93,7 @@ def attach(
         content=AttachedFile.of(file.content, key=key),
     )
     session.add(attachment)
-    request.kept = RetentionLevel.DETAILS
+    request.kept = retention.RetentionLevel.DETAILS
     audit.record(session, "deletion_request.attachment_added", request.id, attachment=attachment.id)
     return attachment
 
@@ -177,7 +176,7 @@ def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy)
     days = datetime.timedelta(days=retention.days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.
-    if is_over or request.kept == RetentionLevel.TRACE:
+    if is_over or request.kept == retention.RetentionLevel.TRACE:
         raise contract.DetailsErased(
             "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
             "in your own files, about the id of the request."

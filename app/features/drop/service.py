@@ -19,7 +19,6 @@ from app.db.tables import Dataset, DeletionRequest, Record, RequestAlias, Suppre
 from app.deletion import search_repository, suppression
 from app.deletion import service as deletion
 from app.deletion.completion import Submitted
-from app.deletion.service import RequestDraft
 from app.deletion.status import OPEN
 from app.features.drop.tables import DropFile, DropHash, DropLine
 from app.features.identities.tables import Identity
@@ -197,7 +196,7 @@ def match(session: Session, *, after: str, limit: int) -> str | None:
         }
     policy = access.policy_of(session, by.tenant_id)
     drafts = [
-        RequestDraft(
+        deletion.RequestDraft(
             by=by,
             policy=policy,
             discreet=False,

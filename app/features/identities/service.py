@@ -17,8 +17,6 @@ from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
 from app.deletion import completion, history, repository, search_repository, suppression
-from app.deletion.completion import Submitted
-from app.deletion.history import Change
 from app.deletion.service import RequestDraft
 from app.deletion.status import OPEN
 from app.features.identities.tables import Identity
@@ -347,7 +345,7 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
     bulk.store(session, RequestAlias, aliases, unless_there=True)
     policy = access.policy_of(session, request.tenant_id)
     if request.status == RequestStatus.IN_REVIEW and is_to_accept and policy.auto_accept:
-        new = Submitted(actor=audit.SERVICE, request=request)
+        new = completion.Submitted(actor=audit.SERVICE, request=request)
         lookup = repository.look_up(session, subject_refs=request.subject_refs)
         completion.accept(new, lookup, policy=policy, at=at, verb=_VERB)
         completion.store(session, [new], at=at)
@@ -358,7 +356,7 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
         # `completion.settle` reads the person's rows again, because the request has waited as a doubted one.
         suppression.add(session, [request], at=at)
     # Receivers are not called again: they must not learn that the identity was unknown.
-    change = Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)
+    change = history.Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)
     history.write(session, [change])
 
 

@@ -17,10 +17,9 @@ from lethe.features.insight import margins
 from lethe.proof import accountant, calibration, guarantees, methods
 from lethe.proof.accountant import Chain
 from lethe.proof.errors import InfeasibleError
-from lethe.proof.guarantees import Guarantee, Notion
 
 
-def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
+def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the present data after which a model's initial parameters no longer matter
     up to its target, and the guarantee after them; None above `at_most`, and if no run goes on from any parameters."""
     mechanism = stored_mechanism(model.mechanism)
@@ -32,7 +31,7 @@ def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
     except InfeasibleError:
         return None
     mu = accountant.reset_mu(imported.mechanism, steps=steps)
-    return steps, guarantees.guarantee(Notion.RESET, mu=mu, delta=model.delta)
+    return steps, guarantees.guarantee(guarantees.Notion.RESET, mu=mu, delta=model.delta)
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
@@ -71,8 +70,8 @@ class CertificateStatement:
     """Signed guarantees of one request and one model, and the guarantees of the model's live version today."""
 
     certificate: Certificate
-    signed: list[Guarantee]
-    today: list[Guarantee]
+    signed: list[guarantees.Guarantee]
+    today: list[guarantees.Guarantee]
 
 
 def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:

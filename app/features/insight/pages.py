@@ -15,7 +15,6 @@ from app.features.desk import languages
 from app.features.desk import rendering as pages
 from app.features.desk.forms import OptionalCount, OptionalPositive
 from app.features.desk.languages import gettext, marked
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import count, given, number
 from app.features.insight import endpoints
@@ -377,7 +376,7 @@ def _week_texts(total: int, day: str, name: str) -> tuple[str, str]:
 
 
 def _requests_path(**query: datetime.date | str) -> str:
-    return f"{ROOT}/requests?{urllib.parse.urlencode(query)}"
+    return f"{pages.ROOT}/requests?{urllib.parse.urlencode(query)}"
 
 
 PAGES = (router,)

@@ -27,7 +27,6 @@ from app.errors import AuditFailed
 from app.installations import Installation
 from app.journal.verification import BackupState
 from app.operations import repository, service
-from app.operations.repository import WaitingCount
 from app.operations.service import FAILURES, ServiceState
 from lethe.contract.problems import DatabasePutBack, Unavailable
 from lethe.contract.sets import Regulation, RunStatus, WorkerState
@@ -76,11 +75,11 @@ def count_damaged(session: Session) -> int:
 
 
 def _grouped(
-    waiting: Sequence[WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
-) -> dict[str, list[WaitingCount]]:
+    waiting: Sequence[repository.WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
+) -> dict[str, list[repository.WaitingCount]]:
     """Group counts by the attribute `name`. Keep `at_most` values: the `preferred` ones first, then by overdue, at-risk
     and waiting requests; all other values form the group `_THE_OTHERS`."""
-    groups: dict[str, list[WaitingCount]] = {value: [] for value in preferred}
+    groups: dict[str, list[repository.WaitingCount]] = {value: [] for value in preferred}
     for count in waiting:
         groups.setdefault(getattr(count, name), []).append(count)
 

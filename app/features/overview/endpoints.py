@@ -16,7 +16,6 @@ from app.db.tables import DeletionRequest
 from app.deletion.status import OPEN, TRANSITIONS
 from app.journal import repository as backup_repository
 from app.operations import service as operations
-from app.operations.service import ModelStanding
 from app.unlearning import repository as unlearning_repository
 from lethe import sockets
 from lethe.contract.sets import DeliveryStatus, WorkerState
@@ -74,7 +73,7 @@ def get_overview(call: Call) -> OverviewOut:
     )
 
 
-def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
+def _counted(models: Sequence[operations.ModelStanding]) -> ModelsCountOut:
     return ModelsCountOut(
         total=len(models),
         waiting=sum(standing.first_due_at is not None for standing in models),

@@ -15,7 +15,6 @@ from app.api import problems
 from app.api.calls import Call
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
-from app.deletion.service import RequestDraft
 from lethe import sockets
 from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
 
@@ -61,7 +60,7 @@ def submit(
     `protocol_fields` are the other fields of `RequestDraft` that a protocol sets.
     """
     drafts = [
-        RequestDraft(
+        deletion.RequestDraft(
             by=call.caller.actor,
             policy=call.caller.policy,
             maker=call.caller.maker,

@@ -14,7 +14,6 @@ from app.deletion import service as deletion
 from app.deletion.views import View
 from app.features.protocols import drp, service
 from app.features.protocols.dialects import by_kind, small_body, speaking, submit
-from app.features.protocols.drp import Exercise, Revocation
 from app.features.protocols.parsing import parsed
 from app.features.protocols.tables import Agent
 from app.features.webhooks import receiver
@@ -46,7 +45,7 @@ def exercise(call: AgentCall, message: Message) -> Response:
     """Submit a deletion request for a person. Repetitions get the same answer."""
     with call.reading() as session:
         agent, at = _agent(session, call), now(session)
-    body = parsed(Exercise, drp.open_message(message, verify_key=agent.verify_key))
+    body = parsed(drp.Exercise, drp.open_message(message, verify_key=agent.verify_key))
     policy = call.caller.policy
     drp.check(body, agent_id=agent.agent_id, business_id=policy.drp_business_id, at=at)
     person = drp.subject(body, claim=policy.drp_claim)
@@ -97,7 +96,7 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
     with call.writing() as session:
         agent = _agent(session, call)
         request = _managed(session, agent, request_id)
-        parsed(Revocation, drp.open_message(message, verify_key=agent.verify_key))
+        parsed(drp.Revocation, drp.open_message(message, verify_key=agent.verify_key))
         if request.status != RequestStatus.CANCELLED:
             deletion.cancel(session, request, discreet=True)
         status = _status(session, call, request)
@@ -150,7 +149,7 @@ def _managed(session: Session, agent: Agent, request_id: str) -> DeletionRequest
     raise MessageRefused("This agent has made no request with this id.")
 
 
-def _is_same(request: DeletionRequest, body: Exercise, subject_ref: str) -> bool:
+def _is_same(request: DeletionRequest, body: drp.Exercise, subject_ref: str) -> bool:
     return (request.subject_ref, request.regulation, request.particulars.callback_urls) == (
         subject_ref,
         _regulation(body),
@@ -158,11 +157,11 @@ def _is_same(request: DeletionRequest, body: Exercise, subject_ref: str) -> bool
     )
 
 
-def _regulation(body: Exercise) -> str:
+def _regulation(body: drp.Exercise) -> str:
     return "ccpa" if body.regime == "ccpa" else "other"
 
 
-def _callback_urls(body: Exercise) -> list[str]:
+def _callback_urls(body: drp.Exercise) -> list[str]:
     return [] if body.status_callback is None else [body.status_callback]
 
 

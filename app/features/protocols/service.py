@@ -11,7 +11,6 @@ from app.db import actor, now, sealed
 from app.db.bulk import Page, page
 from app.db.tables import DeletionRequest, new_id
 from app.features.protocols import drp
-from app.features.protocols.drp import Envelope
 from app.features.protocols.parsing import parsed
 from app.features.protocols.tables import Agent
 from lethe.contract.problems import KeyUnknown, Problem
@@ -80,7 +79,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
     at = now(session)
     for row in agents_called(session, agent_id):
         with contextlib.suppress(Problem):
-            envelope = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key))
+            envelope = parsed(drp.Envelope, drp.open_message(message, verify_key=row.verify_key))
             business_id = access.policy_of(session, row.tenant_id).drp_business_id
             drp.check(envelope, agent_id=agent_id, business_id=business_id, at=at)
             return row
@@ -93,7 +92,7 @@ def set_up(session: Session, row_id: str, *, message: bytes) -> str:
     row = agent(session, row_id)
     if row is None:
         raise _refused()
-    issued_at = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key)).issued_at
+    issued_at = parsed(drp.Envelope, drp.open_message(message, verify_key=row.verify_key)).issued_at
     if row.set_up_at is not None and issued_at <= row.set_up_at:
         raise _refused()
     _revoke_token(session, row)

@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.audit.service import Deed
 from app.catalogue import repository
 from app.catalogue.prediction import MAX_RANKED_CLASSES
 from app.db.tables import Model, Version
@@ -21,7 +20,6 @@ from lethe.contract.models import QualityIn, QualityOut
 from lethe.contract.problems import FieldError, PreconditionFailed
 from lethe.contract.sets import Metric, OnBreach, RemedyKind
 from lethe.proof import accountant, calibration
-from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
@@ -127,7 +125,7 @@ def release(session: Session, model: Model, version: Version) -> None:
 
 def _record(session: Session, action: str, model: Model, version: Version) -> None:
     """Write an audit entry; the actor is `lethe` when a run judged the version."""
-    deed = Deed(
+    deed = audit.Deed(
         tenant_id=model.tenant_id,
         actor=audit.actor_of(session),
         action=action,
@@ -231,7 +229,7 @@ def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, de
 
 
 def _request_steps(mechanism: Mechanism, *, epsilon: float, delta: float) -> int:
-    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     try:
         return calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=mechanism.learn_steps)
     except InfeasibleError:

@@ -7,9 +7,7 @@ from fastapi import Response
 from app.api import models, problems
 from app.features.desk import forms
 from app.features.desk import rendering as pages
-from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext, marked
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import words
 from app.features.quality import endpoints as quality
@@ -38,12 +36,12 @@ def set_gate(context: TheContext, model_id: str, form: Form) -> Response:
     """Set or replace the gate. If it is refused, show the form again with the error."""
     context.require(quality.update_model)
     gate = {
-        "metric": text(form, "metric"),
-        "threshold": forms.parse_optional_number(text(form, "threshold")),
-        "on_breach": text(form, "on_breach"),
+        "metric": forms.text(form, "metric"),
+        "threshold": forms.parse_optional_number(forms.text(form, "threshold")),
+        "on_breach": forms.text(form, "on_breach"),
     }
     try:
-        context.ask(quality.update_model, model_id=model_id, body=checked(ModelChangeIn, quality=gate))
+        context.ask(quality.update_model, model_id=model_id, body=forms.checked(ModelChangeIn, quality=gate))
     except Problem as error:
         return _page(context, model_id, error=error)
     return _back(model_id, "set")
@@ -64,7 +62,7 @@ def release_version(context: TheContext, model_id: str, number: models.Number) -
 
 
 def _back(model_id: str, done: Done) -> Response:
-    return pages.see(f"{ROOT}/models/{model_id}/quality", done=done)
+    return pages.see(f"{pages.ROOT}/models/{model_id}/quality", done=done)
 
 
 def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Problem | None = None) -> Response:

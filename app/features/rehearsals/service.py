@@ -36,12 +36,11 @@ from app.unlearning.kinds import PlannedRun
 from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.sets import AdditionStatus, QueueRule, RunKind
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalStatus
 from lethe.proof.canary_test import CanaryPlan
 
 _AT_ONCE = 10_000
-_OPEN = (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
-_DONE = (RehearsalStatus.COMPLETED, RehearsalStatus.OUTDATED)
+_OPEN = (contract.RehearsalStatus.WAITING, contract.RehearsalStatus.RUNNING)
+_DONE = (contract.RehearsalStatus.COMPLETED, contract.RehearsalStatus.OUTDATED)
 _RANDOM = SystemRandom()
 SAMPLE = 5_000
 """Maximum number of people of the retain set and of the test set."""
@@ -70,7 +69,7 @@ def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | 
 def is_measured(session: Session, *, dataset_id: str) -> bool:
     """Return True if a rehearsal has measured the present rows of a dataset, or runs for one of its models."""
     running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
-    running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == RehearsalStatus.RUNNING)
+    running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
 
 
@@ -90,19 +89,19 @@ def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
 def rehearsal_to_make(session: Session, *, dataset_id: str) -> Rehearsal | None:
     """Return the oldest waiting rehearsal of a dataset's models; None without one."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
-    query = query.where(Model.dataset_id == dataset_id, Rehearsal.status == RehearsalStatus.WAITING)
+    query = query.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.WAITING)
     return session.scalars(query.order_by(Rehearsal.asked_at, Rehearsal.id).limit(1)).first()
 
 
 def with_waiting(models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
     """Restrict a query to models with a waiting rehearsal, and add the time at which it was requested."""
     joined = models.add_columns(Rehearsal.asked_at).join(Rehearsal, Rehearsal.model_id == Model.id)
-    return joined.where(Rehearsal.status == RehearsalStatus.WAITING)
+    return joined.where(Rehearsal.status == contract.RehearsalStatus.WAITING)
 
 
 def rehearsal_of(session: Session, *, run_id: str) -> Rehearsal | None:
     """Return the rehearsal that a run carries out; None without one."""
-    query = sa.select(Rehearsal).where(Rehearsal.run_id == run_id, Rehearsal.status == RehearsalStatus.RUNNING)
+    query = sa.select(Rehearsal).where(Rehearsal.run_id == run_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(query).one_or_none()
 
 
@@ -115,8 +114,8 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
     measured = sa.select(Model.id).where(
         sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     )
-    completed = sa.and_(Rehearsal.model_id.in_(measured), Rehearsal.status == RehearsalStatus.COMPLETED)
-    session.execute(sa.update(Rehearsal).where(completed).values(report=None, status=RehearsalStatus.OUTDATED))
+    completed = sa.and_(Rehearsal.model_id.in_(measured), Rehearsal.status == contract.RehearsalStatus.COMPLETED)
+    session.execute(sa.update(Rehearsal).where(completed).values(report=None, status=contract.RehearsalStatus.OUTDATED))
 
 
 def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:

@@ -13,7 +13,6 @@ from app.db import now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.features.systems import service, systems
-from app.features.systems.systems import RegisteredSystem
 from app.features.systems.tables import System, SystemTask
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
@@ -139,7 +138,7 @@ def _check_url(call: Call, url: str) -> None:
     receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
 
 
-def _system(call: Call, row: RegisteredSystem) -> contract.SystemOut:
+def _system(call: Call, row: systems.RegisteredSystem) -> contract.SystemOut:
     return contract.SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
 
 

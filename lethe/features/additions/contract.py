@@ -7,15 +7,14 @@ from pydantic import Field
 from lethe.contract import problems
 from lethe.contract.fields import Answer, PageOut, Paging
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import AdditionStatus, Scope
 
 
-class AdditionUnknown(NotFound, title="There is no such addition"):
+class AdditionUnknown(problems.NotFound, title="There is no such addition"):
     template = "There is no addition {addition_id!r} to this dataset."
 
 
-class DatasetFull(Conflict, title="The dataset has too few free slots"):
+class DatasetFull(problems.Conflict, title="The dataset has too few free slots"):
     template = (
         "{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or make "
         "another dataset."

@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 
 from lethe.proof import accountant, calibration
-from lethe.proof.accountant import Run
 from lethe.proof.errors import InfeasibleError
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
@@ -64,7 +63,7 @@ def of(mechanism: Mechanism, *, epsilon: float, delta: float) -> Cost:
     >>> round(cost.noise, 2), round(cost.learn_passes, 1), round(cost.request_passes, 1)
     (0.35, 69.8, 1.9)
     """
-    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     request_passes = None
     try:
         steps = calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=MAX_STEPS)

@@ -3,7 +3,6 @@
 import math
 
 from lethe.features.objective import accountant
-from lethe.features.objective.accountant import Releases
 from lethe.features.objective.mechanism import ObjectivePerturbation
 from lethe.proof.conversion import gdp_mu
 from lethe.proof.errors import InfeasibleError, require_count, require_fraction, require_positive
@@ -62,7 +61,7 @@ def choose(
         )
 
     def reaches(noise_scale: float) -> bool:
-        published = [Releases(mechanism=made(noise_scale), versions=versions)]
+        published = [accountant.Releases(mechanism=made(noise_scale), versions=versions)]
         return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
 
     # One version without a determinant, the least that any noise has to do.

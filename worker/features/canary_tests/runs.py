@@ -8,10 +8,9 @@ from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
 from lethe.proof.canary_test import Observed
 from worker import handlers
-from worker.handlers import HandledKind, Holder
 
 
-def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
+def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """Run a canary test and end it with its statistics. A failed test is not repeated."""
     assert claimed_run.mechanism is not None
     assert claimed_run.audit is not None
@@ -31,4 +30,4 @@ def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, hol
         service.end(session, run_id=claimed_run.run_id, observed=observed, error_code=error_code)
 
 
-HANDLERS: tuple[HandledKind, ...] = ((RunKind.AUDIT, run_test),)
+HANDLERS: tuple[handlers.HandledKind, ...] = ((RunKind.AUDIT, run_test),)

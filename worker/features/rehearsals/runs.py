@@ -35,8 +35,6 @@ from lethe.features.rehearsals import contract
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
-from worker.handlers import HandledKind, Holder
-from worker.isolated import IsolatedResult
 from worker.langevin import init
 from worker.langevin.window import Checkpoints
 
@@ -45,7 +43,7 @@ CHECKPOINTS = 20
 Floats = NDArray[np.float64]
 LabelledRows = tuple[NDArray[np.float32], NDArray[np.int32]]
 """Features (n, d) and labels (n,) of rows that are not null."""
-RunWithoutPeople = Callable[..., IsolatedResult]
+RunWithoutPeople = Callable[..., isolated.IsolatedResult]
 """`isolated.run` on rows without the people who were drawn. It takes the arguments `initial`, `first_step`, `steps`,
 `on_progress` and `checkpoints`."""
 
@@ -143,7 +141,7 @@ class Measure:
         return np.asarray(predicted == labels, np.float64)
 
 
-def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
+def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """Draw people, forget them on one copy, learn another without them, and end the run with the report. The names of
     the people who were drawn never leave this function."""
     mechanism = claimed_run.mechanism
@@ -195,7 +193,7 @@ def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, hol
         rehearsals.end(session, run_id=claimed_run.run_id, report=report.model_dump(mode="json"))
 
 
-HANDLERS: tuple[HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
+HANDLERS: tuple[handlers.HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
 
 
 @contextmanager

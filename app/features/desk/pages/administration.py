@@ -30,7 +30,6 @@ from app.features.desk.forms import checked, parse_number, parse_optional_number
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import count, regulation, words
 from app.features.protocols import endpoints as protocols
@@ -102,7 +101,7 @@ def change_policy(context: TheContext, form: Form) -> Response:
             context.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=policy))
     except Problem as error:
         return _own(context, error=error, filled={name: text(form, name) for name in form})
-    return pages.see(f"{ROOT}/tenant", done="policy")
+    return pages.see(f"{pages.ROOT}/tenant", done="policy")
 
 
 @router.post("/tenant/issuers")
@@ -163,7 +162,7 @@ def _changed(
         raise
     except Problem as error:
         return _own(context, error=error)
-    return pages.see(f"{ROOT}/tenant", done=done)
+    return pages.see(f"{pages.ROOT}/tenant", done=done)
 
 
 def _json(form: FormData, name: str, expected: str) -> Any:
@@ -441,7 +440,7 @@ def revoke_key(context: TheContext, key_id: str) -> Response:
         context.ask(tenants.revoke_api_key, key_id=key_id)
     except Problem as error:
         return _one(context, key_id, error)
-    return pages.see(f"{ROOT}/keys", done="revoked")
+    return pages.see(f"{pages.ROOT}/keys", done="revoked")
 
 
 def _body(form: FormData) -> ApiKeyIn:

@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import Response
 
 from app.api import accounting, datasets, deletion_requests, models, runs
-from app.api.accounting import guarantee_of
 from app.api.calls import Cursor
 from app.features.canary_tests import endpoints as canary_tests
 from app.features.desk import rendering as pages
@@ -16,7 +15,6 @@ from app.features.desk.forms import OptionalPositive, OptionalProbability, check
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
 from app.features.insight import endpoints as insight
@@ -165,7 +163,7 @@ def of_certified_run(audit: AuditOut) -> str:
 def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
     """Return a certificate in sentences, which name its model `model`, by default by its id."""
     statement = certificate.statement
-    guarantees = [guarantee_of(guarantee) for guarantee in statement["guarantees"]]
+    guarantees = [accounting.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)
     assert unlearning is not None
     records, steps = statement["request"]["records"], statement["run"]["steps"]
@@ -278,7 +276,7 @@ def verify_certificate(context: TheContext, certificate_id: str) -> Response:
 def audit_model(context: TheContext, model_id: str) -> Response:
     """Request a canary test with many canaries, which learns and forgets them apart from the model's data."""
     context.ask(canary_tests.audit, model_id=model_id)
-    return pages.see(f"{ROOT}/models/{model_id}", done="audit")
+    return pages.see(f"{pages.ROOT}/models/{model_id}", done="audit")
 
 
 @router.get("/models/{model_id}/canary-tests")

@@ -10,7 +10,6 @@ from app.features.canary_tests import endpoints as canary_tests
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.insight import endpoints as insight
 from app.features.insight.pages import first_what_if
@@ -93,14 +92,14 @@ def live_model(context: TheContext, model_id: str) -> Response:
 def relearn_model(context: TheContext, model_id: str) -> Response:
     """Request that a model is learned again on the present data."""
     context.ask(models.relearn, model_id=model_id)
-    return pages.see(f"{ROOT}/models/{model_id}", done="relearn")
+    return pages.see(f"{pages.ROOT}/models/{model_id}", done="relearn")
 
 
 @router.post("/models/{model_id}/retire")
 def retire_model(context: TheContext, model_id: str) -> Response:
     """Retire a model."""
     context.ask(models.retire_model, model_id=model_id)
-    return pages.see(f"{ROOT}/models/{model_id}", done="retired")
+    return pages.see(f"{pages.ROOT}/models/{model_id}", done="retired")
 
 
 @router.get("/models/{model_id}/versions")

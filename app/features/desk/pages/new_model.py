@@ -9,7 +9,6 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.accounting import runtime_estimates
-from app.accounting.runtime_estimates import RuntimeEstimate
 from app.api import datasets, models, problems
 from app.catalogue import datasets as registered
 from app.catalogue import mechanisms, service
@@ -17,7 +16,6 @@ from app.features.desk import rendering as pages
 from app.features.desk import wording
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
 from app.features.desk.languages import gettext
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.insight import costs
 from app.features.insight import endpoints as previews
@@ -67,7 +65,7 @@ class ModelForecast:
     epsilon_without_steps: float
     room: int
     options: list[OptionOut]
-    measured: RuntimeEstimate | None
+    measured: runtime_estimates.RuntimeEstimate | None
 
 
 @router.get("/models/new")
@@ -93,7 +91,7 @@ def create_model(context: TheContext, form: Form) -> Response:
     except Problem as error:
         return _form(context, _written(form), error=error)
     model = json.loads(bytes(answer.body))
-    return pages.see(f"{ROOT}/models/{model['id']}", done="made")
+    return pages.see(f"{pages.ROOT}/models/{model['id']}", done="made")
 
 
 def _written(form: FormData) -> dict[str, str]:

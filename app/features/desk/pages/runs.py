@@ -13,7 +13,6 @@ from app.features.desk.glossary import Advice, advice, labels
 from app.features.desk.languages import gettext
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.pages import evidence
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import state
 from app.features.overview import endpoints as overview
@@ -85,7 +84,7 @@ def show_run(context: TheContext, run_id: str, done: Literal["", "cancelled"] = 
 def cancel_run(context: TheContext, run_id: str) -> Response:
     """Cancel a run."""
     context.ask(runs.cancel_run, run_id=run_id)
-    return pages.see(f"{ROOT}/runs/{run_id}", done="cancelled")
+    return pages.see(f"{pages.ROOT}/runs/{run_id}", done="cancelled")
 
 
 @router.get("/runs/{run_id}/live")
