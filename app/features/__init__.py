@@ -21,6 +21,7 @@ FEATURES = (
     "desk",
     "protocols",
     "quality",
+    "queue",
     "quotas",
     "rehearsals",
     "webhooks",

@@ -2,7 +2,7 @@
 
 import datetime
 import functools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -21,13 +21,7 @@ def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: boo
 
     Rows are erased as soon as one model of the dataset runs, or at once if no model has to run.
     """
-    return ordered(session, _due(session, at=at, deletions_only=deletions_only), at=at)
-
-
-def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[turns.DueDataset]:
-    """Return the due datasets of one tenant before `datasets_due` merges them: one item per rule and at most `limit`
-    items of each rule."""
-    return list(_due(session, at=at, tenant_id=tenant_id, limit=limit))
+    return ordered(session, due(session, at=at, deletions_only=deletions_only), at=at)
 
 
 def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.datetime) -> list[turns.DueDataset]:
@@ -48,14 +42,14 @@ def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.
 
 def anything_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> bool:
     """Return True if `datasets_due` would return any dataset. Reading stops at the first."""
-    return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
+    return next(due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
 def _earlier(first: datetime.datetime | None, second: datetime.datetime | None) -> datetime.datetime | None:
     return min((moment for moment in (first, second) if moment), default=None)
 
 
-def _due(
+def due(
     session: Session,
     *,
     at: datetime.datetime,
@@ -103,7 +97,7 @@ _FREE = sa.and_(
     sa.or_(Dataset.not_before.is_(None), Dataset.not_before <= _AT),
     ~sa.exists().where(Run.dataset_id == Dataset.id, Run.status == RunStatus.RUNNING),
 )
-_MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
+MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
 
 
 def _requested() -> sa.Select[str, str, datetime.datetime]:
@@ -129,13 +123,13 @@ def _behind() -> sa.Select[str, str, datetime.datetime]:
         sa.select(Dataset.id, Dataset.tenant_id, first)
         .join(Model, Model.dataset_id == Dataset.id)
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(_FREE, _MAY_RUN, Version.revision < Dataset.revision, sa.exists().where(since))
+        .where(_FREE, MAY_RUN, Version.revision < Dataset.revision, sa.exists().where(since))
     )
 
 
 def _to_learn() -> sa.Select[str, str, datetime.datetime]:
     query = sa.select(Dataset.id, Dataset.tenant_id, Model.created_at).join(Model, Model.dataset_id == Dataset.id)
-    return query.where(_FREE, _MAY_RUN, Model.wanted.is_not(None))
+    return query.where(_FREE, MAY_RUN, Model.wanted.is_not(None))
 
 
 def _to_add() -> sa.Select[str, str, datetime.datetime]:
@@ -151,7 +145,7 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
         .join(Addition, Addition.dataset_id == Dataset.id)
         .join(Model, Model.dataset_id == Dataset.id)
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(_FREE, _MAY_RUN, Version.revision < Dataset.revision, Version.revision < Addition.revision)
+        .where(_FREE, MAY_RUN, Version.revision < Dataset.revision, Version.revision < Addition.revision)
     )
 
 
@@ -263,7 +257,7 @@ def models_due(
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .where(
             Model.dataset_id == dataset.id,
-            _MAY_RUN,
+            MAY_RUN,
             Model.id.not_in(patient_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
@@ -272,22 +266,3 @@ def models_due(
     if deletions_only:
         query = query.where(_FORGETS)
     return [(model, version) for model, version in session.execute(query, {"at": at})]
-
-
-def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime, limit: int) -> list[str]:
-    """Return the models that the next run of unclaimed requests on a dataset serves: models that carry or will carry
-    people, except models that still batch requests."""
-    carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
-    patient = patient_models(session, at=at, dataset_id=dataset_id)
-    query = sa.select(Model.id).where(Model.dataset_id == dataset_id, carries, _MAY_RUN, Model.id.not_in(patient))
-    query = query.where(Model.retired_at.is_(None)).order_by(Model.created_at, Model.id).limit(limit)
-    return list(session.scalars(query, {"at": at}))
-
-
-def oldest_ready(
-    session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
-) -> dict[str, datetime.datetime]:
-    """Return the time since which the oldest unclaimed request is ready, by dataset."""
-    query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at))
-    query = query.where(Erasure.dataset_id.in_(list(dataset_ids)), _UNCLAIMED, _READY).group_by(Erasure.dataset_id)
-    return {dataset_id: ready_at for dataset_id, ready_at in session.execute(query, {"at": at}) if ready_at}

@@ -82,7 +82,6 @@ class Runs(Resource[H]):
     list = pages(runs.LIST)
     get = call(runs.GET)
     cancel = call(runs.CANCEL)
-    queue = call(runs.QUEUE)
 
 
 class _Consent(deletion_requests.ConsentIn):

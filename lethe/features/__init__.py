@@ -23,6 +23,7 @@ FEATURES = (
     "people",
     "protocols",
     "quality",
+    "queue",
     "rehearsals",
     "stores",
     "systems",

@@ -8,6 +8,7 @@ from lethe.client.resources import Accounting as CoreAccounting
 from lethe.client.resources import Datasets as CoreDatasets
 from lethe.client.resources import DeletionRequests as CoreDeletionRequests
 from lethe.client.resources import Models as CoreModels
+from lethe.client.resources import Runs as CoreRuns
 from lethe.features.additions.client import DatasetAdditions
 from lethe.features.attested.client import AttestedTrainers
 from lethe.features.calculator.client import CalculatorAccounting
@@ -25,6 +26,7 @@ from lethe.features.overview.client import Overview
 from lethe.features.people.client import Users
 from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
+from lethe.features.queue.client import RunQueue
 from lethe.features.rehearsals.client import ModelRehearsals
 from lethe.features.stores.client import SystemTasks
 from lethe.features.systems.client import RequestSystems, Systems
@@ -55,6 +57,10 @@ class Models(ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelRehearsals
     __doc__ = CoreModels.__doc__
 
 
+class Runs(RunQueue[H], CoreRuns[H]):
+    __doc__ = CoreRuns.__doc__
+
+
 class Resources(core.Resources[H]):
     """The resources of a client, those of features among them."""
 
@@ -72,6 +78,7 @@ class Resources(core.Resources[H]):
     models: Models[H]
     networks: Networks[H]
     overview: Overview[H]
+    runs: Runs[H]
     systems: Systems[H]
     system_tasks: SystemTasks[H]
     trainers: Trainers[H]

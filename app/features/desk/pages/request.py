@@ -25,7 +25,6 @@ from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside
 from app.features.desk.pages.evidence import certificate_in_words
 from app.features.desk.pages.requests import QUEUES, everybody, rejection
-from app.features.desk.rendering import ROOT
 from app.features.desk.replies import REPLY_LANGUAGES
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import duration, legal, moment, number, regulation, state
@@ -94,7 +93,7 @@ async def enter_request(context: TheContext, form: Form) -> Response:
         answer = await context.ask(deletion_requests.create_deletion_request, body=body)
     except Problem as error:
         return await run_in_threadpool(_entry_form, context, error)
-    return pages.see(f"{ROOT}/requests/{json.loads(bytes(answer.body))['id']}", done="made")
+    return pages.see(f"{pages.ROOT}/requests/{json.loads(bytes(answer.body))['id']}", done="made")
 
 
 def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
@@ -144,7 +143,7 @@ def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
 
 
 def _link(request: DeletionRequestOut) -> Markup:
-    link = Markup('<a href="{}/requests/{}">{}</a>').format(ROOT, request.id, request.external_id or request.id)
+    link = Markup('<a href="{}/requests/{}">{}</a>').format(pages.ROOT, request.id, request.external_id or request.id)
     return Markup("{} ({})").format(link, inside(state(request.status).label))
 
 
@@ -238,8 +237,8 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
 def _see(form: FormData, request_id: str, done: str) -> Response:
     """Redirect to the page from which a form about a request was sent: that of the request, or the inbox."""
     if (queue := text(form, "inbox")) in QUEUES:
-        return pages.see(ROOT, queue=queue, case=request_id, done=done)
-    return pages.see(f"{ROOT}/requests/{request_id}", done=done)
+        return pages.see(pages.ROOT, queue=queue, case=request_id, done=done)
+    return pages.see(f"{pages.ROOT}/requests/{request_id}", done=done)
 
 
 def _body(decision: Decision, form: Form) -> dict[str, Any]:
@@ -365,7 +364,7 @@ def next_step(request: DeletionRequestOut, *, may_reply: bool) -> Markup:
     reply = Markup("")
     if may_reply:
         link = Markup('<a href="{}/requests/{}/reply">{}</a>')
-        reply = link.format(ROOT, request.id, gettext("Draft the reply"))
+        reply = link.format(pages.ROOT, request.id, gettext("Draft the reply"))
     match request.status:
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.paused_since:
             text = gettext("establish who the person is; then approve or reject. The clock is paused.")

@@ -16,6 +16,7 @@ from app.features.desk.pages import evidence
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import state
 from app.features.overview import endpoints as overview
+from app.features.queue.endpoints import get_queue
 from lethe.contract.fields import RunOrder
 from lethe.contract.runs import RunOut
 from lethe.contract.sets import RunKind, RunStatus
@@ -134,7 +135,7 @@ def _listing(
         "page": page,
         "extent": place.extent(page, "run", "runs", total=total),
         "failures": failures(failed),
-        "may_see_queue": context.may(runs.get_queue),
+        "may_see_queue": context.may(get_queue),
         "numbers": numbers,
         "query": {name: value for name, value in query.items() if value},
         "place": place,
@@ -147,7 +148,7 @@ def _listing(
 
 
 def _queue(context: RequestContext) -> dict[str, Any]:
-    return {"queue": context.ask(runs.get_queue), "rules": labels("queue_rules")}
+    return {"queue": context.ask(get_queue), "rules": labels("queue_rules")}
 
 
 def _details(context: RequestContext, run_id: str) -> dict[str, Any]:
