@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, Strict
 from lethe.contract import problems, sets
 from lethe.contract.certificates import CertificatesOut
 from lethe.contract.fields import (
+    WHOLE,
     Answer,
     Body,
     ErasureGround,
@@ -28,7 +29,7 @@ from lethe.contract.operation import ResourceOperations
 
 OpenClock = Literal[sets.ClockState.AT_RISK, sets.ClockState.OVERDUE, sets.ClockState.PAUSED, "running"]
 """Clock states by which open requests can be filtered; running: neither paused nor overdue."""
-RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
+RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$"), WHOLE]
 
 
 MAX_ALIASES = 50

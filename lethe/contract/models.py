@@ -8,6 +8,7 @@ from pydantic import Field, FiniteFloat, Strict
 from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.fields import (
+    WHOLE,
     Answer,
     Body,
     LargeBody,
@@ -188,7 +189,7 @@ class ModelIn(Body):
         description="Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
         "for records with several labels, huber_regression for a target, poisson_regression for counts.",
     )
-    method: Annotated[str, Field(pattern="^[a-z_]{1,40}$")] = Field(
+    method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
         description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
         "objective_perturbation: each version is learned anew with fresh noise. Refused if it is not installed.",

@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
-MAX_CORE_LINES = 35_170
-MAX_PRODUCT_LINES = 80_220
+MAX_CORE_LINES = 35_180
+MAX_PRODUCT_LINES = 80_240
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""

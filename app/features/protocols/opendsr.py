@@ -29,7 +29,7 @@ from app.errors import SigningUnusable
 from app.features.protocols.parsing import ProtocolMessage, parsed
 from app.keys import Keys, read_or_create
 from lethe.contract import sets
-from lethe.contract.fields import SubjectRule
+from lethe.contract.fields import WHOLE, SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"
@@ -84,7 +84,7 @@ class SubjectRequest(ProtocolMessage):
         list[Annotated[RawIdentity | HashedIdentity, Field(discriminator="identity_format")]],
         Field(min_length=1, max_length=100),
     ]
-    api_version: Annotated[str, Field(pattern=r"^2(\.\d{1,3})?$")] | None = None
+    api_version: Annotated[str, Field(pattern=r"^2(\.\d{1,3})?$"), WHOLE] | None = None
     status_callback_urls: Annotated[list[str], Field(max_length=10, default_factory=list)]
     extensions: dict[str, Any] | None = None
 

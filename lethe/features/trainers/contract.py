@@ -7,13 +7,13 @@ from pydantic import Field, model_validator
 
 from lethe.contract import problems
 from lethe.contract.datasets import RowsIn
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text, example
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import ClosedSet, Scope
 
 MAX_TABLE_BYTES = 256 * 2**20
 """Maximum size of a table in memory, in Arrow's format."""
-FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), WHOLE]
 _MAX_FILES_BYTES = 2**19
 
 
