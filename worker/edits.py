@@ -1,7 +1,6 @@
 """Edit before a run: added rows are written to their slots, and rows of people to be erased become null."""
 
-from app import tracing
-from app.errors import RunDiffersFromPlan
+from app import errors, tracing
 from app.installations import Installation
 from app.rows.blocks import Filling
 from app.unlearning import kinds
@@ -59,5 +58,5 @@ def _edit(installation: Installation, run: ClaimedRun) -> str:
     root = installation.rows.edit(run.dataset_id, run.root, fill=fillings, null=run.slots_to_null)
     for block in installation.rows.read(run.dataset_id, root, holding=run.slots_to_null):
         if not block.is_null(run.slots_to_null):
-            raise RunDiffersFromPlan(f"Run {run.run_id} erased other rows than it was to.")
+            raise errors.RunDiffersFromPlan(f"Run {run.run_id} erased other rows than it was to.")
     return root

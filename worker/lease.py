@@ -5,8 +5,7 @@ import math
 import time
 from collections.abc import Callable
 
-from app import telemetry
-from app.errors import LeaseLost
+from app import errors, telemetry
 from app.installations import Installation
 from app.periodic import Periodic
 from app.unlearning import service as unlearning
@@ -36,13 +35,13 @@ class Lease(Periodic):
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:
-            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
+            raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def opened(self) -> None:
         """Report that a block of rows was opened, which counts as progress. Raises as `progressed`."""
         self._moved_at = time.monotonic()
         if self._lost:
-            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
+            raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def renew(self) -> bool:
         """Renew the lease; return False if the database does not answer. Raises `LeaseLost`."""
@@ -50,7 +49,7 @@ class Lease(Periodic):
         try:
             with self._installation.database.writing(exclusive=False) as session:
                 unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
-        except LeaseLost:
+        except errors.LeaseLost:
             self._lost = True
             raise
         # The database may be back before the lease ends.
@@ -67,7 +66,7 @@ class Lease(Periodic):
         if time.monotonic() - self._moved_at > self._installation.settings.stall_seconds:
             telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
             self._lost = True
-        with contextlib.suppress(LeaseLost):
+        with contextlib.suppress(errors.LeaseLost):
             if not self._lost:
                 self.renew()
         if self._lost:

@@ -5,8 +5,7 @@ import time
 
 from sqlalchemy.exc import OperationalError
 
-from app import telemetry, tracing
-from app.errors import AuditFailed, LeaseLost
+from app import errors, telemetry, tracing
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
@@ -66,13 +65,13 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
         with Lease(installation, run) as lease:
             deletions = functools.partial(run_next, installation, worker=worker, deletions_only=True)
             _work(installation, run, PreemptibleLease(lease, run_deletion=deletions) if run.gives_way else lease)
-    except LeaseLost:
+    except errors.LeaseLost:
         _log_lost(installation, run)
     # Any failed run is handed back, whatever the error.
     except Exception as error:  # noqa: BLE001
         code = error.code if isinstance(error, Problem | ChainFailed) else type(error).__name__
-        observed = error.observed if isinstance(error, AuditFailed) else None
-        if code == AuditFailed.code:
+        observed = error.observed if isinstance(error, errors.AuditFailed) else None
+        if code == errors.AuditFailed.code:
             handlers.alarm(run, observed)
         with installation.database.writing() as session:
             if isinstance(error, DatasetDamaged):

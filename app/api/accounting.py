@@ -21,8 +21,7 @@ from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import conversion
 from lethe.proof.guarantees import Guarantee
 from lethe.proof.joint import Joint
-from lethe.verification import ledgers
-from lethe.verification.chains import GENESIS
+from lethe.verification import chains, ledgers
 
 router = APIRouter()
 
@@ -89,7 +88,7 @@ def get_ledger_head(call: Call) -> contract.LedgerHeadOut:
     with call.reading() as session:
         head = ledger.head(session, _keys(call), tenant_id=tenant_id)
     if head is None:
-        return contract.LedgerHeadOut(tenant_id=tenant_id, sequence=0, hash=GENESIS, jws=None, signed_at=None)
+        return contract.LedgerHeadOut(tenant_id=tenant_id, sequence=0, hash=chains.GENESIS, jws=None, signed_at=None)
     return contract.LedgerHeadOut.of(head)
 
 

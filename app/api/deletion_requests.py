@@ -28,10 +28,9 @@ from app.api.intake import Intake, to_response
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import admission, completion, repository, search_repository, suppression
+from app.deletion import admission, completion, repository, search_repository, suppression, views
 from app.deletion import service as deletion
 from app.deletion.admission import IdentityStatement
-from app.deletion.views import View
 from app.rows import repository as rows_repository
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
@@ -328,8 +327,8 @@ def names_of_assignees(session: Session, call: Call, requests: Iterable[Deletion
     return access.names_of(session, ids) if ids else {}
 
 
-def view_of(session: Session, call: Call) -> View:
-    return View(discreet=call.caller.discreet, at=now(session))
+def view_of(session: Session, call: Call) -> views.View:
+    return views.View(discreet=call.caller.discreet, at=now(session))
 
 
 def horizon_of(call: Call) -> datetime.timedelta:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import errors, telemetry
 from app.access import idempotency
 from app.access.idempotency import Once, StoredResponse
 from app.db import Database
@@ -26,7 +26,6 @@ from app.db.tables import OWED, DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
-from app.errors import MechanismUnreadable, MethodUnsupported
 from app.installations import Installation
 from app.periodic import Periodic
 from app.unlearning import queue
@@ -118,7 +117,7 @@ def _estimated(
             if records >= min_records:
                 estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
     # The worker reports this error; a request is not refused for it.
-    except (MechanismUnreadable, MethodUnsupported, PrivacyError):
+    except (errors.MechanismUnreadable, errors.MethodUnsupported, PrivacyError):
         pass
     ended = time.monotonic()
     fresh = max(_FRESH_SECONDS, _MIN_INTERVAL_FACTOR * (ended - began))

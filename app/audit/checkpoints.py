@@ -10,11 +10,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app import signing, telemetry
+from app import errors, signing, telemetry
 from app.audit import repository
 from app.db import now
 from app.db.tables import AuditEntry, Checkpoint, LedgerLink
-from app.errors import AuditCorrupt
 from app.keys import Keys
 from lethe.verification import chains
 
@@ -44,7 +43,7 @@ AUDIT = StoredChain(
     head="checkpoint",
     media_type="lethe-audit-checkpoint+jws",
     format="lethe-audit-checkpoint/1",
-    corrupt=AuditCorrupt,
+    corrupt=errors.AuditCorrupt,
     hash_of=entry_hash,
     table=AuditEntry,
 )

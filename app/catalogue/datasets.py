@@ -25,9 +25,8 @@ from app.rows.formats import FeaturesOf
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe import sockets
-from lethe.contract import problems
+from lethe.contract import problems, sets
 from lethe.contract.models import TangentIn
-from lethe.contract.sets import DamageKind
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import TargetColumn
@@ -168,7 +167,7 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, oth
     of_person = functools.partial(rows_repository.count_records_of, session, dataset_id=dataset_id)
     count = of_person(subject_ref=subject_ref)
     if count == 0 and records.is_in_records(dataset):
-        raise problems.DatasetDamaged.found(dataset_id, DamageKind.RECORD)
+        raise problems.DatasetDamaged.found(dataset_id, sets.DamageKind.RECORD)
     if count == 0:
         alike = sum(of_person(subject_ref=other) > 0 for other in others)
         raise problems.SubjectUnknown.but("This dataset holds nothing about this subject.", alike)

@@ -10,9 +10,8 @@ from app.db.tables import Dataset
 from lethe.contract.fields import expected
 from lethe.contract.models import ModelIn, TargetIn
 from lethe.contract.problems import FieldError, PreconditionFailed, Sentence, TargetUnreachable
-from lethe.proof import accountant, calibration, methods
+from lethe.proof import accountant, calibration, errors, methods
 from lethe.proof.accountant import Run
-from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
@@ -64,11 +63,11 @@ def of(
                 class_weights=_weights(dataset, model.class_weights),
             )
             if mechanism.learn_steps > max_steps:
-                raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
+                raise errors.InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
             if installed[model.method].continues:
                 learned, delta = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)]), settings.delta
                 calibration.least_steps(learned, records=1, epsilon=settings.epsilon, delta=delta, at_most=max_steps)
-        except InfeasibleError as error:
+        except errors.InfeasibleError as error:
             raise TargetUnreachable("{error}. Raise l2, noise_scale or the target.", error=str(error)) from error
     return mechanism
 
@@ -88,7 +87,7 @@ def refusals() -> Iterator[None]:
     """Raise errors of the accountant as problems of a request."""
     try:
         yield
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise PreconditionFailed(str(error)) from error
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error

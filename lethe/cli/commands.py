@@ -21,11 +21,10 @@ from lethe.client.http import Http
 from lethe.client.methods import makes
 from lethe.client.resources import SERVED, DeletionRequests, Models
 from lethe.client.waiting import Progress
-from lethe.contract import tenants
+from lethe.contract import problems, tenants
 from lethe.contract.api_keys import ApiKeyOut
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.models import ModelOut
-from lethe.contract.problems import CertificateInvalid
 from lethe.reading import to_json
 
 if TYPE_CHECKING:
@@ -391,11 +390,11 @@ def print_reports(reports: "Sequence[OfTenant]") -> None:
 def key_set_in(file: Path) -> Any:
     """Return the public keys in a file. Raises `CertificateInvalid`."""
     if not file.exists():
-        raise CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
+        raise problems.CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
     try:
         return json.loads(file.read_text())
     except (ValueError, RecursionError) as error:
-        raise CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
+        raise problems.CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
 
 
 def _text_of(file: Path) -> str:
@@ -403,7 +402,7 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except ValueError as error:
-        raise CertificateInvalid(f"{file} is not UTF-8.") from error
+        raise problems.CertificateInvalid(f"{file} is not UTF-8.") from error
 
 
 def _print(verified: CertificateVerdictOut) -> None:

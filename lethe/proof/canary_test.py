@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # which loads scipy.special when it is first used
 
-from lethe.proof import accountant, conversion, errors
-from lethe.proof.guarantees import Notion
+from lethe.proof import accountant, conversion, errors, guarantees
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 
@@ -115,9 +114,9 @@ class CanaryPlan:
             raise errors.DomainError(f"Expected lanes={self.lanes} even")
 
     @property
-    def notion(self) -> Notion:
+    def notion(self) -> guarantees.Notion:
         """Guarantee that the lanes can refute: of a forgotten canary, or of one that is still present."""
-        return Notion.DELETION if self.steps_before else Notion.RELEASE
+        return guarantees.Notion.DELETION if self.steps_before else guarantees.Notion.RELEASE
 
     @property
     def groups(self) -> int:

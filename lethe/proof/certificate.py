@@ -4,8 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from lethe.proof import conversion, guarantees, methods, network, target, wellformed
-from lethe.proof.accountant import Exposure
+from lethe.proof import accountant, conversion, guarantees, methods, network, target, wellformed
 from lethe.proof.canary_test import Observed
 from lethe.proof.errors import PreconditionError, PrivacyError
 
@@ -221,7 +220,7 @@ def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evide
         raise PreconditionError("audit_passed", "Expected a canary test without findings")
 
 
-def _releases_counted(evidence: guarantees.Evidence, own: Exposure | None) -> bool:
+def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | None) -> bool:
     """Return True if the model's releases include every run while the person's records were present.
 
     For runs that `accountant.compact` dropped, the releases must include at least their number of steps.
@@ -244,7 +243,7 @@ def _releases_counted(evidence: guarantees.Evidence, own: Exposure | None) -> bo
     )
 
 
-def _stretches_counted(exposure: Exposure) -> bool:
+def _stretches_counted(exposure: accountant.Exposure) -> bool:
     """Return True if an exposure has at least the stretches of `accountant.exposed`: one per run of the length of the
     learning run, which may have been one, and one more."""
     return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)

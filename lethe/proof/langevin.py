@@ -2,24 +2,23 @@
 
 from functools import partial
 
-from lethe.proof import accountant, calibration, certificate
-from lethe.proof.mechanism import Adjacency, Mechanism
+from lethe.proof import accountant, calibration, certificate, mechanism
 from lethe.proof.methods import Method
 
 LANGEVIN = Method(
-    name=Mechanism.method,
+    name=mechanism.Mechanism.method,
     theorem=accountant.THEOREM,
     continues=True,
     has_canaries=True,
     invariants=certificate.INVARIANTS,
     limits=certificate.LIMITS,
     calibrate=calibration.mechanism_for,
-    read=Mechanism.from_json,
+    read=mechanism.Mechanism.from_json,
     started=accountant.started,
     advance=accountant.advance,
     recent=accountant.recent,
     unlearning_mu=accountant.unlearning_mu,
     deletion_mu=accountant.deletion_mu,
-    release_mu=partial(accountant.release_mu, adjacency=Adjacency.REPLACE),
+    release_mu=partial(accountant.release_mu, adjacency=mechanism.Adjacency.REPLACE),
     squares=accountant.squares,
 )

@@ -15,9 +15,8 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.contract.sets import RunKind
-from lethe.proof import guarantees, methods, wellformed
+from lethe.proof import errors, guarantees, methods, wellformed
 from lethe.proof.accountant import Chain, Run
-from lethe.proof.errors import PrivacyError
 from lethe.verification.certificates import signed_payload
 from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
 
@@ -114,7 +113,7 @@ def verify(entries: Iterable[Entry], versions: Iterable[Published]) -> Report:
             hashes[model_id, expected], previous = entry.hash, entry.hash
             try:
                 history = _check_numbers(body, history)
-            except (PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            except (errors.PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise _corrupt(entry, f"its numbers cannot be recomputed ({type(error).__name__}: {error})") from error
             count += 1
         heads[model_id] = previous

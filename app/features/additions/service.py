@@ -16,8 +16,7 @@ from app.rows import records, uploads
 from app.rows.formats import Batch
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
-from lethe.contract import problems
-from lethe.contract.sets import AdditionStatus
+from lethe.contract import problems, sets
 from lethe.features.additions.contract import AdditionUnknown, DatasetFull
 
 
@@ -101,7 +100,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
         dataset_id=dataset.id,
         num_records=num_records,
         digest=staged.root,
-        status=AdditionStatus.PENDING,
+        status=sets.AdditionStatus.PENDING,
         staged=True,
         created_at=now(session),
     )

@@ -19,8 +19,7 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import DeletionRequest, Model, Suppression, Version, new_id
-from app.deletion import search_repository
-from app.deletion.history import Change
+from app.deletion import history, search_repository
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
 from app.features.systems.service import complete, fewest, is_usable, may_concern, set_details, unknown_datasets
 from app.features.systems.tables import SystemAddress
@@ -134,7 +133,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 
 
-def follow(session: Session, changes: Sequence[Change]) -> None:
+def follow(session: Session, changes: Sequence[history.Change]) -> None:
     """Let accepted requests wait, and end the waits of withdrawn ones, in the transaction of the change."""
     if accepted := {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}:
         _open(session, accepted)
@@ -144,7 +143,7 @@ def follow(session: Session, changes: Sequence[Change]) -> None:
             wait.status, wait.ended_at = CANCELLED, withdrawn[wait.request_id]
 
 
-def _open(session: Session, accepted: Mapping[str, Change]) -> None:
+def _open(session: Session, accepted: Mapping[str, history.Change]) -> None:
     trainers = _in_use(session, {change.request.tenant_id for change in accepted.values()})
     if not trainers:
         return

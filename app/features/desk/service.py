@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import now, sealed
 from app.db.tables import AuditEntry, DeletionRequest, new_id
-from app.deletion import retention
-from app.deletion.deadlines import zone_named
+from app.deletion import deadlines, retention
 from app.features.desk import repository
 from app.features.desk.file_kinds import AttachmentFile
 from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
@@ -146,7 +145,7 @@ def record_sent_reply(
 
     Raises `InputInvalid` for a day before the request was received or in the future, in the request's time zone.
     """
-    zone = zone_named(request.time_zone)
+    zone = deadlines.zone_named(request.time_zone)
     if not request.submitted_at.astimezone(zone).date() <= sent_on <= now(session).astimezone(zone).date():
         fault = FieldError("sent_on", "expected a day from the receipt of the request until today")
         raise InputInvalid("The reply cannot have been sent on that day.", [fault])

@@ -16,9 +16,8 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
-from app.deletion import completion, history, repository, search_repository, suppression
+from app.deletion import completion, history, repository, search_repository, status, suppression
 from app.deletion.service import RequestDraft
-from app.deletion.status import OPEN
 from app.features.identities.tables import Identity
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import EventKind, RequestStatus
@@ -175,7 +174,7 @@ def _forgotten(session: Session, refs: Collection[str]) -> dict[str, str]:
         query = sa.select(Suppression.subject_ref, Suppression.request_id).where(
             Suppression.subject_ref.in_(batch),
             Suppression.dataset_id == search_repository.ANYWHERE,
-            ~sa.exists().where(_names(Suppression.subject_ref), DeletionRequest.status.in_(OPEN)),
+            ~sa.exists().where(_names(Suppression.subject_ref), DeletionRequest.status.in_(status.OPEN)),
         )
         forgotten.update((ref, request_id) for ref, request_id in session.execute(query))
     return forgotten
@@ -308,7 +307,7 @@ class _Keyed:
         return {self.of_dataset[id_] for id_ in question.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
 
 
-_UNKNOWN = sa.and_(DeletionRequest.unknown_at.is_not(None), DeletionRequest.status.in_(repository.these(OPEN)))
+_UNKNOWN = sa.and_(DeletionRequest.unknown_at.is_not(None), DeletionRequest.status.in_(repository.these(status.OPEN)))
 
 
 def is_any_unknown(session: Session) -> bool:
@@ -379,7 +378,7 @@ def drop_forgotten(session: Session, *, limit: int) -> int:
     these belong together."""
     others, other = sa.orm.aliased(Identity), Identity
     waits = sa.exists().where(
-        others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(OPEN)
+        others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(status.OPEN)
     )
     people = list(session.scalars(_OVER.where(~waits).limit(limit)))
     if not people:

@@ -14,9 +14,8 @@ from app.db.tables import Certificate, Model, stored_mechanism
 from app.unlearning.planner import Plan, PlanReason, after, forget, learn
 from lethe.contract.sets import RunKind
 from lethe.features.insight import margins
-from lethe.proof import accountant, calibration, guarantees, methods
+from lethe.proof import accountant, calibration, errors, guarantees, methods
 from lethe.proof.accountant import Chain
-from lethe.proof.errors import InfeasibleError
 
 
 def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
@@ -28,7 +27,7 @@ def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | N
     imported = accountant.imported(mechanism)
     try:
         steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         return None
     mu = accountant.reset_mu(imported.mechanism, steps=steps)
     return steps, guarantees.guarantee(guarantees.Notion.RESET, mu=mu, delta=model.delta)
@@ -50,7 +49,7 @@ def releases_left(
     mechanism = stored_mechanism(model.mechanism)
     try:
         return margins.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         return None
 
 
@@ -61,7 +60,7 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
         return 0
     try:
         return margins.most_records(chain, steps=fewer, epsilon=epsilon, delta=delta)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         return 0
 
 

@@ -10,11 +10,10 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from app import telemetry
+from app import errors, telemetry
 from app.api import problems
 from app.api.calls import Call, call_with
 from app.api.gateway import Lifespan, Mount
-from app.errors import AddressInUse
 from app.features.monitoring.metrics import Metrics
 from app.installations import Installation
 from lethe.contract.sets import Scope
@@ -52,7 +51,7 @@ def scraped(app: FastAPI) -> Iterator[None]:
         server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), _handler(app.state.metrics))
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
-        raise AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_METRICS_PORT.") from error
+        raise errors.AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_METRICS_PORT.") from error
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:

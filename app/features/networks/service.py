@@ -25,8 +25,7 @@ from app.features.networks import repository, under_way
 from app.features.networks.tables import Network
 from app.rows.formats import FeaturesOf
 from app.turns import Turns
-from lethe.contract import problems
-from lethe.contract.fields import expected
+from lethe.contract import fields, problems
 from lethe.contract.models import TangentIn
 from lethe.contract.problems import Busy, FieldError, InputInvalid
 from lethe.encoding.rows import numbers_of
@@ -235,7 +234,7 @@ def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[
     _check_outputs(dataset, network)
     shapes = {parameter["name"]: parameter["shape"] for parameter in network.parameters}
     if unknown := sorted(set(tangent.layers) - shapes.keys()):
-        layers = expected(sorted(shapes), found=unknown[0])
+        layers = fields.expected(sorted(shapes), found=unknown[0])
         raise _refusal(f"Network {network.id} has no weights {unknown[0]!r}.", layers=layers)
     linearisation = Linearisation(
         layers=tuple(tangent.layers),

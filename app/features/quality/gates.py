@@ -19,8 +19,7 @@ from lethe.contract.fields import expected
 from lethe.contract.models import QualityIn, QualityOut
 from lethe.contract.problems import FieldError, PreconditionFailed
 from lethe.contract.sets import Metric, OnBreach, RemedyKind
-from lethe.proof import accountant, calibration
-from lethe.proof.errors import InfeasibleError, PrivacyError
+from lethe.proof import accountant, calibration, errors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -224,7 +223,7 @@ def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, de
             objective=mechanism.objective,
             num_parameters=mechanism.num_parameters,
         )
-    except PrivacyError:
+    except errors.PrivacyError:
         return None
 
 
@@ -232,6 +231,6 @@ def _request_steps(mechanism: Mechanism, *, epsilon: float, delta: float) -> int
     learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     try:
         return calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=mechanism.learn_steps)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         # The request would be served by learning again.
         return mechanism.learn_steps

@@ -29,8 +29,7 @@ from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, Req
 from app.deletion import repository as deletion_repository
 from app.deletion.status import OPEN
 from app.features.rehearsals.tables import Rehearsal, RehearsedRows
-from app.rows import records
-from app.rows.repository import StoredRecord, stored_records
+from app.rows import records, repository
 from app.unlearning import queue, service
 from app.unlearning.kinds import PlannedRun
 from app.unlearning.planner import Plan, PlanReason
@@ -141,10 +140,10 @@ def count_without_requests(session: Session, *, dataset_id: str, tenant_id: str)
     return num_people, num_unlinked
 
 
-def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[StoredRecord]:
+def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[repository.StoredRecord]:
     """Return the records of people in a dataset."""
     mine = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(subject_refs))
-    return stored_records(session, mine)
+    return repository.stored_records(session, mine)
 
 
 def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) -> Iterator[tuple[bytes | None, int]]:

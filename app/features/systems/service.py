@@ -19,9 +19,7 @@ from app.access.service import Caller
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import ApiKey, Dataset, DeletionRequest, Model, new_id
-from app.deletion import completion
-from app.deletion.history import Change
-from app.deletion.retention import RetentionLevel
+from app.deletion import completion, history, retention
 from app.features.protocols.drp import SMALL_ORDER
 from app.features.systems.tables import System, SystemAddress, SystemTask, TaskNote
 from app.features.webhooks import repository as webhooks_repository
@@ -132,7 +130,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 
 
-def follow(session: Session, changes: Sequence[Change]) -> None:
+def follow(session: Session, changes: Sequence[history.Change]) -> None:
     """Open tasks of accepted requests, and cancel those of withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
@@ -142,7 +140,7 @@ def follow(session: Session, changes: Sequence[Change]) -> None:
         _cancel(session, withdrawn)
 
 
-def _open(session: Session, changes: Sequence[Change]) -> None:
+def _open(session: Session, changes: Sequence[history.Change]) -> None:
     register = _Register(session, {change.request.tenant_id for change in changes})
     if not register.systems:
         return
@@ -171,7 +169,7 @@ def _open(session: Session, changes: Sequence[Change]) -> None:
     webhooks.send_all(session, messages)
 
 
-def _cancel(session: Session, withdrawn: Mapping[str, Change]) -> None:
+def _cancel(session: Session, withdrawn: Mapping[str, history.Change]) -> None:
     messages = []
     for task, system in _open_tasks(session, withdrawn.keys()):
         change = withdrawn[task.request_id]
@@ -258,7 +256,7 @@ def _end(
     session.flush()
     request = session.get_one(DeletionRequest, task.request_id)
     if note is not None:
-        task.note, request.kept = TaskNote(text=note), RetentionLevel.DETAILS
+        task.note, request.kept = TaskNote(text=note), retention.RetentionLevel.DETAILS
     complete(session, [request.id])
 
 

@@ -4,10 +4,8 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract import problems
-from lethe.contract.fields import Answer, PageOut, Paging
+from lethe.contract import fields, problems, sets
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import AdditionStatus, Scope
 
 
 class AdditionUnknown(problems.NotFound, title="There is no such addition"):
@@ -21,12 +19,12 @@ class DatasetFull(problems.Conflict, title="The dataset has too few free slots")
     )
 
 
-class AdditionOut(Answer):
+class AdditionOut(fields.Answer):
     """Rows added to a dataset."""
 
     id: str = Field(description="ID of the addition.")
     dataset_id: str = Field(description="ID of the dataset.")
-    status: AdditionStatus = Field(
+    status: sets.AdditionStatus = Field(
         description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
         "were damaged before)."
     )
@@ -46,7 +44,7 @@ ADD = _ADDITIONS.of_one(
     "add_records",
     "POST",
     "/records",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=NewAdditionOut,
     status=202,
     repeat="keyed",
@@ -70,9 +68,9 @@ ADDITIONS = _ADDITIONS.of_one(
     "list_additions",
     "GET",
     "/additions",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[AdditionOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[AdditionOut],
     problems=(problems.DatasetUnknown,),
     does="List the additions of a dataset, newest first.",
 )
@@ -80,7 +78,7 @@ ADDITION = _ADDITIONS.of_two(
     "get_addition",
     "GET",
     "/additions/{addition_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=AdditionOut,
     problems=(problems.DatasetUnknown, AdditionUnknown),
     does="Return an addition, with whether its rows have been written.",

@@ -3,8 +3,7 @@
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call_one, composed
 from lethe.client.waiting import Progress, Watch, report
-from lethe.contract import models, runs
-from lethe.contract.sets import RunKind, RunStatus
+from lethe.contract import models, runs, sets
 from lethe.features.canary_tests import contract
 
 
@@ -31,8 +30,8 @@ class ModelCanaryTests(Resource[H]):
 
     async def _last_canary_test(self, model: models.ModelOut) -> runs.RunOut | None:
         """Return the newest run of a canary test; while one is pending, only a running one."""
-        status = RunStatus.RUNNING if model.audit.asked_at is not None else None
+        status = sets.RunStatus.RUNNING if model.audit.asked_at is not None else None
         async for run in self._calls.pages(runs.LIST, arguments=runs.RunQuery(model_id=model.id, status=status)):
-            if run.kind == RunKind.AUDIT:
+            if run.kind == sets.RunKind.AUDIT:
                 return run
         return None

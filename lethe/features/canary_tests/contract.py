@@ -1,16 +1,15 @@
 """Operation that requests a canary test of a model."""
 
-from lethe.contract import problems
+from lethe.contract import problems, sets
 from lethe.contract.models import ModelOut
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import Scope
 
 _TESTS = ResourceOperations("Models", "/v1/models/{model_id}/audit")
 
 ASK = _TESTS.of_one(
     "audit",
     "POST",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=ModelOut,
     status=202,
     repeat="keyed",

@@ -6,8 +6,7 @@ Accuracy depends on the rows and is not part of the cost; `lethe.features.tables
 import math
 from dataclasses import dataclass
 
-from lethe.proof import accountant, calibration
-from lethe.proof.errors import InfeasibleError
+from lethe.proof import accountant, calibration, errors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -68,7 +67,7 @@ def of(mechanism: Mechanism, *, epsilon: float, delta: float) -> Cost:
     try:
         steps = calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=MAX_STEPS)
         request_passes = min(steps, mechanism.learn_steps) / mechanism.num_batches
-    except InfeasibleError:
+    except errors.InfeasibleError:
         pass
     gap = 1 - mechanism.contraction
     return Cost(

@@ -13,8 +13,7 @@ from lethe.contract.problems import PreconditionFailed
 from lethe.contract.sets import Metric
 from lethe.encoding.targets import UNIT, y_of_scores
 from lethe.features.insight import costs
-from lethe.proof import calibration
-from lethe.proof.errors import PrivacyError
+from lethe.proof import calibration, errors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -246,7 +245,7 @@ class FittingProblem:
                 objective=self._learned.objective,
                 num_parameters=math.prod(self._rows.shape),
             )
-        except PrivacyError as error:
+        except errors.PrivacyError as error:
             raise PreconditionFailed(f"{error}.") from error
         width = math.inf if mechanism.loss_width is None else mechanism.loss_width
         if (mechanism.l2, width) not in self._minimisers:

@@ -1,7 +1,6 @@
 """Runs of canary tests, which end with their statistics."""
 
-from app import tracing
-from app.errors import AuditFailed
+from app import errors, tracing
 from app.features.canary_tests import service
 from app.installations import Installation
 from app.unlearning.queue import ClaimedRun
@@ -23,7 +22,7 @@ def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, hol
 
             observed = chain_of_canaries.run(claimed_run.mechanism, claimed_run.audit, on_progress=holder.progressed)
         handlers.examine(installation, claimed_run, records=0, observed=observed)
-    except AuditFailed as error:
+    except errors.AuditFailed as error:
         error_code = error.code
         handlers.alarm(claimed_run, observed)
     with installation.database.writing() as session:

@@ -15,9 +15,7 @@ from starlette.datastructures import FormData
 
 from app.api import deletion_requests, runs
 from app.api.intake import to_response
-from app.deletion import deadlines
-from app.deletion.retention import RetentionLevel
-from app.deletion.status import OPEN
+from app.deletion import deadlines, retention, status
 from app.features.desk import case_endpoints, repository
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, file_in, text
@@ -328,7 +326,7 @@ def _history(context: RequestContext, request_id: str) -> list[RequestEventOut |
 
 def _others(context: RequestContext, request: DeletionRequestOut) -> list[DeletionRequestOut]:
     """Return other requests of the person that the reader may see, the newest first."""
-    refs = [request.subject_ref, *request.alias_refs] if request.kept != RetentionLevel.TRACE else []
+    refs = [request.subject_ref, *request.alias_refs] if request.kept != retention.RetentionLevel.TRACE else []
     with context.call.reading() as session:
         view, horizon = deletion_requests.view_of(session, context.call), deletion_requests.horizon_of(context.call)
         others = repository.requests_about(session, refs, at_most=_MAX_OTHERS) if refs else []
@@ -340,7 +338,7 @@ def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
     reason."""
     limit = deadlines.limits(policy).get(request.regulation, TimeLimit())
     decisions: set[Decision] = set()
-    if request.status in OPEN and request.identity_unknown:
+    if request.status in status.OPEN and request.identity_unknown:
         decisions.add("approve")
     if request.status == RequestStatus.IN_REVIEW:
         decisions.add("approve")
@@ -351,7 +349,7 @@ def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
     if request.status in (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED):
         decisions |= {"reject", "cancel"}
     is_late = request.extended_due_at is not None or request.clock.state is ClockState.OVERDUE
-    if request.status in OPEN and not is_late and (limit.extension_months or limit.extension_days):
+    if request.status in status.OPEN and not is_late and (limit.extension_months or limit.extension_days):
         decisions.add("extend")
     return decisions
 
