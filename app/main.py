@@ -12,7 +12,6 @@ from starlette.routing import BaseRoute
 from app import installations, telemetry, tracing
 from app.api import (
     accounting,
-    audit_log,
     calls,
     datasets,
     deletion_requests,
@@ -111,5 +110,4 @@ _ROUTERS = (
     accounting.router,
     runs.router,
     tenants.router,
-    audit_log.router,
 )

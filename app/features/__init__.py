@@ -7,6 +7,7 @@ FEATURES = (
     "buckets",
     "calculator",
     "canary_tests",
+    "custody",
     "identities",
     "drop",
     "insight",

@@ -16,7 +16,6 @@ import typer
 from lethe import Client, sockets
 from lethe.cli.derived import GROUPS, CommandCall, OptionShape, derive, made
 from lethe.cli.gateway import Key, Url, at_most, bar, connect, console, in_words, show
-from lethe.client import files
 from lethe.client.http import Http
 from lethe.client.methods import makes
 from lethe.client.resources import SERVED, DeletionRequests, Models
@@ -337,17 +336,6 @@ def certificate_verdict(
 
     for part in proof_files.parse(_text_of(file)).parts:
         show(call.client.certificates.verify(part.jws, **call.arguments))
-
-
-@made("ledger.export")
-def ledger_export(
-    call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]
-) -> None:
-    """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
-    files.write(to, call())
-    keys = Path(f"{to}.jwks.json")
-    keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))
-    console.print(f"{to} and {keys}")
 
 
 @GROUPS["ledger"].app.command("verify")

@@ -204,8 +204,6 @@ VERBS = {
     "deletion_requests.proof": "certificate",
     "accounting.deletion_request": "request",
     "certificates.verify": "verdict",
-    "ledger.verify": "verdict",
-    "audit_log.verify": "verdict",
     "tenants.set_policy": "set",
 }
 """Commands named differently from their method, including those of features. `verify` is left to offline commands."""
@@ -213,7 +211,7 @@ VERBS = {
 
 def add_group(attribute: str, name: str, does: str) -> typer.Typer:
     """Add and return the group of commands about a resource of the client."""
-    GROUPS[attribute] = Group(name, resource_classes(Client)[attribute], new_group(does))
+    GROUPS[attribute] = Group(name, resource_classes(Client).get(attribute, Resource), new_group(does))
     return GROUPS[attribute].app
 
 
@@ -226,7 +224,6 @@ for _group in (
     ("accounting", "account", "Influence that records still have on models, and the theorems that bound it."),
     ("certificates", "certificate", "Signed certificates about forgotten people."),
     ("ledger", "ledger", "Ledger of all published versions."),
-    ("audit_log", "audit", "Log of actions and their actors."),
     ("api_keys", "key", "API keys, with their scopes and limits."),
     ("tenants", "tenant", "Tenants of the installation, and their policies."),
 ):

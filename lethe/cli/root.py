@@ -23,7 +23,9 @@ def command_line() -> typer.Typer:
     derive_the_rest()
     root = new_group("The right to be forgotten for machine-learning models.")
     for group in GROUPS.values():
-        root.add_typer(group.app, name=group.name)
+        # A group without commands is about a resource of features that are not installed.
+        if group.app.registered_commands:
+            root.add_typer(group.app, name=group.name)
     for point in entry_points(group=PLUGINS):
         _plug_in(root, point.load())
     return root

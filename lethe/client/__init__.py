@@ -15,10 +15,7 @@ class Resources(Generic[H]):
     runs: resources.Runs[H]
     deletion_requests: resources.DeletionRequests[H]
     suppressions: resources.Suppressions[H]
-    accounting: resources.Accounting[H]
     certificates: resources.Certificates[H]
-    ledger: resources.Ledger[H]
-    audit_log: resources.AuditLog[H]
     api_keys: resources.ApiKeys[H]
     tenants: resources.Tenants[H]
 

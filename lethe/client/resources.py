@@ -6,12 +6,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lethe.client.http import Options
-from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, pieces, upload
+from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, upload
 from lethe.client.waiting import Progress, Watch, report
 from lethe.contract import (
-    accounting,
     api_keys,
-    audit_log,
     certificates,
     datasets,
     deletion_requests,
@@ -22,14 +20,6 @@ from lethe.contract import (
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid, NotAllowed
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
-
-
-class Accounting(Resource[H]):
-    """`client.accounting`: remaining influence of people's records. Only the gateway and the accounting service have
-    it."""
-
-    ledger = pages(accounting.LEDGER)
-    verify_ledger = call(accounting.VERDICT)
 
 
 class ApiKeys(Resource[H]):
@@ -45,14 +35,6 @@ class ApiKeys(Resource[H]):
     revoke = call(api_keys.REVOKE)
 
 
-class AuditLog(Resource[H]):
-    """`client.audit_log`: actions and their actors; all calls need the scope admin."""
-
-    list = pages(audit_log.LIST)
-    checkpoints = pages(audit_log.CHECKPOINTS)
-    verify = call(audit_log.VERIFY)
-
-
 class _Dataset(datasets.TableIn, Keyed):
     name: str | None = Field(default=None, description="Name of the dataset. Default: the file's.")
 
@@ -66,14 +48,6 @@ class Datasets(Resource[H]):
     retire = call(datasets.RETIRE)
     recheck = call(datasets.RECHECK, timeout_seconds=600.0)
     subject = call(datasets.SUBJECT)
-
-
-class Ledger(Resource[H]):
-    """`client.ledger`: all versions of all models in hash-chained entries; `lethe ledger verify` recomputes them."""
-
-    head = call(accounting.HEAD)
-    export = pieces(accounting.EXPORT)
-    verify = call(accounting.LEDGER_VERDICT)
 
 
 class Runs(Resource[H]):

@@ -7,6 +7,7 @@ FEATURES = (
     "calculator",
     "canary_people",
     "canary_tests",
+    "custody",
     "desk",
     "drop",
     "handover",

@@ -4,7 +4,6 @@ is taken away leaves its lines here too."""
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http
 from lethe.client.methods import H
-from lethe.client.resources import Accounting as CoreAccounting
 from lethe.client.resources import Datasets as CoreDatasets
 from lethe.client.resources import DeletionRequests as CoreDeletionRequests
 from lethe.client.resources import Models as CoreModels
@@ -13,6 +12,7 @@ from lethe.features.additions.client import DatasetAdditions
 from lethe.features.attested.client import AttestedTrainers
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.canary_tests.client import ModelCanaryTests
+from lethe.features.custody.client import AuditLog, Ledger, LedgerAccounting
 from lethe.features.desk.client import RequestCases
 from lethe.features.drop.client import Drop
 from lethe.features.identities.client import Identities, RequestIdentities
@@ -34,8 +34,8 @@ from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
 
 
-class Accounting(CalculatorAccounting[H], InsightAccounting[H], CoreAccounting[H]):
-    __doc__ = CoreAccounting.__doc__
+class Accounting(CalculatorAccounting[H], InsightAccounting[H], LedgerAccounting[H]):
+    __doc__ = LedgerAccounting.__doc__
 
 
 class Datasets(DatasetAdditions[H], DatasetEncodings[H], CoreDatasets[H]):
@@ -67,6 +67,7 @@ class Resources(core.Resources[H]):
     accounting: Accounting[H]
     agents: Agents[H]
     attested_trainers: AttestedTrainers[H]
+    audit_log: AuditLog[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
     drop: Drop[H]
@@ -74,6 +75,7 @@ class Resources(core.Resources[H]):
     identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]
+    ledger: Ledger[H]
     lineage: Lineage[H]
     models: Models[H]
     networks: Networks[H]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
@@ -10,7 +11,7 @@ from app.accounting import budgets, certificates, runtime_estimates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
-from app.api.accounting import guarantee_of, guarantees_to_response, joint_to_response
+from app.api.accounting import joint_to_response
 from app.api.calls import Call, number_in
 from app.api.deletion_requests import view_of
 from app.api.gateway import Mount, serves
@@ -23,12 +24,12 @@ from app.features.insight import comparison, costs, curve, outlook, summary
 from app.features.insight import repository as insight_repository
 from app.features.quality import gates as quality
 from app.unlearning import planner, queue, waiting
-from lethe.contract.certificates import TargetOut
+from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.models import WaitingOut
 from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown, Sentence
 from lethe.contract.sets import Metric, RunKind, VersionStatus
 from lethe.features.insight import contract, margins
-from lethe.proof import accountant, guarantees, methods
+from lethe.proof import accountant, conversion, guarantees, methods
 from lethe.proof.accountant import Chain, Exposure
 
 router = APIRouter()
@@ -365,6 +366,16 @@ def _left(
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = costs.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
     return contract.ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
+
+
+def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
+    """Return the guarantee that a ledger entry or a certificate states, with the accuracy of the best attacker."""
+    accuracy = conversion.gdp_balanced_accuracy(mu=stated["mu"])
+    return GuaranteeOut(**stated | {"best_attacker_accuracy": accuracy})
+
+
+def guarantees_to_response(stated: list[guarantees.Guarantee]) -> list[GuaranteeOut]:
+    return [GuaranteeOut(**guarantee.stated()) for guarantee in stated]
 
 
 MOUNTS = (Mount(router=router), Mount(router=accounting_router, by_accounting=True))

@@ -20,10 +20,11 @@ from fastapi import Response
 from pydantic import SecretStr, ValidationError
 from starlette.datastructures import FormData
 
-from app.api import audit_log, operations, tenants
+from app.api import operations, tenants
 from app.config import Settings
 from app.db import migrate
 from app.deletion import deadlines
+from app.features.custody import endpoints as custody
 from app.features.desk import forms
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
@@ -191,7 +192,7 @@ def _own(
         may_change=context.may(tenants.change_own_tenant),
         in_force=_limits_in_force(own.policy),
         values={words(name): _value(name, value) for name, value in policy.items() if name != "regulations"},
-        history=context.ask(audit_log.list_audit_entries, action="tenant.policy_changed", limit=_MAX_CHANGES).items,
+        history=context.ask(custody.list_audit_entries, action="tenant.policy_changed", limit=_MAX_CHANGES).items,
         recorded=_recorded,
         issuers=_items(context, protocols.list_identity_issuers),
         agents=_items(context, protocols.list_agents),

@@ -10,6 +10,7 @@ from fastapi import Response
 from app.api import accounting, datasets, deletion_requests, models, runs
 from app.api.calls import Cursor
 from app.features.canary_tests import endpoints as canary_tests
+from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
 from app.features.desk.forms import OptionalPositive, OptionalProbability, checked, text
 from app.features.desk.glossary import labels
@@ -163,7 +164,7 @@ def of_certified_run(audit: AuditOut) -> str:
 def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
     """Return a certificate in sentences, which name its model `model`, by default by its id."""
     statement = certificate.statement
-    guarantees = [accounting.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
+    guarantees = [insight.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)
     assert unlearning is not None
     records, steps = statement["request"]["records"], statement["run"]["steps"]
@@ -369,26 +370,26 @@ def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:
 @router.get("/ledger")
 def show_ledger(context: TheContext) -> Response:
     """Show the actions on the ledger. Its signed head is not displayed, only downloaded."""
-    context.require(accounting.get_ledger_head)
+    context.require(custody.get_ledger_head)
     return context.page("ledger/one.html")
 
 
 @router.post("/ledger/verify")
 def verify_ledger(context: TheContext) -> Response:
     """Recompute the whole ledger."""
-    return context.page("ledger/verdict.html", verdict=context.ask(accounting.verify_whole_ledger))
+    return context.page("ledger/verdict.html", verdict=context.ask(custody.verify_whole_ledger))
 
 
 @router.get("/ledger/head.json")
 def download_head(context: TheContext) -> Response:
     """Download the signed head of the ledger, to be kept out of reach of anyone who could forge the ledger."""
-    return pages.json_file("ledger-head.json", context.ask(accounting.get_ledger_head))
+    return pages.json_file("ledger-head.json", context.ask(custody.get_ledger_head))
 
 
 @router.get("/ledger/ledger.jsonl")
 def download_ledger(context: TheContext) -> Response:
     """Download the whole ledger, for offline verification."""
-    return context.ask(accounting.export_ledger)
+    return context.ask(custody.export_ledger)
 
 
 @router.get("/suppressions")

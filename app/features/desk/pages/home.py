@@ -8,7 +8,8 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, audit_log, datasets, deletion_requests, models, runs
+from app.api import accounting, datasets, deletion_requests, models, runs
+from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
 from app.features.desk.languages import gettext, ngettext
@@ -113,7 +114,7 @@ def numbers_of(context: RequestContext) -> dict[str, Any]:
         "counted": COUNTED,
         "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
         "risk_days": risk_days,
-        "may_see_log": context.may(audit_log.list_audit_entries),
+        "may_see_log": context.may(custody.list_audit_entries),
     }
 
 
