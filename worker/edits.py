@@ -1,7 +1,6 @@
 """Edit before a run: added rows are written to their slots, and rows of people to be erased become null."""
 
-from app import errors, tracing
-from app.installations import Installation
+from app import errors, installations, tracing
 from app.rows.blocks import Filling
 from app.unlearning import kinds
 from app.unlearning import service as unlearning
@@ -10,7 +9,7 @@ from lethe.contract.sets import RunKind
 from worker import windows
 
 
-def edited(installation: Installation, run: ClaimedRun) -> str:
+def edited(installation: installations.Installation, run: ClaimedRun) -> str:
     """Edit the rows of a run and return the root of the result. Rows added for people to be erased end as null.
 
     If an earlier run was cut off, its remains are destroyed first; before a run that learns from scratch they are
@@ -49,7 +48,7 @@ def _read_by(run: ClaimedRun) -> tuple[range, ...]:
     return windows.read_by(run.mechanism, first_step=run.first_step, steps=run.steps)
 
 
-def _edit(installation: Installation, run: ClaimedRun) -> str:
+def _edit(installation: installations.Installation, run: ClaimedRun) -> str:
     """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if the
     slots to erase are not null when read back."""
     fillings = [

@@ -5,15 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from app import tracing
+from app import signing, tracing
 from app.accounting.certificates import sha256
 from app.catalogue import datasets
 from app.installations import Installation
-from app.journal import tombstones
-from app.journal.journal import Release
+from app.journal import journal, tombstones
 from app.rows import records as damage
 from app.rows import repository as rows_repository
-from app.signing import NotSigned, SignedAhead
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing
@@ -113,7 +111,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
     sealed = sealing.to_safetensors(result.parameters)
     installation.weights.put(run.version_id, sealed)
     if run.model_id is not None:
-        release = Release(
+        release = journal.Release(
             version_id=run.version_id,
             model_id=run.model_id,
             dataset_id=run.dataset_id,
@@ -122,7 +120,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
         )
         # Recorded outside of the database, so that an earlier backup, once restored, counts this release too.
         tombstones.record(installation, release)
-    ahead = SignedAhead()
+    ahead = signing.SignedAhead()
     for attempt in range(_SIGNED_AHEAD + 1):
         # Requests that join the run meanwhile change what is to be signed; they cannot put it off for ever.
         ahead.at_once = attempt == _SIGNED_AHEAD
@@ -140,7 +138,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
                     observed=result.observed,
                     ahead=ahead,
                 )
-        except NotSigned:
+        except signing.NotSigned:
             ahead.sign()
         else:
             return

@@ -5,21 +5,19 @@ import math
 import time
 from collections.abc import Callable
 
-from app import errors, telemetry
-from app.installations import Installation
-from app.periodic import Periodic
+from app import errors, installations, periodic, telemetry
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 
 
-class Lease(Periodic):
+class Lease(periodic.Periodic):
     """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
 
     A run that for `stall_seconds` has neither taken a step nor opened a block is abandoned: its disk or GPU hangs, and
     another worker's may not.
     """
 
-    def __init__(self, installation: Installation, run: ClaimedRun) -> None:
+    def __init__(self, installation: installations.Installation, run: ClaimedRun) -> None:
         self._installation = installation
         self.poll_seconds = installation.settings.poll_seconds
         self._run_id = run.run_id

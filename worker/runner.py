@@ -13,8 +13,7 @@ from app.unlearning import queue, repository
 from app.unlearning import service as unlearning
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
-from worker import edits, handlers
-from worker.isolated import ChainFailed
+from worker import edits, handlers, isolated
 from worker.lease import Lease, PreemptibleLease
 
 
@@ -69,7 +68,7 @@ def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSp
         _log_lost(installation, run)
     # Any failed run is handed back, whatever the error.
     except Exception as error:  # noqa: BLE001
-        code = error.code if isinstance(error, Problem | ChainFailed) else type(error).__name__
+        code = error.code if isinstance(error, Problem | isolated.ChainFailed) else type(error).__name__
         observed = error.observed if isinstance(error, errors.AuditFailed) else None
         if code == errors.AuditFailed.code:
             handlers.alarm(run, observed)

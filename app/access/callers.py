@@ -10,12 +10,10 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from app import telemetry
+from app import periodic, telemetry
 from app.access import repository
 from app.access import service as access
-from app.db import Database, now
-from app.db.tables import ApiKey
-from app.periodic import Periodic
+from app.db import Database, now, tables
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
@@ -29,7 +27,7 @@ class Callers:
     """Callers by API key. A process queries the database once per key and `_BELIEVED_SECONDS`, not at every call.
     `used` is called with each key that was read from the database."""
 
-    def __init__(self, database: Database, *, used: Callable[[ApiKey], None] | None = None) -> None:
+    def __init__(self, database: Database, *, used: Callable[[tables.ApiKey], None] | None = None) -> None:
         self._database = database
         self._used = used
         self._known: dict[str, tuple[float, int, access.Caller]] = {}
@@ -81,9 +79,9 @@ class LastUses:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._noted: set[str] = set()
-        self._writing = Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
+        self._writing = periodic.Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
 
-    def note(self, key: ApiKey) -> None:
+    def note(self, key: tables.ApiKey) -> None:
         """Record that `key` is used now, to be written in the next batch."""
         at = datetime.datetime.now(datetime.UTC)
         if key.last_used_at is None or abs(at - key.last_used_at) >= _NOTED_EVERY:

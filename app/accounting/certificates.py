@@ -18,10 +18,9 @@ from app.db import tables
 from app.keys import Keys
 from lethe.contract.problems import CertificateDamaged, CertificateUnknown
 from lethe.contract.sets import Outcome
-from lethe.proof import absence, accountant
+from lethe.proof import absence, accountant, canary_test
 from lethe.proof import certificate as statements
 from lethe.proof.budget import Budgeted
-from lethe.proof.canary_test import Observed
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
 from lethe.verification.certificates import TYPE, signed_payload
@@ -40,7 +39,7 @@ def to_sign(
     version: tables.Version,
     entry: tables.LedgerEntry,
     evidence: Evidence,
-    observed: Observed | None,
+    observed: canary_test.Observed | None,
 ) -> signing.Wanted:
     """Return the facts that the certificate of one request and one model version states, and the function that makes
     the certificate (`SignedAhead`)."""

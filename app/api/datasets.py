@@ -14,8 +14,7 @@ from app.api.gateway import serves
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.catalogue import repository as catalogue_repository
-from app.db import now
-from app.db.tables import Dataset
+from app.db import now, tables
 from app.deletion import search_repository
 from app.operations import periodic_jobs as retired
 from app.rows import formats, ingest, records
@@ -146,7 +145,7 @@ def get_subject(call: Call, dataset_id: str, subject_id: str) -> contract.Subjec
     return contract.SubjectOut(num_records=count)
 
 
-def to_response(session: Session, dataset: Dataset) -> contract.DatasetOut:
+def to_response(session: Session, dataset: tables.Dataset) -> contract.DatasetOut:
     return contract.DatasetOut.of(
         dataset,
         num_records=rows_repository.count_records(session, dataset_id=dataset.id),
@@ -166,7 +165,7 @@ def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
     return Budget(epsilon=epsilon, delta=delta)
 
 
-def _damage(dataset: Dataset) -> contract.DamageOut | None:
+def _damage(dataset: tables.Dataset) -> contract.DamageOut | None:
     return (
         contract.DamageOut(at=dataset.damaged_at, **dataset.damage) if dataset.damaged_at and dataset.damage else None
     )

@@ -14,9 +14,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
+from app.access import idempotency, subjects
 from app.access import service as access
-from app.access import subjects
-from app.access.idempotency import Once
 from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
@@ -76,7 +75,7 @@ async def create_deletion_request(
     call: Call,
     intake: TheIntake,
     body: contract.DeletionRequestIn,
-    once: Once,
+    once: idempotency.Once,
     query: contract.CreateDeletionRequestQuery,
 ) -> JSONResponse:
     if query.strict:

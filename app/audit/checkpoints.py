@@ -10,9 +10,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app import errors, signing, telemetry
+from app import db, errors, signing, telemetry
 from app.audit import repository
-from app.db import now
 from app.db.tables import AuditEntry, Checkpoint, LedgerLink
 from app.keys import Keys
 from lethe.verification import chains
@@ -85,7 +84,7 @@ def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
     for head in heads:
         last = _last(session, head.chain, head.tenant_id)
         if last is None or last.sequence < head.sequence:
-            session.add(sign(keys, head, at=now(session)))
+            session.add(sign(keys, head, at=db.now(session)))
 
 
 def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_id: str) -> None:
@@ -111,7 +110,7 @@ def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
 
 def _is_old(session: Session, chain: StoredChain, tenant_id: str, every_seconds: float) -> bool:
     last = _last(session, chain, tenant_id)
-    return last is None or (now(session) - last.signed_at).total_seconds() >= every_seconds
+    return last is None or (db.now(session) - last.signed_at).total_seconds() >= every_seconds
 
 
 def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[Head]:

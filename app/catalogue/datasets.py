@@ -19,14 +19,12 @@ from app.catalogue import repository
 from app.config import Settings
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.rows import ingest, records
+from app.rows import formats, ingest, records
 from app.rows import repository as rows_repository
-from app.rows.formats import FeaturesOf
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe import sockets
-from lethe.contract import problems, sets
-from lethe.contract.models import TangentIn
+from lethe.contract import models, problems, sets
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import TargetColumn
@@ -184,7 +182,7 @@ class OpenedNetwork(Protocol):
     def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
         """Return the features (n, k) of the rows `raw` (n, input_size)."""
 
-    def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[FeaturesOf]:
+    def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[formats.FeaturesOf]:
         """Open an encoder for the rows of an upload, whose progress is shown under `name`. `num_bytes` is the size of
         the file. The encoder raises `InputInvalid` for vectors of another length than `input_size`."""
 
@@ -202,7 +200,7 @@ class NetworkKeeper:
     named: Callable[[Session, str], PublicNetwork]
     opened: Callable[[Session, Settings, str], OpenedNetwork]
     content: Callable[[Session, str], bytes]
-    linearised: Callable[[Session, Dataset, TangentIn], tuple[PublicNetwork, int]]
+    linearised: Callable[[Session, Dataset, models.TangentIn], tuple[PublicNetwork, int]]
 
 
 def network_keeper() -> NetworkKeeper:

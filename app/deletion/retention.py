@@ -16,9 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import now
-from app.db.sealed import Particulars
-from app.db.tables import DeletionRequest
+from app.db import now, sealed, tables
 from app.deletion import search_repository
 from lethe.contract.tenants import Policy
 
@@ -40,12 +38,12 @@ class RetentionDue:
     keys: Sequence[str]
 
 
-def kept(particulars: Particulars) -> RetentionLevel:
+def kept(particulars: sealed.Particulars) -> RetentionLevel:
     """Return the retention level of a new request; most callers add no particulars, so most start at `request`."""
-    return RetentionLevel.REQUEST if particulars == Particulars() else RetentionLevel.DETAILS
+    return RetentionLevel.REQUEST if particulars == sealed.Particulars() else RetentionLevel.DETAILS
 
 
-def add(request: DeletionRequest, **texts: str) -> None:
+def add(request: tables.DeletionRequest, **texts: str) -> None:
     """Add texts that an officer wrote about a request, by field of `Particulars`."""
     request.particulars = dataclasses.replace(request.particulars, **texts)  # type: ignore[arg-type]
     request.kept = RetentionLevel.DETAILS

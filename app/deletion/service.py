@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import Actor, bulk, now
-from app.db.sealed import Particulars
+from app.db import Actor, bulk, now, sealed
 from app.db.tables import OWED, DeletionRequest, Erasure, new_id
 from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
 from app.deletion.admission import IdentityStatement
@@ -182,7 +181,7 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
     at, policy = facts.at, draft.policy
     limit = deadlines.limits(policy)[draft.regulation]
     due_at = _due_at(limit, draft.submitted_at or at, zone=policy.time_zone)
-    particulars = Particulars(
+    particulars = sealed.Particulars(
         external_id=draft.external_id, metadata=draft.metadata, callback_urls=list(draft.callback_urls)
     )
     request = bulk.new(

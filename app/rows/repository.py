@@ -7,8 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import rows
-from app.db.bulk import in_parts
+from app.db import bulk, rows
 from app.db.functions import raw
 from app.db.tables import Addition, Dataset, Record, Run
 from lethe.contract.sets import AdditionStatus, DamageKind, RunStatus
@@ -114,7 +113,7 @@ def count_shared_subjects(session: Session, dataset_id: str, other_dataset_id: s
 def count_subjects_among(session: Session, subject_refs: Collection[str], *, dataset_id: str) -> int:
     """Return how many of the given people have rows in a dataset."""
     count = 0
-    for batch in in_parts(subject_refs):
+    for batch in bulk.in_parts(subject_refs):
         in_batch = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(batch))
         count += session.scalars(sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(in_batch)).one()
     return count

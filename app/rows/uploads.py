@@ -16,8 +16,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from app.rows import formats, ingest
-from app.rows.blocks import RowWriter
+from app.rows import blocks, formats, ingest
 from app.turns import Turns
 from app.vault import store
 from lethe.contract.problems import SubjectSuppressed
@@ -236,7 +235,7 @@ class WrittenRows:
 
 
 def take_in(
-    writer: RowWriter,
+    writer: blocks.RowWriter,
     upload: RowUpload,
     *,
     suppressed: Suppressed,

@@ -20,9 +20,7 @@ from lethe.client.http import Http
 from lethe.client.methods import makes
 from lethe.client.resources import SERVED, DeletionRequests, Models
 from lethe.client.waiting import Progress
-from lethe.contract import problems, tenants
-from lethe.contract.api_keys import ApiKeyOut
-from lethe.contract.certificates import CertificateVerdictOut
+from lethe.contract import api_keys, certificates, problems, tenants
 from lethe.contract.models import ModelOut
 from lethe.reading import to_json
 
@@ -94,7 +92,7 @@ def key_create(
     show(call())
 
 
-def _of_key(key: ApiKeyOut) -> str:
+def _of_key(key: api_keys.ApiKeyOut) -> str:
     ended = "revoked" if key.revoked_at else f"until {key.expires_at:%F}" if key.expires_at else "in force"
     used = f"used {key.last_used_at:%F}" if key.last_used_at else "never used"
     return f"{key.id}  {ended:<16}  {used:<15}  {','.join(key.scopes)}  {key.name}"
@@ -393,7 +391,7 @@ def _text_of(file: Path) -> str:
         raise problems.CertificateInvalid(f"{file} is not UTF-8.") from error
 
 
-def _print(verified: CertificateVerdictOut) -> None:
+def _print(verified: certificates.CertificateVerdictOut) -> None:
     statement, key = verified.statement, verified.key_id[:12]
     if "looked" in statement:
         looked, where = statement["looked"], ", ".join(statement["datasets"]) or "no dataset"

@@ -17,12 +17,11 @@ import typer
 from pydantic import AwareDatetime, BaseModel
 from pydantic.fields import FieldInfo
 
-from lethe import Client
+from lethe import Client, reading
 from lethe.cli.gateway import RETRY_SECONDS, Key, Url, connect, console, new_group, show
 from lethe.client import files, resource_classes
 from lethe.client.methods import Resource, pages
 from lethe.contract.fields import fields_of
-from lethe.reading import to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,7 +355,7 @@ def _filled(template: str) -> Callable[[Any], str]:
 
 
 def _json_line(value: Any) -> str:
-    return json.dumps(to_json(value))
+    return json.dumps(reading.to_json(value))
 
 
 def _listed(call: CommandCall, limit: Limit = None) -> None:

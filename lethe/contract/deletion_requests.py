@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract import problems, sets
-from lethe.contract.certificates import CertificatesOut
+from lethe.contract import certificates, operation, problems, sets
 from lethe.contract.fields import (
     WHOLE,
     Answer,
@@ -25,7 +24,6 @@ from lethe.contract.fields import (
     example,
     first_entries,
 )
-from lethe.contract.operation import ResourceOperations
 
 OpenClock = Literal[sets.ClockState.AT_RISK, sets.ClockState.OVERDUE, sets.ClockState.PAUSED, "running"]
 """Clock states by which open requests can be filtered; running: neither paused nor overdue."""
@@ -240,7 +238,7 @@ class EventsQuery(Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of events per page.")] = 500
 
 
-_DELETION_REQUESTS = ResourceOperations("Deletion requests", "/v1/deletion-requests")
+_DELETION_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
 
 CREATE = _DELETION_REQUESTS.operation(
     "create_deletion_request",
@@ -363,7 +361,7 @@ CERTIFICATES = _DELETION_REQUESTS.of_one(
     "GET",
     "/{request_id}/certificate",
     scope=sets.Scope.ACCOUNTING_READ,
-    gives=CertificatesOut,
+    gives=certificates.CertificatesOut,
     problems=(problems.RequestUnknown,),
     does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
     "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
@@ -394,7 +392,7 @@ class LiftedOut(Answer):
     num_lifted: int = Field(description="Number of suppressions lifted.")
 
 
-_SUPPRESSIONS = ResourceOperations("Suppressions", "/v1/suppressions")
+_SUPPRESSIONS = operation.ResourceOperations("Suppressions", "/v1/suppressions")
 
 SUPPRESSIONS = _SUPPRESSIONS.operation(
     "list_suppressions",

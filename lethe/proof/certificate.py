@@ -4,8 +4,7 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from lethe.proof import accountant, conversion, guarantees, methods, network, target, wellformed
-from lethe.proof.canary_test import Observed
+from lethe.proof import accountant, canary_test, conversion, guarantees, methods, network, target, wellformed
 from lethe.proof.errors import PreconditionError, PrivacyError
 
 FORMAT = "lethe-certificate/2"
@@ -91,7 +90,7 @@ def statement(
     epsilon: float,
     ledger: dict[str, Any],
     evidence: guarantees.Evidence,
-    observed: Observed | None,
+    observed: canary_test.Observed | None,
 ) -> dict[str, Any]:
     """Return the statement of one person's deletion from one model version.
 
@@ -199,7 +198,7 @@ def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evide
     """Check that the canary test, if any, is of this run, has no findings and proves at most what is certified."""
     if stated is None:
         return
-    observed = Observed.from_json(stated)
+    observed = canary_test.Observed.from_json(stated)
     certified = [(stated["mu"], stated["epsilon"])]
     # A canary plan counts the steps before its run as a single run, which is exact if there was at most one or if runs
     # have no cool-down.

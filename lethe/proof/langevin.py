@@ -2,10 +2,9 @@
 
 from functools import partial
 
-from lethe.proof import accountant, calibration, certificate, mechanism
-from lethe.proof.methods import Method
+from lethe.proof import accountant, calibration, certificate, mechanism, methods
 
-LANGEVIN = Method(
+LANGEVIN = methods.Method(
     name=mechanism.Mechanism.method,
     theorem=accountant.THEOREM,
     continues=True,

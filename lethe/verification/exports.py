@@ -13,8 +13,7 @@ from typing import Any
 
 from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import wellformed
-from lethe.verification import chains, ledgers
-from lethe.verification.certificates import key_set
+from lethe.verification import certificates, chains, ledgers
 
 FORMAT = "lethe-ledger-export/1"
 LINK = ("sequence", "body", "previous_hash", "hash")
@@ -30,7 +29,7 @@ def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) 
     Raises `LedgerCorrupt`, naming the failed check; `LedgerRestored` if the ledger states that it was restored to a
     time before the kept head; `CertificateInvalid` if `jwks` holds no keys.
     """
-    public_keys = key_set(jwks)
+    public_keys = certificates.key_set(jwks)
     kept_head = chains.LEDGER.kept(kept) if kept is not None else None
     content = _read(file)
     if kept_head is not None and kept_head.tenant_id != content.tenant_id:

@@ -14,11 +14,9 @@ from app.errors import AuditFailed
 from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import TOLERANCE, Lanes, differs
-from worker.langevin import engines, init
-from worker.langevin.losses import Loss
+from worker.langevin import engines, init, losses, second_moment
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
-from worker.langevin.second_moment import Kept
 from worker.langevin.step import State, no_lanes, projected_noisy_step
 from worker.langevin.window import Checkpoints, Show, Shown
 
@@ -67,7 +65,7 @@ def run(
     `SecondMomentExceeded` if a batch exceeds the mechanism's bound, and `AuditFailed` if the gradient is not the rows'.
     """
     num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
-    loss = Loss.of(mechanism)
+    loss = losses.Loss.of(mechanism)
     schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
     # A view, because slices of a memmap are slow to create.
     features, labels = np.asarray(features), np.asarray(labels)
@@ -76,7 +74,7 @@ def run(
     shown_rows = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
     window = shown_rows.look(0)
     assert window is not None
-    moments = Kept(mechanism, schedule, features)
+    moments = second_moment.Kept(mechanism, schedule, features)
     _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
     stops = checkpoints.steps if checkpoints else ()

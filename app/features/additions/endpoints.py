@@ -12,8 +12,7 @@ from app.api.calls import Call, accepted, respond
 from app.api.gateway import Mount, serves
 from app.catalogue import datasets, evaluation
 from app.catalogue.evaluation import Comparison, Part
-from app.db import now
-from app.db.tables import Dataset
+from app.db import now, tables
 from app.deletion import search_repository
 from app.features.additions import service as additions
 from app.rows import formats, ingest
@@ -111,7 +110,7 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.Addi
         return contract.AdditionOut.of(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
 
 
-def _to_compare(session: Session, call: Call, dataset: Dataset, staged: additions.Staged) -> list[Comparison]:
+def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
     """Return the comparisons of the added rows with data that must have no person or row in common with them. Raises
     `EvaluationOverlaps`."""
     return evaluation.of_addition(
@@ -123,7 +122,7 @@ def _to_compare(session: Session, call: Call, dataset: Dataset, staged: addition
     )
 
 
-def _kind(file: UploadFile, dataset: Dataset) -> formats.Kind:
+def _kind(file: UploadFile, dataset: tables.Dataset) -> formats.Kind:
     """Return the kind of a file. Raises `InputInvalid` if its rows would not be encoded like the dataset's."""
     kind = ingest.kind_of(file.filename or "")
     if dataset.schema is None and kind != "npz":

@@ -11,8 +11,7 @@ from app.api.calls import Call, created, page_of, respond
 from app.api.gateway import Mount, serves
 from app.audit import service as audit
 from app.db import now
-from app.features.attested import service
-from app.features.attested.tables import AttestedTrainer
+from app.features.attested import service, tables
 from app.features.systems.service import registered, retire
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
@@ -37,7 +36,7 @@ def create_attested_trainer(call: Call, once: Once, body: contract.AttestedTrain
 @serves(router, contract.LIST)
 def list_attested_trainers(call: Call, query: Paging) -> PageOut[contract.AttestedTrainerOut]:
     with _reading(call) as session:
-        page = page_of(registered(session, AttestedTrainer), limit=query.limit, cursor=query.cursor)
+        page = page_of(registered(session, tables.AttestedTrainer), limit=query.limit, cursor=query.cursor)
         items = [_trainer(session, call, row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
@@ -112,7 +111,7 @@ def _check_url(call: Call, url: str) -> None:
     receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
 
 
-def _trainer(session: Session, call: Call, row: AttestedTrainer) -> contract.AttestedTrainerOut:
+def _trainer(session: Session, call: Call, row: tables.AttestedTrainer) -> contract.AttestedTrainerOut:
     planned = [contract.RetrainingOut.of(retraining) for retraining in service.planned(session, row)[:_PLANNED]]
     manifest = service.latest_manifest(session, row)
     is_readable = not row.address.is_damaged

@@ -12,9 +12,8 @@ from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run
-from app.unlearning import planner
+from app.unlearning import kinds, planner
 from app.unlearning import service as unlearning
-from app.unlearning.kinds import PlannedRun
 from lethe.contract import problems
 from lethe.contract.sets import QueueRule, RunKind, RunStatus
 from lethe.proof import accountant
@@ -57,11 +56,11 @@ class CanaryTest:
         lanes = model.audit_lanes * model.audit_chains
         return CanaryPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
 
-    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+    def plan(self, session: Session, dataset: Dataset) -> kinds.PlannedRun:
         model = _model_to_test(session, dataset_id=dataset.id)
         assert model is not None
         plan = _plan(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
-        return PlannedRun(model=model, plan=plan, live=None)
+        return kinds.PlannedRun(model=model, plan=plan, live=None)
 
     def start(self, session: Session, run: Run) -> None:
         """Do nothing: `audit_asked_at` stays set until the run ends."""

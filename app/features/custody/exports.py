@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from app.accounting import repository as accounting_repository
 from app.audit import repository as chains
 from app.audit.checkpoints import LEDGER
-from app.db import now
-from app.db.tables import Checkpoint
+from app.db import now, tables
 from app.features.custody import repository
 from lethe.contract.problems import LedgerCorrupt
 from lethe.verification.exports import ENTRY, FORMAT, LINK, VERSION
@@ -20,7 +19,7 @@ from lethe.verification.exports import ENTRY, FORMAT, LINK, VERSION
 _PAGE = 500
 
 
-def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> Checkpoint | None:
+def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> tables.Checkpoint | None:
     """Return the signed head of a tenant's ledger, the hash of its last link; None if nothing is published.
 
     Raises `LedgerCorrupt` if the last link is not signed; a worker signs it soon unless it was changed.
@@ -54,7 +53,7 @@ def written(
 def _lines(
     reading: Callable[[], AbstractContextManager[Session]],
     header: dict[str, str],
-    head: Checkpoint | None,
+    head: tables.Checkpoint | None,
     lengths: dict[str, int],
 ) -> Iterator[bytes]:
     yield _line(header)

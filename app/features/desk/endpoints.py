@@ -3,9 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api.gateway import Mount
-from app.features.desk import case_endpoints
+from app.features.desk import case_endpoints, languages, request_context
 from app.features.desk import rendering as pages
-from app.features.desk.languages import gettext
 from app.features.desk.menu import is_at, menu_of
 from app.features.desk.pages import (
     administration,
@@ -22,7 +21,6 @@ from app.features.desk.pages import (
     requests,
     runs,
 )
-from app.features.desk.request_context import TheContext
 from lethe import sockets
 from lethe.contract.problems import NotFound
 
@@ -48,8 +46,8 @@ _unknown = pages.new_router()
 
 
 @_unknown.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-def refuse_unknown_page(_context: TheContext) -> Response:
-    raise NotFound(gettext("There is no such page."))
+def refuse_unknown_page(_context: request_context.TheContext) -> Response:
+    raise NotFound(languages.gettext("There is no such page."))
 
 
 def routers() -> list[APIRouter]:

@@ -22,10 +22,8 @@ from app.api.calls import WINDOW, At, Call, Known
 from app.api.gateway import operation_of
 from app.api.intake import Intake
 from app.config import Settings
+from app.features.desk import languages, lists, sessions
 from app.features.desk import rendering as pages
-from app.features.desk import sessions
-from app.features.desk.languages import gettext
-from app.features.desk.lists import PagePosition
 from lethe.contract.problems import NotFound
 from lethe.features.desk.contract import FormRefused
 
@@ -92,7 +90,7 @@ class RequestContext:
         return self.ask(endpoint, **arguments) if self.may(endpoint) else None
 
     def listing(
-        self, endpoint: Callable[..., Any], place: PagePosition, singular: str, plural: str, /, **arguments: Any
+        self, endpoint: Callable[..., Any], place: lists.PagePosition, singular: str, plural: str, /, **arguments: Any
     ) -> dict[str, Any]:
         """Return what the template of a list needs: the page at `place`, and how many of the entries it shows."""
         page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
@@ -198,7 +196,7 @@ async def check_form(request: Request, settings: Settings, expected: str) -> Non
         token = request.headers.get("x-csrf-token") or (await request.form()).get(_FORM_TOKEN)
     if not (isinstance(token, str) and hmac.compare_digest(token.encode(), expected.encode())):
         raise FormRefused(
-            gettext("The form did not come from a page of this session. Open the page again and repeat it.")
+            languages.gettext("The form did not come from a page of this session. Open the page again and repeat it.")
         )
 
 

@@ -16,8 +16,7 @@ from app.audit import service as audit
 from app.db import now, sealed
 from app.db.tables import AuditEntry, DeletionRequest, new_id
 from app.deletion import deadlines, retention
-from app.features.desk import repository
-from app.features.desk.file_kinds import AttachmentFile
+from app.features.desk import file_kinds, repository
 from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
 from app.features.people import repository as people_repository
 from app.features.people import users
@@ -70,7 +69,7 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
 
 
 def attach(
-    session: Session, request: DeletionRequest, *, file: AttachmentFile, max_attachments: int, policy: Policy
+    session: Session, request: DeletionRequest, *, file: file_kinds.AttachmentFile, max_attachments: int, policy: Policy
 ) -> RequestAttachment:
     """Store a file with the details of a request; the audit log has its id and not its name.
 

@@ -19,8 +19,7 @@ from sqlalchemy.orm import Session
 from app.access import service as access
 from app.audit import service as audit
 from app.config import Settings
-from app.db import now
-from app.db.tables import ApiKey
+from app.db import now, tables
 from app.features.desk import repository
 from app.features.desk.rendering import ROOT
 from app.features.desk.tables import DashboardSession
@@ -105,7 +104,7 @@ def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -
         if user.disabled_at is not None:
             raise Unauthenticated("This account can no longer log in.")
         return users.caller_as(session, user)
-    key = session.get_one(ApiKey, stored.api_key_id)
+    key = session.get_one(tables.ApiKey, stored.api_key_id)
     if not access.is_in_force(key, at=at):
         raise Unauthenticated("Log in with another key: the one of this session is no longer valid.")
     return access.caller_with(session, key)

@@ -16,8 +16,7 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
-from app.deletion import completion, history, repository, search_repository, status, suppression
-from app.deletion.service import RequestDraft
+from app.deletion import completion, history, repository, search_repository, service, status, suppression
 from app.features.identities.tables import Identity
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import EventKind, RequestStatus
@@ -225,7 +224,7 @@ class _Resolution:
     is_unknown: bool
 
 
-def resolve(session: Session, drafts: Sequence[RequestDraft]) -> list[RequestDraft]:
+def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
     """Return requests with the identifiers that the map leads to, and with whether any of all can name rows."""
     questions = [
         _Asked(

@@ -9,10 +9,8 @@ from app.unlearning import planner
 from lethe.contract.models import ModelIn
 from lethe.contract.problems import PreconditionFailed, TargetUnreachable
 from lethe.features.insight import costs
-from lethe.proof import accountant, calibration, guarantees, methods
-from lethe.proof.budget import Adaptive
+from lethe.proof import accountant, budget, calibration, guarantees, losses, methods
 from lethe.proof.calibration import ModelSettings
-from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
 REQUESTS = (1, 10, 100)
@@ -41,7 +39,7 @@ class MethodPlan:
 
 def costs_of(
     dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
-) -> tuple[Objective, list[costs.Cost]]:
+) -> tuple[losses.Objective, list[costs.Cost]]:
     """Return the objective and costs of a default model with the given settings, ordered by epsilon and then by l2.
     Raises `PreconditionFailed`."""
     problem, delta = mechanisms.problem_of(dataset, objective, loss_width), mechanisms.default_delta(dataset)
@@ -114,7 +112,7 @@ def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPla
     for requests in REQUESTS:
         runs = Counter([learned.steps, *steps[:requests], *steps[-1:] * (requests - len(steps))])
         exposures = (accountant.exposed(mechanism, runs, records=1),)
-        bound = Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
+        bound = budget.Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
         adaptive.append(guarantees.adaptive(bound, delta=delta).epsilon)
     released = guarantees.of_chain(start, last_run=accountant.Run(steps=learned.steps), delta=delta)
     return MethodPlan(

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import models, problems
-from app.api.calls import Cursor
+from app.api import calls, models, problems
 from app.features.desk import languages
 from app.features.desk import rendering as pages
 from app.features.desk.forms import OptionalCount, OptionalPositive
@@ -43,7 +42,7 @@ class CurvePlot:
 
 @router.get("/models/{model_id}/curve")
 def show_curve(
-    context: TheContext, model_id: str, axis: Axis = "runs", cursor: Cursor = None, known: int | None = None
+    context: TheContext, model_id: str, axis: Axis = "runs", cursor: calls.Cursor = None, known: int | None = None
 ) -> Response:
     """Plot epsilon and influence along the runs of a model.
 

@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Once, StoredResponse
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves
-from app.features.ledgers import service
-from app.features.ledgers.tables import DpModel
+from app.features.ledgers import service, tables
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.ledgers import contract
 
@@ -57,7 +56,7 @@ def retire_dp_model(call: Call, dp_model_id: str) -> None:
         service.retire(session, service.get(session, dp_model_id))
 
 
-def _model(session: Session, row: DpModel) -> contract.DpModelOut:
+def _model(session: Session, row: tables.DpModel) -> contract.DpModelOut:
     ledger = service.ledger_of(session, row)
     counted, waiting = service.counts(session, row, ledger)
     forgotten = counted * ledger.max_rows_per_person

@@ -18,15 +18,13 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.config import Settings
-from app.db import actor, now
-from app.db.bulk import Page
+from app.db import actor, bulk, now
 from app.db.tables import Dataset, new_id
 from app.features.networks import repository, under_way
 from app.features.networks.tables import Network
 from app.rows.formats import FeaturesOf
 from app.turns import Turns
-from lethe.contract import fields, problems
-from lethe.contract.models import TangentIn
+from lethe.contract import fields, models, problems
 from lethe.contract.problems import Busy, FieldError, InputInvalid
 from lethe.encoding.rows import numbers_of
 from lethe.features.networks.encoders import process
@@ -149,7 +147,7 @@ def get(session: Session, network_id: str) -> Network:
     return problems.NetworkUnknown.if_none(repository.network(session, network_id), network_id=network_id)
 
 
-def listed(session: Session, *, limit: int, cursor: str | None) -> Page[Network]:
+def listed(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[Network]:
     return repository.networks(session, limit=limit, cursor=cursor)
 
 
@@ -209,7 +207,7 @@ def delete(session: Session, network_id: str) -> None:
     audit.record(session, "network.deleted", network_id, sha256=row.sha256)
 
 
-def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[PublicNetwork, int]:
+def linearised(session: Session, dataset: Dataset, tangent: models.TangentIn) -> tuple[PublicNetwork, int]:
     """Return the linearised network for the mechanism of a tangent model, and the number of the model's parameters.
 
     Raises:

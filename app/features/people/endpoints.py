@@ -4,8 +4,7 @@ from fastapi import APIRouter, Response
 
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
-from app.features.people import repository, users
-from app.features.people.tables import User
+from app.features.people import repository, tables, users
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.people import contract
 
@@ -53,12 +52,12 @@ def disable_user(call: Call, user_id: str) -> None:
         users.disable(session, user_id, by=call.caller)
 
 
-def _invited(user: User, invitation: str, response: Response) -> contract.InvitedUserOut:
+def _invited(user: tables.User, invitation: str, response: Response) -> contract.InvitedUserOut:
     response.headers["Location"] = f"/v1/users/{user.id}"
     return contract.InvitedUserOut(**_to_response(user).model_dump(), invitation=_WELCOME + invitation)
 
 
-def _to_response(user: User) -> contract.UserOut:
+def _to_response(user: tables.User) -> contract.UserOut:
     return contract.UserOut.of(
         user,
         has_password=user.password_hash is not None,

@@ -20,12 +20,11 @@ from starlette.datastructures import FormData
 from app.access.service import Caller
 from app.api import calls, problems
 from app.db import Actor
-from app.features.desk import gate, sessions
+from app.features.desk import gate, menu, sessions
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.menu import MenuEntry
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import words
 from app.features.people import credentials, endpoints, oidc, users
@@ -433,4 +432,4 @@ def _people_page(
 
 
 PAGES = (router,)
-MENU = (MenuEntry(120, marked("People"), f"{pages.ROOT}/people", endpoints.list_users, "settings"),)
+MENU = (menu.MenuEntry(120, marked("People"), f"{pages.ROOT}/people", endpoints.list_users, "settings"),)

@@ -12,8 +12,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.catalogue import repository
-from app.catalogue.prediction import MAX_RANKED_CLASSES
+from app.catalogue import prediction, repository
 from app.db.tables import Model, Version
 from lethe.contract.fields import expected
 from lethe.contract.models import QualityIn, QualityOut
@@ -59,7 +58,7 @@ def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
     if mechanism.objective.is_regression:
         of_counts = (Metric.MEAN_POISSON_DEVIANCE,) if mechanism.objective is Objective.POISSON_REGRESSION else ()
         return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, *of_counts
-    ranked = (Metric.AUC,) if mechanism.num_classes <= MAX_RANKED_CLASSES else ()
+    ranked = (Metric.AUC,) if mechanism.num_classes <= prediction.MAX_RANKED_CLASSES else ()
     if mechanism.objective is Objective.SMOOTHED_HINGE:
         return Metric.ACCURACY, *ranked
     probable = Metric.LOG_LOSS, Metric.CALIBRATION_ERROR

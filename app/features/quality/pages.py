@@ -5,11 +5,10 @@ from typing import Literal
 from fastapi import Response
 
 from app.api import models, problems
-from app.features.desk import forms
+from app.features.desk import forms, wording
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext, marked
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import words
 from app.features.quality import endpoints as quality
 from lethe.contract.models import ModelOut
 from lethe.contract.problems import Problem
@@ -71,7 +70,7 @@ def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Pro
         "models/quality.html",
         status=problems.status_of(type(error)) if error else 200,
         model=model,
-        metrics=[(metric.value, words(metric)) for metric in _offered(model)],
+        metrics=[(metric.value, wording.words(metric)) for metric in _offered(model)],
         on_breach=[(value, gettext(label)) for value, label in ON_BREACH],
         remedies=None if model.retired_at else context.ask(quality.list_remedies, model_id=model_id),
         may_change=context.may(quality.update_model) and not model.retired_at,

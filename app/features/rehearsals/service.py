@@ -22,16 +22,13 @@ from sqlalchemy.orm import Session
 from app.accounting import repository as accounting_repository
 from app.audit import service as audit
 from app.catalogue import service as catalogue
-from app.db import now
-from app.db.bulk import Page, page
-from app.db.functions import raw
+from app.db import bulk, functions, now
 from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, RequestAlias, Run, new_id
 from app.deletion import repository as deletion_repository
 from app.deletion.status import OPEN
 from app.features.rehearsals.tables import Rehearsal, RehearsedRows
 from app.rows import records, repository
-from app.unlearning import queue, service
-from app.unlearning.kinds import PlannedRun
+from app.unlearning import kinds, queue, service
 from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.sets import AdditionStatus, QueueRule, RunKind
 from lethe.features.rehearsals import contract
@@ -45,9 +42,9 @@ SAMPLE = 5_000
 """Maximum number of people of the retain set and of the test set."""
 
 
-def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> Page[Rehearsal]:
+def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> bulk.Page[Rehearsal]:
     query = sa.select(Rehearsal).where(Rehearsal.model_id == model_id)
-    return page(session, query, Rehearsal.asked_at, Rehearsal.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, Rehearsal.asked_at, Rehearsal.id, limit=limit, cursor=cursor)
 
 
 def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
@@ -151,7 +148,7 @@ def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) 
 
     Rows of a person are adjacent.
     """
-    person = raw(Record.subject_ref)
+    person = functions.raw(Record.subject_ref)
     query = sa.select(person, Record.slot).where(_has_no_request(dataset_id, tenant_id)).order_by(person, Record.slot)
     for row in session.execute(query.execution_options(yield_per=_AT_ONCE)):
         yield row[0], row[1]
@@ -287,11 +284,11 @@ class RehearsalKind:
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
         """Return None: a rehearsal is measured on rows."""
 
-    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+    def plan(self, session: Session, dataset: Dataset) -> kinds.PlannedRun:
         rehearsal = _next(session, dataset.id)
         model = session.get_one(Model, rehearsal.model_id)
         live = catalogue.get_live_version(session, model)
-        return PlannedRun(model=model, plan=_plans(session, model, records=rehearsal.people)[1], live=live)
+        return kinds.PlannedRun(model=model, plan=_plans(session, model, records=rehearsal.people)[1], live=live)
 
     def start(self, session: Session, run: Run) -> None:
         rehearsal = _next(session, run.dataset_id)

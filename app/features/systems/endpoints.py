@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Once, StoredResponse
 from app.api.calls import Call, created, page_of, respond
 from app.api.gateway import Mount, serves
-from app.db import now
-from app.db.tables import DeletionRequest
+from app.db import now, tables
 from app.deletion import service as deletion
 from app.features.systems import service, systems
 from app.features.systems.tables import System, SystemTask
@@ -144,7 +143,7 @@ def _system(call: Call, row: systems.RegisteredSystem) -> contract.SystemOut:
 
 def task_out(session: Session, row: SystemTask) -> contract.TaskOut:
     """Return a task as the API does."""
-    deadline = session.get_one(DeletionRequest, row.request_id).deadline
+    deadline = session.get_one(tables.DeletionRequest, row.request_id).deadline
     return contract.TaskOut.of(
         row,
         system_name=session.get_one(System, row.system_id).name,

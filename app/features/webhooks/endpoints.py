@@ -7,8 +7,7 @@ from app.access import tenants
 from app.access.service import Caller
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
-from app.db import now
-from app.db.tables import Tenant
+from app.db import now, tables
 from app.features.webhooks import repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
@@ -92,7 +91,7 @@ def _sent(row: WebhookDelivery, caller: Caller) -> contract.SentOut:
     )
 
 
-def _secret(call: Call, tenant: Tenant) -> contract.SecretOut:
+def _secret(call: Call, tenant: tables.Tenant) -> contract.SecretOut:
     rotated_at = tenant.webhook_rotated_at
     return contract.SecretOut(
         secret=service.present(call.installation.keys, tenant),

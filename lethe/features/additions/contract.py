@@ -4,8 +4,7 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract import fields, problems, sets
-from lethe.contract.operation import ResourceOperations
+from lethe.contract import fields, operation, problems, sets
 
 
 class AdditionUnknown(problems.NotFound, title="There is no such addition"):
@@ -38,7 +37,7 @@ class NewAdditionOut(AdditionOut):
     num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
 
 
-_ADDITIONS = ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
+_ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
 
 ADD = _ADDITIONS.of_one(
     "add_records",

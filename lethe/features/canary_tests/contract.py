@@ -1,16 +1,14 @@
 """Operation that requests a canary test of a model."""
 
-from lethe.contract import problems, sets
-from lethe.contract.models import ModelOut
-from lethe.contract.operation import ResourceOperations
+from lethe.contract import models, operation, problems, sets
 
-_TESTS = ResourceOperations("Models", "/v1/models/{model_id}/audit")
+_TESTS = operation.ResourceOperations("Models", "/v1/models/{model_id}/audit")
 
 ASK = _TESTS.of_one(
     "audit",
     "POST",
     scope=sets.Scope.MODELS_WRITE,
-    gives=ModelOut,
+    gives=models.ModelOut,
     status=202,
     repeat="keyed",
     problems=(

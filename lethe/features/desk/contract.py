@@ -5,10 +5,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract import problems
+from lethe.contract import operation, problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import ClosedSet, Scope
 
 
@@ -76,8 +75,8 @@ class AssigneeOut(Answer):
     name: str = Field(description="Name of the person.")
 
 
-_ASSIGNEES = ResourceOperations("Deletion requests", "/v1")
-_REQUESTS = ResourceOperations("Deletion requests", "/v1/deletion-requests")
+_ASSIGNEES = operation.ResourceOperations("Deletion requests", "/v1")
+_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
 
 ASSIGNEES = _ASSIGNEES.operation(
     "list_assignees",

@@ -6,8 +6,7 @@ Accuracy depends on the rows and is not part of the cost; `lethe.features.tables
 import math
 from dataclasses import dataclass
 
-from lethe.proof import accountant, calibration, errors
-from lethe.proof.losses import Objective
+from lethe.proof import accountant, calibration, errors, losses
 from lethe.proof.mechanism import Mechanism
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -39,7 +38,7 @@ class Cost:
 
 
 def around(
-    num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION
+    num_slots: int, epsilon: float, objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION
 ) -> tuple[float, float, float]:
     """Return a quarter of the default l2, the default, and four times the default.
 

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract import problems
+from lethe.contract import operation, problems
 from lethe.contract.fields import Answer, Form, PageOut, Paging
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 
 
@@ -53,7 +52,7 @@ class NetworkIn(NetworkFileIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the network.")
 
 
-_NETWORKS = ResourceOperations("Networks", "/v1/networks")
+_NETWORKS = operation.ResourceOperations("Networks", "/v1/networks")
 
 UPLOAD = _NETWORKS.operation(
     "create_network",
@@ -123,7 +122,7 @@ class EncodingsOut(Answer):
     items: list[EncodingOut] = Field(description="Uploads on all gateways that share a data folder, newest first.")
 
 
-ENCODINGS = ResourceOperations("Datasets", "/v1").operation(
+ENCODINGS = operation.ResourceOperations("Datasets", "/v1").operation(
     "list_encodings",
     "GET",
     "/datasets:encodings",

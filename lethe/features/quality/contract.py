@@ -2,9 +2,8 @@
 
 from pydantic import Field
 
-from lethe.contract import fields, problems
+from lethe.contract import fields, operation, problems
 from lethe.contract.models import ModelOut, QualityIn
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import RemedyKind, Scope
 
 
@@ -36,7 +35,7 @@ class RemediesOut(fields.Answer):
     remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
-_MODELS = ResourceOperations("Models", "/v1/models")
+_MODELS = operation.ResourceOperations("Models", "/v1/models")
 
 UPDATE = _MODELS.of_one(
     "update_model",

@@ -21,8 +21,7 @@ from lethe.encoding.rows import Labelled, Schema, as_factors, labels_in, unit_ro
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.features.insight import costs
-from lethe.features.tables import fitting, networks
-from lethe.features.tables.inferring import columns_of
+from lethe.features.tables import fitting, inferring, networks
 from lethe.features.tables.rivals import scikit_learn
 from lethe.proof.calibration import ModelSettings
 from lethe.proof.losses import Objective, num_weight_rows
@@ -174,7 +173,7 @@ def preview(
 
 def _encoded(table: str | Path | Frame, schema: Schema) -> tuple[dict[str, Any], Labelled]:
     """Return the columns of a table and its encoded records."""
-    columns = columns_of(table)
+    columns = inferring.columns_of(table)
     missing = [name for name in schema.used if name not in columns]
     refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
     num_rows = len(columns[schema.label])

@@ -5,10 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from lethe.contract import problems
-from lethe.contract.datasets import RowsIn
+from lethe.contract import datasets, operation, problems
 from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import ClosedSet, Scope
 
 MAX_TABLE_BYTES = 256 * 2**20
@@ -26,7 +24,7 @@ class TrainingStatus(ClosedSet):
     """Its worker died or was cut off; nothing was published."""
 
 
-class TableFileIn(RowsIn):
+class TableFileIn(datasets.RowsIn):
     """Rows with their original columns, in a CSV, Parquet or Arrow file."""
 
     subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
@@ -219,8 +217,8 @@ class TrainerPlanOut(Answer):
     retrainings: list[PlannedOut] = Field(description="Retrainings in the order of their start.")
 
 
-_TABLES = ResourceOperations("Trainers", "/v1/training-tables")
-_TRAINERS = ResourceOperations("Trainers", "/v1/trainers")
+_TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables")
+_TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers")
 
 UPLOAD_TABLE = _TABLES.operation(
     "create_training_table",

@@ -13,9 +13,8 @@ from app.access import service as access
 from app.api.calls import number_in
 from app.deletion import deadlines
 from app.features.custody import endpoints as custody
+from app.features.desk import lists, repository
 from app.features.desk import rendering as pages
-from app.features.desk import repository
-from app.features.desk.lists import ThePlace
 from app.features.desk.request_context import RequestContext, TheContext
 from lethe.features.custody.contract import AuditEntryOut, AuditPageOut
 
@@ -40,7 +39,7 @@ TheFilters = Annotated[dict[str, str], Depends(_filters)]
 
 
 @router.get("/audit-log")
-def list_entries(context: TheContext, place: ThePlace, query: TheFilters) -> Response:
+def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) -> Response:
     """List entries of the audit log, newest first."""
     page = _entries(context, query, limit=place.size, cursor=place.cursor)
     checkpoints = context.ask(custody.list_audit_checkpoints, limit=1).items

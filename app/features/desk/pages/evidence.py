@@ -7,8 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, datasets, deletion_requests, models, runs
-from app.api.calls import Cursor
+from app.api import accounting, calls, datasets, deletion_requests, models, runs
 from app.features.canary_tests import endpoints as canary_tests
 from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
@@ -281,7 +280,7 @@ def audit_model(context: TheContext, model_id: str) -> Response:
 
 
 @router.get("/models/{model_id}/canary-tests")
-def show_canary_tests(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+def show_canary_tests(context: TheContext, model_id: str, cursor: calls.Cursor = None) -> Response:
     """Plot the proved and the certified bound on one record run by run, and list the worst runs first."""
     model = context.ask(models.get_model, model_id=model_id)
     page = context.ask(runs.list_runs, model_id=model_id, limit=_MAX_RUNS, cursor=cursor)

@@ -11,10 +11,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from app.api import deletion_requests
-from app.features.desk import case_endpoints
+from app.features.desk import case_endpoints, lists
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext
-from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.pages import home, request, requests
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.lists import endpoints as request_lists
@@ -37,7 +36,7 @@ class Position:
     """Queue and page of an inbox, the id of the case beside it, or "", and the parameters of its address."""
 
     queue: requests.Queue
-    place: PagePosition
+    place: lists.PagePosition
     case: str
 
     @property
@@ -45,7 +44,7 @@ class Position:
         return {"queue": self.queue} | self.place.here
 
 
-def _position(place: ThePlace, queue: requests.Queue = "all", case: RequestId = "") -> Position:
+def _position(place: lists.ThePlace, queue: requests.Queue = "all", case: RequestId = "") -> Position:
     return Position(queue=queue, place=dataclasses.replace(place, size=_ROWS), case=case)
 
 

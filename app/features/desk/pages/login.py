@@ -16,8 +16,7 @@ from app.features.desk import gate, languages, sessions
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
 from app.features.desk.request_context import COOKIE, TheContext, check_form
-from app.features.people import users
-from app.features.people.credentials import enrolment
+from app.features.people import credentials, users
 from app.features.people.tables import User
 from app.installations import Installation
 from lethe.contract.problems import InputInvalid, Problem, RateLimited, Unauthenticated
@@ -224,7 +223,7 @@ def _code_form(
         error=error,
         onward=gate.onward_page(onward),
         step=f"{user.id}.{until}.{mac}",
-        enrolment=None if user.totp.secret else enrolment(user.email, secret),
+        enrolment=None if user.totp.secret else credentials.enrolment(user.email, secret),
     )
 
 

@@ -9,16 +9,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app import signing
-from app.api import calls, deletion_requests
-from app.api.accounting import certificate_to_response
-from app.features.desk import case_endpoints, replies, repository
+from app import installations, signing
+from app.api import accounting, calls, deletion_requests
+from app.features.desk import case_endpoints, replies, repository, wording
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import of_notion
-from app.installations import Installation
 from lethe.contract.certificates import CertificateOut
 from lethe.contract.deletion_requests import DeletionRequestOut
 from lethe.contract.problems import CertificateInvalid, Problem
@@ -128,7 +125,7 @@ def check_certificate(request: Request, installation: calls.At, code: _Code = ""
     with contextlib.suppress(CertificateInvalid):
         if certificate:
             verdict = verification.verify(certificate.jws, signing.public_keys(installation.keys))
-            guarantee = of_notion(verdict.guarantees, Notion.DELETION)
+            guarantee = wording.of_notion(verdict.guarantees, Notion.DELETION)
     return pages.rendered(
         request,
         "check.html",
@@ -139,12 +136,12 @@ def check_certificate(request: Request, installation: calls.At, code: _Code = ""
     )
 
 
-def _certificate_with(installation: Installation, digits: str) -> CertificateOut | None:
+def _certificate_with(installation: installations.Installation, digits: str) -> CertificateOut | None:
     """Return the certificate of any tenant with the code `digits`, without hyphens; None if there is none."""
     if not replies.CODE.fullmatch(digits):
         return None
     with installation.database.reading() as session:
         for row in repository.certificates_with(session, prefix=f"crt_{digits[: replies.CODE_ID]}"):
             if replies.code_of(row.id, row.jws).replace("-", "") == digits:
-                return certificate_to_response(row)
+                return accounting.certificate_to_response(row)
     return None

@@ -13,8 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from markupsafe import Markup
 from starlette.datastructures import FormData
 
-from app.api import deletion_requests, runs
-from app.api.intake import to_response
+from app.api import deletion_requests, intake, runs
 from app.deletion import deadlines, retention, status
 from app.features.desk import case_endpoints, repository
 from app.features.desk import rendering as pages
@@ -330,7 +329,7 @@ def _others(context: RequestContext, request: DeletionRequestOut) -> list[Deleti
     with context.call.reading() as session:
         view, horizon = deletion_requests.view_of(session, context.call), deletion_requests.horizon_of(context.call)
         others = repository.requests_about(session, refs, at_most=_MAX_OTHERS) if refs else []
-        return [to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
+        return [intake.to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
 
 
 def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
