@@ -20,6 +20,7 @@ FEATURES = (
     "parquet",
     "people",
     "desk",
+    "predictions",
     "protocols",
     "quality",
     "queue",

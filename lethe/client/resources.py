@@ -8,17 +8,8 @@ from pydantic import Field
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, upload
 from lethe.client.waiting import Progress, Watch, report
-from lethe.contract import (
-    api_keys,
-    certificates,
-    datasets,
-    deletion_requests,
-    models,
-    runs,
-    tenants,
-)
+from lethe.contract import api_keys, certificates, datasets, deletion_requests, models, problems, runs, tenants
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
-from lethe.contract.problems import CertificateInvalid, NotAllowed
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
@@ -100,7 +91,6 @@ class Models(Resource[H]):
     versions = pages(models.VERSIONS)
     version = call(models.VERSION)
     weights = call(models.WEIGHTS)
-    predictions = call(models.PREDICT)
 
     @composed
     async def wait(
@@ -168,7 +158,7 @@ def _compare(certificate: Certificate, verdict: CertificateVerdictOut) -> Certif
         case _:
             is_same = True
     if not is_same:
-        raise CertificateInvalid("The fields beside the JWS differ from its statement.")
+        raise problems.CertificateInvalid("The fields beside the JWS differ from its statement.")
     return verdict
 
 
@@ -214,7 +204,7 @@ class DeletionRequests(Resource[H]):
             for run_id in steps.unknown(request) if progress is not None else ():
                 try:
                     steps.add(await self._calls.call(runs.GET, run_id))
-                except NotAllowed:
+                except problems.NotAllowed:
                     steps.may_read = False
             if progress is not None:
                 progress(request.status, *steps.of(request))

@@ -22,6 +22,7 @@ FEATURES = (
     "overview",
     "objective",
     "people",
+    "predictions",
     "protocols",
     "quality",
     "queue",

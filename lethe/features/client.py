@@ -24,6 +24,7 @@ from lethe.features.lists.client import RequestLists
 from lethe.features.networks.client import DatasetEncodings, Networks
 from lethe.features.overview.client import Overview
 from lethe.features.people.client import Users
+from lethe.features.predictions.client import ModelPredictions
 from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
 from lethe.features.queue.client import RunQueue
@@ -53,7 +54,9 @@ class DeletionRequests(
     __doc__ = CoreDeletionRequests.__doc__
 
 
-class Models(ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelRehearsals[H], CoreModels[H]):
+class Models(
+    ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelPredictions[H], ModelRehearsals[H], CoreModels[H]
+):
     __doc__ = CoreModels.__doc__
 
 
