@@ -47,11 +47,6 @@ def checkpoints_after(session: Session, *, number: int, limit: int) -> list[Chec
     return list(session.scalars(query.order_by(Checkpoint.number).limit(limit)))
 
 
-def last_checkpoint(session: Session) -> Checkpoint | None:
-    """Return the checkpoint that was signed last, of any chain; None if there is no checkpoint."""
-    return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
-
-
 def heads(session: Session, chain: "StoredChain") -> list[tuple[str, int, int]]:
     """Return tenant id, sequence of the last row, and sequence of the last checkpoint (0 without one) of each nonempty
     chain."""

@@ -15,14 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
-MAX_CORE_LINES = 34_370
+MAX_CORE_LINES = 34_240
 MAX_PRODUCT_LINES = 80_090
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""
 MAX_FILE_LINES = 800
 MAX_PARAMETERS = 12
-MAX_IMPORT_SHARE = 0.073
+MAX_IMPORT_SHARE = 0.074
 MANY_PARAMETERS = ("worker/langevin/kernels.py", "lethe/features/theorems/")
 """Numerical kernels, and theorems, whose parameters are the symbols of the paper."""
 

@@ -20,7 +20,8 @@ def list_bounds(context: request_context.TheContext, sought: Annotated[str, Quer
     """List the theorems whose name, title or reference has all words of `sought`."""
     words = sought.lower().split()
     theorems = context.ask(bounds.list_bounds).items
-    matches = [bound for bound in theorems if all(word in _searched(bound) for word in words)]
+    texts = [f"{bound.name} {bound.title} {bound.reference}".lower() for bound in theorems]
+    matches = [bound for bound, text in zip(theorems, texts, strict=True) if all(word in text for word in words)]
     return context.page("calculator/list.html", bounds=matches, sought=sought, of=len(theorems))
 
 
@@ -49,10 +50,6 @@ def show_bound(context: request_context.TheContext, name: str) -> Response:
         outputs=outputs,
         error=error,
     )
-
-
-def _searched(bound: BoundOut) -> str:
-    return f"{bound.name} {bound.title} {bound.reference}".lower()
 
 
 def _params(bound: BoundOut, fields: Mapping[str, str]) -> dict[str, Any]:

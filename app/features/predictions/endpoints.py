@@ -31,7 +31,7 @@ _MAX_FAULTS = 10
 def predict(call: Call, model_id: str, body: contract.PredictionsIn) -> contract.PredictionsOut:
     model, dataset, version, content = _live(call, model_id)
     if catalogue.mechanism_of(model).is_tangent:
-        raise problems.TangentServedElsewhere(model_id=model_id)
+        raise contract.TangentServedElsewhere(model_id=model_id)
     features = _encode(call, dataset, body.records)
     parameters = sealing.from_safetensors(content)
     if target := datasets.target_of(dataset):

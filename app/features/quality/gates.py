@@ -17,7 +17,8 @@ from app.db.tables import Model, Version
 from lethe.contract.fields import expected
 from lethe.contract.models import QualityIn, QualityOut
 from lethe.contract.problems import FieldError, PreconditionFailed
-from lethe.contract.sets import Metric, OnBreach, RemedyKind
+from lethe.contract.sets import Metric, OnBreach
+from lethe.features.quality.contract import RemedyKind
 from lethe.proof import accountant, calibration, errors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism

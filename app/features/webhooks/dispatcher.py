@@ -38,8 +38,8 @@ from app.features.webhooks import repository, service
 from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
 from lethe.contract.problems import SealedTextDamaged
-from lethe.contract.sets import DeliveryStatus
 from lethe.features.webhooks import signatures as signature
+from lethe.features.webhooks.contract import DeliveryStatus
 
 _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_ADDRESSES = 4

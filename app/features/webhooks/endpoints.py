@@ -11,7 +11,7 @@ from app.db import now, tables
 from app.features.webhooks import repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
-from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.sets import Scope
 from lethe.features.webhooks import contract
 
 router = APIRouter()
@@ -81,7 +81,7 @@ def _to_response(row: WebhookDelivery, caller: Caller) -> contract.DeliveryOut:
     return contract.DeliveryOut.of(
         row,
         url=row.letter.url if caller.has(Scope.ADMIN) and not row.letter.is_damaged else None,
-        next_attempt_at=row.next_attempt_at if row.status == DeliveryStatus.PENDING else None,
+        next_attempt_at=row.next_attempt_at if row.status == contract.DeliveryStatus.PENDING else None,
     )
 
 

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db import bulk, now, sealed
 from app.db.tables import DeletionRequest, Tenant
 from app.features.webhooks.tables import WebhookDelivery
-from lethe.contract.sets import DeliveryStatus
-from lethe.features.webhooks.contract import WebhookEvent
+from lethe.features.webhooks.contract import DeliveryStatus, WebhookEvent
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """Literal in the statement, because SQLite uses the partial index of pending deliveries only if it sees the value."""

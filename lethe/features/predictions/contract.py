@@ -11,6 +11,10 @@ _Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
 """Numbers of a record, of which the first fault alone is listed: a body may have millions."""
 
 
+class TangentServedElsewhere(problems.Conflict, title="The gateway does not run the network of this model"):
+    template = "Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow."
+
+
 class PredictionsIn(LargeBody):
     MAX_MEMBERS = LargeBody.MAX_BYTES
     """Vectors of numbers, of which every second byte may be a comma."""
@@ -59,7 +63,7 @@ PREDICT = _MODELS.of_one(
         problems.ModelRetired,
         problems.ModelHeld,
         problems.InputInvalid,
-        problems.TangentServedElsewhere,
+        TangentServedElsewhere,
     ),
     does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
     "schema.",

@@ -4,7 +4,16 @@ from pydantic import Field
 
 from lethe.contract import fields, operation, problems
 from lethe.contract.models import ModelOut, QualityIn
-from lethe.contract.sets import RemedyKind, Scope
+from lethe.contract.sets import ClosedSet, Scope
+
+
+class RemedyKind(ClosedSet):
+    """Change that can raise the quality of a model."""
+
+    RELEARN = "relearn"
+    """Learn the same model from scratch."""
+    MORE_SLOTS = "more_slots"
+    L2 = "l2"
 
 
 class ModelChangeIn(fields.Body):

@@ -21,8 +21,9 @@ from app.features.insight import pages as insight
 from app.features.overview import endpoints as overview
 from lethe.contract.fields import ModelOrder, RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import DeliveryStatus, RunStatus, WorkerState
+from lethe.contract.sets import RunStatus, WorkerState
 from lethe.features.overview.contract import COUNTED, OverviewOut
+from lethe.features.webhooks.contract import DeliveryStatus
 
 router = pages.new_router()
 

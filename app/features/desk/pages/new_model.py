@@ -9,6 +9,7 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.accounting import runtime_estimates
+from app.accounting.repository import models_of
 from app.api import datasets, models, problems
 from app.catalogue import datasets as registered
 from app.catalogue import mechanisms, service
@@ -195,7 +196,10 @@ def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
     """Forecast a model. Raises the errors of creating it."""
     with context.call.reading() as session:
         dataset = registered.get(session, body.dataset_id)
-        measured = runtime_estimates.of_dataset(session, dataset.id)
+        # A model of the dataset takes as long per step if it has as many parameters; the newest is on today's machines.
+        models = sorted(models_of(session, dataset_id=dataset.id), key=lambda model: model.created_at, reverse=True)
+        estimates = (runtime_estimates.of_model(session, model) for model in models)
+        measured = next((estimate for estimate in estimates if estimate), None)
         tangent = registered.network_keeper().linearised(session, dataset, body.tangent) if body.tangent else None
     epsilon, delta = body.target.epsilon, mechanisms.delta_of(dataset, body.target)
     max_steps = context.call.installation.settings.max_steps
