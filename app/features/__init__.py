@@ -16,6 +16,7 @@ FEATURES = (
     "lists",
     "monitoring",
     "networks",
+    "npz",
     "overview",
     "parquet",
     "people",

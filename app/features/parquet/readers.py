@@ -7,6 +7,7 @@ import io
 import struct
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
+from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ _PIECE = 2**20
 """Maximum number of bytes per read."""
 
 
-def read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterator[formats.Batch]:
+def read_parquet(file: io.RawIOBase, schema: Schema, _folder: Path, max_bytes: int) -> Iterator[formats.Batch]:
     with io.BufferedReader(file, _PIECE) as stream:
         metadata, arrow = _checked_metadata(stream, schema, max_bytes)
         # Dictionaries keep repeated texts once: expanded for every row, a small file could exhaust the memory.
@@ -319,4 +320,4 @@ class _Reader:
         return (number >> 1) ^ -(number & 1)
 
 
-READERS: tuple[tuple[str, ingest.ReadTable], ...] = (("parquet", read_parquet),)
+READERS: tuple[tuple[str, ingest.FileReader], ...] = (("parquet", ingest.FileReader(table=read_parquet)),)
