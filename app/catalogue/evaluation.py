@@ -81,6 +81,7 @@ def parts_of(session: Session, dataset: Dataset) -> tuple[Part, ...]:
 
 
 def stated_count(shared: int, *, may_know: bool) -> int | Sentence:
+    """Return a count of people or rows in common; the word "Some" for a caller who may not learn it."""
     return shared if may_know and shared else Sentence("Some")
 
 

@@ -74,9 +74,9 @@ def read(
         if reader is None or reader.vectors is None:
             raise SchemaInvalid.missing([FieldError("schema", f"expected one for {kind}")], kind=kind)
         return _bounded(reader.vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
-    if reader is None:
+    if kind == "csv":
         return _bounded(_read_csv(file, schema, count_rows=count_rows), max_bytes)
-    return _bounded(reader.table(file, schema, folder, max_bytes), max_bytes)
+    return _bounded(_readers()[kind].table(file, schema, folder, max_bytes), max_bytes)
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:
