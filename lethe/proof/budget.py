@@ -111,7 +111,7 @@ def adaptive(exposures: Mapping[str, accountant.Exposure], budgets: Mapping[str,
     >>> from lethe.proof.mechanism import Mechanism
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=1000, num_classes=2, l2=0.05, step_size=2.0,
     ...               noise_scale=0.1, radius=20.0, learn_steps=50)
-    >>> exposures = {"a": Exposure(mechanism=m, records=1, releases=((50, 1),))}
+    >>> exposures = {"a": accountant.Exposure(mechanism=m, records=1, releases=((50, 1),))}
     >>> adaptive(exposures, {"d": Budgeted(budget=Budget(epsilon=6.0, delta=1e-5), models=("a",))}).bounded
     True
     >>> adaptive(exposures, {}).bounded
