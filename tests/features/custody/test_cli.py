@@ -18,7 +18,6 @@ from app.keys import Keys
 from app.operations import periodic_jobs
 from lethe import cli
 from lethe.contract.tenants import Policy
-from tests.command_line import Lethe
 
 Verify = Callable[..., tuple[int, str]]
 
@@ -130,10 +129,3 @@ def test_another_key_vouches_for_nothing(installation: Installation, verify: Ver
     assert not signing.exists()
     jwks.write_text("no keys")
     assert "certificate_invalid" in verify("--jwks", jwks)[1]
-
-
-def test_offline_commands_stand_beside_those_of_the_gateway(lethe: Lethe) -> None:
-    """Both chains are verified offline by `verify`, and by the gateway on request, which gives its `verdict`."""
-    for group in ("ledger", "audit"):
-        said = lethe(group, "--help").out
-        assert all(f"\n  {name} " in said for name in ("verify", "verdict")), said

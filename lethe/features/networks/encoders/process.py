@@ -206,7 +206,7 @@ def _opened(content: bytes, limits: Limits, *, examines: bool) -> Iterator[tuple
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env=_bare_environment() | _ENVIRONMENT,
+            env=hardening.bare_environment() | _ENVIRONMENT,
         )
     try:
         with mine, contextlib.closing(ProcessPipe(mine, process, limits)) as line:
@@ -220,10 +220,3 @@ def _opened(content: bytes, limits: Limits, *, examines: bool) -> Iterator[tuple
     finally:
         process.kill()
         process.wait()
-
-
-def _bare_environment() -> dict[str, str]:
-    """Return the environment for a process that runs foreign code: allocator settings and search paths, without the
-    passwords that other variables may hold."""
-    names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *hardening.OVERWRITING)
-    return {name: os.environ[name] for name in names if name in os.environ}
