@@ -21,8 +21,7 @@ from lethe.encoding.columns import AS_CSV, MAX_FAULTS, Faults, check_csv, is_nam
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import TargetColumn
 
-BATCH_CHARS = 4 * 2**20  # characters
-MAX_RECORD_LENGTH = 4 * 2**20  # characters
+BATCH_CHARS = MAX_RECORD_LENGTH = 4 * 2**20  # characters
 _PIECE = 2**20  # bytes
 _UNDECLARED = "is not declared in the schema"
 # The error handler `surrogateescape` decodes invalid bytes to lone surrogates.
@@ -69,8 +68,8 @@ def read(
 
     Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
     """
-    reader = _readers().get(kind)
     if schema is None:
+        reader = _readers().get(kind)
         if reader is None or reader.vectors is None:
             raise SchemaInvalid.missing([FieldError("schema", f"expected one for {kind}")], kind=kind)
         return _bounded(reader.vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
