@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from app import installations, telemetry, tracing
+from app import config, installations, telemetry, tracing
 from app.api import accounting, calls, document, middleware, operations
 from app.api.gateway import Mount, lifespans_of_features, limit_threads, of_features
-from app.config import Settings
 
 
 def _mounts() -> list[Mount]:
@@ -21,7 +20,7 @@ DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: config.Settings) -> FastAPI:
     """Return the accounting service for the installation of `settings`, which must have been set up."""
 
     @asynccontextmanager

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from app import telemetry
-from app.config import Settings
+from app import config, telemetry
 from lethe import sockets
 from lethe.contract.problems import InputInvalid
 
@@ -89,7 +88,7 @@ class AtTicks:
         self.notifier.wake()
 
 
-def notifier(settings: Settings) -> AtTicks:
+def notifier(settings: config.Settings) -> AtTicks:
     """Return the notifier for the settings: by a broker if one is configured, otherwise by the pipe."""
     if settings.broker_url is None:
         return AtTicks(PipeNotifier(settings.data_dir), seconds=settings.poll_seconds)

@@ -6,8 +6,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from app import telemetry
-from app.errors import FolderExposed
+from app import errors, telemetry
 
 _GROUP_AND_OTHERS = 0o077
 _OTHERS = 0o007
@@ -37,7 +36,7 @@ def close(folders: Iterable[Path], files: Iterable[Path] = ()) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise FolderExposed(
+            raise errors.FolderExposed(
                 f"Others can enter or read {path} (mode {mode:04o}), and its mode cannot be changed "
                 f"({type(error).__name__}): make it {mode & ~exposed:04o}, and the property of the service's user."
             ) from error

@@ -9,12 +9,11 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from app import folders, key_checks
+from app import errors, folders, key_checks
 from app.access import service as access
 from app.config import Settings
 from app.db import Database, migrate
 from app.dispatch import AtTicks, notifier
-from app.errors import DatabaseUnreadable, RestoreUnfinished
 from app.key_checks import Guard, StorageLocation
 from app.keys import KeyEncryptionFile, Keys, KeyUnreadable, read_or_create
 from app.rows.row_store import RowStore
@@ -133,7 +132,7 @@ def set_up(settings: Settings, *, reader_role: str | None = None) -> None:
             migrate.grant(database, reader_role)
         _guard(settings, database, keys).start()
     except sa.exc.OperationalError as error:
-        raise DatabaseUnreadable(f"{error.orig}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?") from error
+        raise errors.DatabaseUnreadable(f"{error.orig}; are LETHE_DATABASE_URL and LETHE_DATA_DIR right?") from error
     finally:
         database.close()
 
@@ -199,7 +198,7 @@ def unfinished(settings: Settings) -> Path:
 
 def _check_finished(settings: Settings) -> None:
     if unfinished(settings).exists():
-        raise RestoreUnfinished(f"{settings.data_dir} was not restored to the end; run `lethe restore` again.")
+        raise errors.RestoreUnfinished(f"{settings.data_dir} was not restored to the end; run `lethe restore` again.")
 
 
 def set_up_stores(settings: Settings) -> None:
@@ -268,11 +267,8 @@ def _close_to_others(settings: Settings) -> None:
 
 def _is_anything_kept(settings: Settings) -> bool:
     """Return True if rows, weights or texts of callers exist, of any installation."""
-    return any((*_wrapped_keys(settings), *_pages(settings)))
-
-
-def _wrapped_keys(settings: Settings) -> list[Path]:
-    return [path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key")]
+    keys = (path for name in _KINDS for path in settings.data_dir.glob(f"{name}/keys/[!.]*.key"))
+    return any(keys) or any(_pages(settings))
 
 
 def _pages(settings: Settings) -> list[Path]:

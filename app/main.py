@@ -9,10 +9,9 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.routing import BaseRoute
 
-from app import installations, telemetry, tracing
+from app import config, installations, telemetry, tracing
 from app.api import (
     accounting,
-    audit_log,
     calls,
     datasets,
     deletion_requests,
@@ -27,7 +26,6 @@ from app.api import (
 )
 from app.api.gateway import Mount, lifespans_of_features, limit_threads, of_features
 from app.api.intake import Intake
-from app.config import Settings
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
 from lethe import sockets
@@ -38,7 +36,7 @@ DESCRIPTION = """Ask for a person to be forgotten; get a certificate that the mo
 Every call needs `Authorization: Bearer <API key>`. Errors are `application/problem+json` with a stable `code`."""
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: config.Settings) -> FastAPI:
     """Return the gateway for the installation of `settings`, which must have been set up."""
 
     @contextlib.asynccontextmanager
@@ -111,5 +109,4 @@ _ROUTERS = (
     accounting.router,
     runs.router,
     tenants.router,
-    audit_log.router,
 )

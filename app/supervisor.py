@@ -28,7 +28,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from app import folders, hardening, installations, main, telemetry
 from app.config import Settings
 from app.errors import AddressInUse, AlreadyRunning
-from app.installations import Installation
 from app.operations import periodic_jobs
 from app.unlearning import service as unlearning
 
@@ -148,7 +147,7 @@ class Worker:
     """Child process that performs runs, restarted when it dies. The worker of `number` 2 claims only runs that honour
     deletions, so that these need not wait for a model that learns."""
 
-    def __init__(self, settings: Settings, installation: Installation, *, number: int = 1) -> None:
+    def __init__(self, settings: Settings, installation: installations.Installation, *, number: int = 1) -> None:
         # Unique, because the supervisor takes back all runs claimed under this name.
         suffix = "" if number == 1 else f"-{number}"
         self.name = f"embedded{suffix}@{socket.gethostname()}"

@@ -20,13 +20,10 @@ from app.errors import RunDiffersFromPlan
 from app.rows.blocks import mapped
 from lethe import sockets
 from lethe.contract.problems import Problem
-from lethe.proof import methods
-from lethe.proof.canary_test import CanaryPlan
+from lethe.proof import canary_test, methods
 from lethe.proof.mechanism import Mechanism
 from worker import evidence
-from worker.langevin import chain, engines
-from worker.langevin.engines import Backend
-from worker.langevin.noise import SystemNoise
+from worker.langevin import chain, engines, noise
 from worker.langevin.window import Checkpoints, Window
 
 _SECONDS_BETWEEN_NEWS = 0.05
@@ -88,10 +85,10 @@ def _run(
         initial=initial,
         first_step=request["first_step"],
         steps=request["steps"],
-        noise=SystemNoise(),
+        noise=noise.SystemNoise(),
         on_progress=_news(connection),
-        backend=Backend(device=request["device"], threads=request["threads"], network=network),
-        lanes=evidence.of(mechanism, CanaryPlan(**request["audit"])) if request["audit"] else None,
+        backend=engines.Backend(device=request["device"], threads=request["threads"], network=network),
+        lanes=evidence.of(mechanism, canary_test.CanaryPlan(**request["audit"])) if request["audit"] else None,
         show=_asking(connection),
         checkpoints=Checkpoints(steps=request["checkpoints"], reached=_sending(connection)),
     )

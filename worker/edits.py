@@ -1,8 +1,6 @@
 """Edit before a run: added rows are written to their slots, and rows of people to be erased become null."""
 
-from app import tracing
-from app.errors import RunDiffersFromPlan
-from app.installations import Installation
+from app import errors, installations, tracing
 from app.rows.blocks import Filling
 from app.unlearning import kinds
 from app.unlearning import service as unlearning
@@ -11,7 +9,7 @@ from lethe.contract.sets import RunKind
 from worker import windows
 
 
-def edited(installation: Installation, run: ClaimedRun) -> str:
+def edited(installation: installations.Installation, run: ClaimedRun) -> str:
     """Edit the rows of a run and return the root of the result. Rows added for people to be erased end as null.
 
     If an earlier run was cut off, its remains are destroyed first; before a run that learns from scratch they are
@@ -50,7 +48,7 @@ def _read_by(run: ClaimedRun) -> tuple[range, ...]:
     return windows.read_by(run.mechanism, first_step=run.first_step, steps=run.steps)
 
 
-def _edit(installation: Installation, run: ClaimedRun) -> str:
+def _edit(installation: installations.Installation, run: ClaimedRun) -> str:
     """Write additions to their slots, null the slots to erase, and return the root. Raises `RunDiffersFromPlan` if the
     slots to erase are not null when read back."""
     fillings = [
@@ -59,5 +57,5 @@ def _edit(installation: Installation, run: ClaimedRun) -> str:
     root = installation.rows.edit(run.dataset_id, run.root, fill=fillings, null=run.slots_to_null)
     for block in installation.rows.read(run.dataset_id, root, holding=run.slots_to_null):
         if not block.is_null(run.slots_to_null):
-            raise RunDiffersFromPlan(f"Run {run.run_id} erased other rows than it was to.")
+            raise errors.RunDiffersFromPlan(f"Run {run.run_id} erased other rows than it was to.")
     return root

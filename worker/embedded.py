@@ -5,15 +5,14 @@ import os
 import signal
 import threading
 
-from app import dispatch, hardening, heartbeat, installations, telemetry, tracing
-from app.config import Settings
+from app import config, dispatch, hardening, heartbeat, installations, telemetry, tracing
 from app.journal import verification
 from app.operations import periodic_jobs
 from lethe.contract.problems import Unavailable
 from worker import isolated, runner
 
 
-def main(settings: Settings, *, name: str, deletions_only: bool = False) -> None:
+def main(settings: config.Settings, *, name: str, deletions_only: bool = False) -> None:
     """Work until SIGTERM or SIGINT, then finish the run in progress. With `deletions_only` claim only runs for which a
     deletion request waits."""
     telemetry.configure(settings.log_level)

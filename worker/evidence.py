@@ -18,7 +18,6 @@ from torch import Tensor
 from app.errors import AuditFailed
 from lethe.encoding.targets import UNIT
 from lethe.proof import canary_test
-from lethe.proof.canary_test import CanaryPlan, Guesses, Law, Observed
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -65,7 +64,7 @@ class Push:
 class Lanes:
     """Lanes of one run, the first half with a canary. `start`, (lanes,), is their position if it is known."""
 
-    def __init__(self, law: Law, plan: CanaryPlan, *, start: Tensor | None = None) -> None:
+    def __init__(self, law: canary_test.Law, plan: canary_test.CanaryPlan, *, start: Tensor | None = None) -> None:
         self._law, self._plan, self._start = law, plan, start
         self._canaries = torch.zeros(plan.lanes, dtype=torch.float64)
         self._canaries[: plan.lanes // 2] = 1
@@ -94,7 +93,7 @@ class Lanes:
         """Return where lanes that ended at `end` would have ended without witnesses  # (lanes,)"""
         return end - torch.from_numpy(self._law.witnessed)[self._groups]
 
-    def observed(self, start: Tensor, end: Tensor) -> Observed:
+    def observed(self, start: Tensor, end: Tensor) -> canary_test.Observed:
         """Return the statistics of lanes that went from `start` to `end`  # (lanes,) each"""
         law, mean = self._law, self._each(self._law.mean)
         if not bool(end.isfinite().all()):
@@ -109,10 +108,10 @@ class Lanes:
         along, _ = self._apart(along)
         guessed = torch.where(mean >= 0, end, -end) > mean.abs() / 2
         had = self._canaries > 0
-        return Observed(
+        return canary_test.Observed(
             plan=self._plan,
             records=law.records,
-            guesses=Guesses(
+            guesses=canary_test.Guesses(
                 true_positives=int((guessed & had).sum()),
                 members=int(had.sum()),
                 false_positives=int((guessed & ~had).sum()),
@@ -135,7 +134,7 @@ class Lanes:
         return torch.from_numpy(of_canaries).repeat(2)
 
 
-def of(mechanism: Mechanism, plan: CanaryPlan) -> Lanes:
+def of(mechanism: Mechanism, plan: canary_test.CanaryPlan) -> Lanes:
     return Lanes(canary_test.law(mechanism, plan), plan)
 
 

@@ -4,9 +4,8 @@ import functools
 import importlib
 from typing import Protocol, TypeAlias
 
-from app import telemetry, tracing
+from app import errors, telemetry, tracing
 from app.catalogue import datasets
-from app.errors import AuditFailed, RunKindUnsupported
 from app.installations import Installation
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
@@ -54,7 +53,7 @@ def handler_of(kind: str) -> RunHandler:
     try:
         return _HANDLERS[RunKind(kind)]
     except (KeyError, ValueError):
-        raise RunKindUnsupported(f"This worker has no handler for runs of kind {kind}.") from None
+        raise errors.RunKindUnsupported(f"This worker has no handler for runs of kind {kind}.") from None
 
 
 @functools.cache
@@ -69,7 +68,7 @@ def examine(installation: Installation, run: ClaimedRun, *, records: int, observ
     with tracing.span("examine"), installation.database.reading() as session:
         findings = unlearning.examine(session, run_id=run.run_id, records=records, observed=observed)
     if findings:
-        raise AuditFailed(f"The lanes of run {run.run_id} refuted it.", observed=observed)
+        raise errors.AuditFailed(f"The lanes of run {run.run_id} refuted it.", observed=observed)
 
 
 def alarm(run: ClaimedRun, observed: Observed | None) -> None:

@@ -22,10 +22,9 @@ from app.rows.row_store import OpenedRows
 from lethe.proof import methods
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
-from worker import windows
+from worker import process, windows
 from worker.langevin.schedule import Schedule
 from worker.langevin.window import Checkpoints
-from worker.process import Forker
 
 DIED = "run_process_died"
 """Error code of a run whose process was killed, or could not be started."""
@@ -33,7 +32,7 @@ DIED = "run_process_died"
 _SECONDS_BETWEEN_SIGNS = 0.05
 """Seconds after which the holder of the run is told again that it goes on, whether or not it has news."""
 
-_FORKER = Forker("worker.chain_process")
+_FORKER = process.Forker("worker.chain_process")
 
 
 class ChainFailed(Exception):

@@ -5,15 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from app import tracing
+from app import signing, tracing
 from app.accounting.certificates import sha256
 from app.catalogue import datasets
 from app.installations import Installation
-from app.journal import tombstones
-from app.journal.journal import Release
+from app.journal import journal, tombstones
 from app.rows import records as damage
 from app.rows import repository as rows_repository
-from app.signing import NotSigned, SignedAhead
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 from app.vault import sealing
@@ -23,16 +21,14 @@ from lethe.encoding.rows import labels_in
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
-from worker.handlers import Holder, network_of
 from worker.isolated import IsolatedResult
 from worker.langevin import evaluate, init
-from worker.langevin.evaluate import LabelledRows
 
 _SIGNED_AHEAD = 10
 """Number of attempts to publish a version with signatures made outside the write transaction."""
 
 
-def make_version(installation: Installation, run: ClaimedRun, root: str, holder: Holder) -> None:
+def make_version(installation: Installation, run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """Take the steps of a run and publish the resulting version."""
     assert run.mechanism is not None
     with tracing.span("steps"):
@@ -49,10 +45,10 @@ handlers.register(make_version, RunKind.LEARN, RunKind.UNLEARN, RunKind.RELEARN)
 
 
 def run_chain(
-    installation: Installation, run: ClaimedRun, mechanism: Mechanism, root: str, holder: Holder
+    installation: Installation, run: ClaimedRun, mechanism: Mechanism, root: str, holder: handlers.Holder
 ) -> IsolatedResult:
     """Take the steps of a run in its own process, so that this process only holds the last iterate."""
-    network = network_of(installation, mechanism)
+    network = handlers.network_of(installation, mechanism)
     with installation.rows.open(run.dataset_id, root) as rows:
         if run.parent_version_id is not None:
             initial = sealing.from_safetensors(installation.weights.get(run.parent_version_id))
@@ -88,11 +84,11 @@ def _evaluate(installation: Installation, run: ClaimedRun, result: IsolatedResul
             target = datasets.target_of(datasets.get(session, dataset_id)) if root else None
         if root is None:
             return {}
-        rows: Iterable[LabelledRows] = (
+        rows: Iterable[evaluate.LabelledRows] = (
             (block.features, labels_in(block.labels)) for block in installation.rows.read(dataset_id, root)
         )
         parameters = result.parameters
-        if network := network_of(installation, result.mechanism):
+        if network := handlers.network_of(installation, result.mechanism):
             # Only tangent models need torch here.
             from worker.langevin import engines
 
@@ -115,7 +111,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
     sealed = sealing.to_safetensors(result.parameters)
     installation.weights.put(run.version_id, sealed)
     if run.model_id is not None:
-        release = Release(
+        release = journal.Release(
             version_id=run.version_id,
             model_id=run.model_id,
             dataset_id=run.dataset_id,
@@ -124,7 +120,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
         )
         # Recorded outside of the database, so that an earlier backup, once restored, counts this release too.
         tombstones.record(installation, release)
-    ahead = SignedAhead()
+    ahead = signing.SignedAhead()
     for attempt in range(_SIGNED_AHEAD + 1):
         # Requests that join the run meanwhile change what is to be signed; they cannot put it off for ever.
         ahead.at_once = attempt == _SIGNED_AHEAD
@@ -142,7 +138,7 @@ def _publish(installation: Installation, run: ClaimedRun, result: IsolatedResult
                     observed=result.observed,
                     ahead=ahead,
                 )
-        except NotSigned:
+        except signing.NotSigned:
             ahead.sign()
         else:
             return

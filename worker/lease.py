@@ -5,22 +5,19 @@ import math
 import time
 from collections.abc import Callable
 
-from app import telemetry
-from app.errors import LeaseLost
-from app.installations import Installation
-from app.periodic import Periodic
+from app import errors, installations, periodic, telemetry
 from app.unlearning import service as unlearning
 from app.unlearning.queue import ClaimedRun
 
 
-class Lease(Periodic):
+class Lease(periodic.Periodic):
     """Lease of a run, renewed by a heartbeat at least every third of its duration, which also reports progress.
 
     A run that for `stall_seconds` has neither taken a step nor opened a block is abandoned: its disk or GPU hangs, and
     another worker's may not.
     """
 
-    def __init__(self, installation: Installation, run: ClaimedRun) -> None:
+    def __init__(self, installation: installations.Installation, run: ClaimedRun) -> None:
         self._installation = installation
         self.poll_seconds = installation.settings.poll_seconds
         self._run_id = run.run_id
@@ -36,13 +33,13 @@ class Lease(Periodic):
         if steps_done != self._steps_done or self._moved_at == math.inf:
             self._steps_done, self._moved_at = steps_done, time.monotonic()
         if self._lost:
-            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
+            raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def opened(self) -> None:
         """Report that a block of rows was opened, which counts as progress. Raises as `progressed`."""
         self._moved_at = time.monotonic()
         if self._lost:
-            raise LeaseLost(f"Run {self._run_id} was taken from this worker.")
+            raise errors.LeaseLost(f"Run {self._run_id} was taken from this worker.")
 
     def renew(self) -> bool:
         """Renew the lease; return False if the database does not answer. Raises `LeaseLost`."""
@@ -50,7 +47,7 @@ class Lease(Periodic):
         try:
             with self._installation.database.writing(exclusive=False) as session:
                 unlearning.renew(session, run_id=self._run_id, steps_done=self._steps_done, lease_seconds=seconds)
-        except LeaseLost:
+        except errors.LeaseLost:
             self._lost = True
             raise
         # The database may be back before the lease ends.
@@ -67,7 +64,7 @@ class Lease(Periodic):
         if time.monotonic() - self._moved_at > self._installation.settings.stall_seconds:
             telemetry.logger().error("unlearning.run_stalled", run_id=self._run_id)
             self._lost = True
-        with contextlib.suppress(LeaseLost):
+        with contextlib.suppress(errors.LeaseLost):
             if not self._lost:
                 self.renew()
         if self._lost:

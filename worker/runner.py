@@ -5,19 +5,15 @@ import time
 
 from sqlalchemy.exc import OperationalError
 
-from app import telemetry, tracing
-from app.errors import AuditFailed, LeaseLost
+from app import errors, telemetry, tracing
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations import periodic_jobs
 from app.unlearning import queue, repository
 from app.unlearning import service as unlearning
-from app.unlearning.queue import ClaimedRun
 from lethe.contract.problems import DatasetDamaged, Problem, Unavailable
 from lethe.contract.sets import RunKind
-from worker import edits, handlers
-from worker.handlers import Holder
-from worker.isolated import ChainFailed
+from worker import edits, handlers, isolated
 from worker.lease import Lease, PreemptibleLease
 
 
@@ -60,7 +56,7 @@ def _run_next(installation: Installation, *, worker: str, deletions_only: bool) 
     return True
 
 
-def _do(installation: Installation, run: ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
+def _do(installation: Installation, run: queue.ClaimedRun, span: tracing.TraceSpan, *, worker: str) -> None:
     log = functools.partial(telemetry.logger().info, run_id=run.run_id, model_id=run.model_id)
     log("unlearning.run_claimed", kind=run.kind, steps=run.steps, rows=len(run.slots_to_null))
     started = time.monotonic()
@@ -68,13 +64,13 @@ def _do(installation: Installation, run: ClaimedRun, span: tracing.TraceSpan, *,
         with Lease(installation, run) as lease:
             deletions = functools.partial(run_next, installation, worker=worker, deletions_only=True)
             _work(installation, run, PreemptibleLease(lease, run_deletion=deletions) if run.gives_way else lease)
-    except LeaseLost:
+    except errors.LeaseLost:
         _log_lost(installation, run)
     # Any failed run is handed back, whatever the error.
     except Exception as error:  # noqa: BLE001
-        code = error.code if isinstance(error, Problem | ChainFailed) else type(error).__name__
-        observed = error.observed if isinstance(error, AuditFailed) else None
-        if code == AuditFailed.code:
+        code = error.code if isinstance(error, Problem | isolated.ChainFailed) else type(error).__name__
+        observed = error.observed if isinstance(error, errors.AuditFailed) else None
+        if code == errors.AuditFailed.code:
             handlers.alarm(run, observed)
         with installation.database.writing() as session:
             if isinstance(error, DatasetDamaged):
@@ -89,7 +85,7 @@ def _do(installation: Installation, run: ClaimedRun, span: tracing.TraceSpan, *,
         log("unlearning.run_ended", kind=run.kind, seconds=round(time.monotonic() - started, 3))
 
 
-def _log_lost(installation: Installation, claimed_run: ClaimedRun) -> None:
+def _log_lost(installation: Installation, claimed_run: queue.ClaimedRun) -> None:
     """Log that the run was taken from this worker, and why."""
     with installation.database.reading() as session:
         run = repository.run(session, claimed_run.run_id)
@@ -99,7 +95,7 @@ def _log_lost(installation: Installation, claimed_run: ClaimedRun) -> None:
     )
 
 
-def _name(span: tracing.TraceSpan, run: ClaimedRun) -> None:
+def _name(span: tracing.TraceSpan, run: queue.ClaimedRun) -> None:
     """Label the span. Its run id leads from logs and the API to this trace."""
     span.set_attribute("lethe.run_id", run.run_id)
     span.set_attribute("lethe.kind", run.kind)
@@ -115,7 +111,7 @@ def destroy_unneeded(installation: Installation) -> None:
     periodic_jobs.destroy_orphans(installation)
 
 
-def _work(installation: Installation, run: ClaimedRun, holder: Holder) -> None:
+def _work(installation: Installation, run: queue.ClaimedRun, holder: handlers.Holder) -> None:
     handler = handlers.handler_of(run.kind)
     verification.require_whole(installation)
     # Recorded before rows are erased, so that they are erased again if a backup brings them back.
@@ -123,7 +119,7 @@ def _work(installation: Installation, run: ClaimedRun, holder: Holder) -> None:
     handler(installation, run, edits.edited(installation, run), holder)
 
 
-def _finish(installation: Installation, run: ClaimedRun, root: str, holder: Holder) -> None:
+def _finish(installation: Installation, run: queue.ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """End a run that only edits rows."""
     with installation.database.writing() as session:
         unlearning.finish(session, run_id=run.run_id)

@@ -10,13 +10,10 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
-from app import telemetry
+from app import periodic, telemetry
 from app.access import repository
 from app.access import service as access
-from app.access.service import Caller
-from app.db import Database, now
-from app.db.tables import ApiKey
-from app.periodic import Periodic
+from app.db import Database, now, tables
 from lethe.contract.problems import Unauthenticated, Unavailable
 
 _BELIEVED_SECONDS = 1.0
@@ -30,20 +27,20 @@ class Callers:
     """Callers by API key. A process queries the database once per key and `_BELIEVED_SECONDS`, not at every call.
     `used` is called with each key that was read from the database."""
 
-    def __init__(self, database: Database, *, used: Callable[[ApiKey], None] | None = None) -> None:
+    def __init__(self, database: Database, *, used: Callable[[tables.ApiKey], None] | None = None) -> None:
         self._database = database
         self._used = used
-        self._known: dict[str, tuple[float, int, Caller]] = {}
+        self._known: dict[str, tuple[float, int, access.Caller]] = {}
 
-    def recall(self, key: str | None) -> Caller | None:
+    def recall(self, key: str | None) -> access.Caller | None:
         """Return the cached caller of a key; None if the key has to be read from the database."""
         return self._cached(key, at=time.monotonic())
 
-    def last_known(self, key: str | None) -> Caller | None:
+    def last_known(self, key: str | None) -> access.Caller | None:
         """Return the caller as last read, however old, unless this process has changed keys or policies since."""
         return self._cached(key, at=-math.inf)
 
-    def _cached(self, key: str | None, *, at: float) -> Caller | None:
+    def _cached(self, key: str | None, *, at: float) -> access.Caller | None:
         entry = self._known.get(access.hash_of(key)) if key else None
         if entry is None:
             return None
@@ -55,7 +52,7 @@ class Callers:
         limited."""
         return access.hash_of(key) in self._known
 
-    def authenticate(self, key: str | None) -> Caller:
+    def authenticate(self, key: str | None) -> access.Caller:
         """Read the caller of a key from the database. Raises `Unauthenticated`."""
         if not key:
             raise access.unauthenticated()
@@ -82,9 +79,9 @@ class LastUses:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._noted: set[str] = set()
-        self._writing = Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
+        self._writing = periodic.Periodic("last-uses", self.write, seconds=_WRITTEN_EVERY_SECONDS).start()
 
-    def note(self, key: ApiKey) -> None:
+    def note(self, key: tables.ApiKey) -> None:
         """Record that `key` is used now, to be written in the next batch."""
         at = datetime.datetime.now(datetime.UTC)
         if key.last_used_at is None or abs(at - key.last_used_at) >= _NOTED_EVERY:

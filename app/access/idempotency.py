@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.access import repository
-from app.db import bulk, now
-from app.db.tables import IdempotentAnswer
+from app.db import bulk, now, tables
 from lethe.contract.problems import IdempotencyConflict
 
 
@@ -67,7 +66,7 @@ def remember_all(
     at = at or now(session)
     bulk.store(
         session,
-        IdempotentAnswer,
+        tables.IdempotentAnswer,
         [
             {
                 "name": once.name,

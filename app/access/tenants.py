@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 from app.access import repository
 from app.access import service as access
 from app.audit import service as audit
-from app.audit.service import Deed
 from app.db import actor, now
 from app.db.tables import ApiKey, Tenant, new_id
 from lethe.contract.problems import FieldError, InputInvalid, SubjectRuleFixed, TenantExists, TenantUnknown
@@ -44,7 +43,7 @@ def create(session: Session, *, name: str, policy: Policy, admin_key: str) -> Te
     audit.record_all(
         session,
         [
-            Deed(tenant_id=tenant.id, actor=OPERATOR, action=action, object_id=object_id, detail=detail)
+            audit.Deed(tenant_id=tenant.id, actor=OPERATOR, action=action, object_id=object_id, detail=detail)
             for action, object_id, detail in deeds
         ],
         at=at,

@@ -8,7 +8,6 @@ from app.accounting import repository
 from app.db.tables import Dataset, stored_mechanism
 from lethe.contract.problems import AdaptiveBudgetSpent
 from lethe.proof import accountant, methods
-from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budget
 from lethe.proof.mechanism import Mechanism
 
@@ -20,7 +19,7 @@ def of(dataset: Dataset) -> Budget | None:
     return Budget(**dataset.adaptive_budget) if dataset.adaptive_budget else None
 
 
-def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, Exposure]:
+def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, accountant.Exposure]:
     """Return, by model of a dataset, the exposure of a person whose `records` fed all of its versions so far."""
     next_revision = session.get_one(Dataset, dataset_id).revision + 1
     by_model = {}
@@ -36,7 +35,7 @@ def exposures(session: Session, *, dataset_id: str, records: int) -> dict[str, E
 def require_room(session: Session, dataset: Dataset, mechanism: Mechanism, *, steps: int) -> None:
     """Check that the budget of a dataset has room for one more version, of a model of this mechanism after a run of
     `steps`; otherwise raise `AdaptiveBudgetSpent`."""
-    _require(session, dataset, {_NEXT: Exposure(mechanism=mechanism, records=1, releases=((steps, 1),))})
+    _require(session, dataset, {_NEXT: accountant.Exposure(mechanism=mechanism, records=1, releases=((steps, 1),))})
 
 
 def require_kept(session: Session, dataset: Dataset) -> None:
@@ -44,7 +43,7 @@ def require_kept(session: Session, dataset: Dataset) -> None:
     _require(session, dataset, {})
 
 
-def _require(session: Session, dataset: Dataset, more: dict[str, Exposure]) -> None:
+def _require(session: Session, dataset: Dataset, more: dict[str, accountant.Exposure]) -> None:
     budget = of(dataset)
     if budget is None:
         return

@@ -16,14 +16,11 @@ from app.accounting import budgets, repository
 from app.accounting.ledger import History
 from app.db import tables
 from app.keys import Keys
-from app.signing import Wanted
 from lethe.contract.problems import CertificateDamaged, CertificateUnknown
 from lethe.contract.sets import Outcome
-from lethe.proof import absence, accountant
+from lethe.proof import absence, accountant, canary_test
 from lethe.proof import certificate as statements
-from lethe.proof.accountant import Exposure
 from lethe.proof.budget import Budgeted
-from lethe.proof.canary_test import Observed
 from lethe.proof.guarantees import Evidence
 from lethe.proof.mechanism import Mechanism
 from lethe.verification.certificates import TYPE, signed_payload
@@ -42,8 +39,8 @@ def to_sign(
     version: tables.Version,
     entry: tables.LedgerEntry,
     evidence: Evidence,
-    observed: Observed | None,
-) -> Wanted:
+    observed: canary_test.Observed | None,
+) -> signing.Wanted:
     """Return the facts that the certificate of one request and one model version states, and the function that makes
     the certificate (`SignedAhead`)."""
     facts: dict[str, Any] = {
@@ -115,7 +112,7 @@ class Evidences:
             self._steps_present[revision] = steps
         return self._steps_present[revision]
 
-    def _exposures(self, request_id: str) -> tuple[dict[str, Exposure], dict[str, Budgeted]]:
+    def _exposures(self, request_id: str) -> tuple[dict[str, accountant.Exposure], dict[str, Budgeted]]:
         """Return the exposure to each model that the request's records fed, and the budgets by dataset.
 
         An exposure counts the versions published while the records were present; all versions so far if they still are.

@@ -7,8 +7,7 @@ models in order, so that neither the last entry nor a whole model can be removed
 
 import datetime
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +17,11 @@ from sqlalchemy.orm import Session
 from app.accounting import repository
 from app.audit import repository as chains
 from app.audit.checkpoints import LEDGER
-from app.db import now
-from app.db.tables import Checkpoint, LedgerEntry, LedgerLink, Model, Run, Version
-from lethe.contract.problems import LedgerCorrupt
+from app.db.tables import LedgerEntry, LedgerLink, Model, Run, Version
 from lethe.proof import accountant, guarantees, methods
-from lethe.proof.accountant import Chain
 from lethe.proof.mechanism import Mechanism
 from lethe.verification import ledgers
 from lethe.verification.chains import GENESIS, SignedHead, canonical, link_hash
-from lethe.verification.exports import ENTRY, LINK, VERSION
-from lethe.verification.exports import FORMAT as EXPORT_FORMAT
-from lethe.verification.ledgers import FORMAT, LINK_FORMAT, OfTenant, chain_numbers
 
 
 def post(
@@ -37,7 +30,7 @@ def post(
     model: Model,
     run: Run,
     version: Version,
-    chain: Chain,
+    chain: accountant.Chain,
     requests: list[dict[str, Any]],
     at: datetime.datetime,
 ) -> LedgerEntry:
@@ -49,7 +42,7 @@ def post(
     last_run = accountant.Run(steps=run.steps_total, records=run.records)
     body = canonical(
         {
-            "format": FORMAT,
+            "format": ledgers.FORMAT,
             "model_id": model.id,
             "sequence": last.sequence + 1 if last else 1,
             "kind": run.kind,
@@ -63,7 +56,7 @@ def post(
             "records": run.records,
             "requests": requests,
             "weights_sha256": version.weights_sha256,
-            "chain": chain_numbers(chain),
+            "chain": ledgers.chain_numbers(chain),
             "guarantees": [g.to_json() for g in guarantees.of_chain(chain, last_run=last_run, delta=model.delta)],
             "theorem": methods.of(chain.mechanism).theorem,
             "recorded_at": at.isoformat(),
@@ -89,7 +82,7 @@ def link(session: Session, *, tenant_id: str, kind: str, **fields: Any) -> Ledge
     """
     last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
     sequence, previous = (last.sequence + 1, last.hash) if last else (1, GENESIS)
-    place = {"format": LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
+    place = {"format": ledgers.LINK_FORMAT, "tenant_id": tenant_id, "sequence": sequence, "kind": kind}
     body = canonical(place | fields)
     linked = LedgerLink(
         tenant_id=tenant_id, sequence=sequence, body=body, previous_hash=previous, hash=link_hash(previous, body)
@@ -114,7 +107,7 @@ class History:
     runs: tuple[accountant.Run, ...]
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> accountant.Chain:
         """Chain of the model at its live version."""
         return methods.replay(self.mechanism, self.runs, steps_before=self.steps_before)
 
@@ -135,7 +128,7 @@ def history_of(session: Session, *, model_id: str, mechanism: Mechanism) -> Hist
 
 def verify_tenant(
     session: Session, public_keys: KeySet, *, tenant_id: str, heads: Sequence[SignedHead] = ()
-) -> OfTenant:
+) -> ledgers.OfTenant:
     """Verify the ledger of a tenant in the database, also against the signed `heads`, which are stored outside.
 
     Raises `LedgerCorrupt`.
@@ -153,74 +146,3 @@ def verify_tenant(
         if signed_head.tenant_id == tenant_id:
             ledgers.require_kept(verified, signed_head, public_keys)
     return verified
-
-
-def head(session: Session, public_keys: KeySet, *, tenant_id: str) -> Checkpoint | None:
-    """Return the signed head of a tenant's ledger, the hash of its last link; None if nothing is published.
-
-    Raises `LedgerCorrupt` if the last link is not signed; a worker signs it soon unless it was changed.
-    """
-    last = chains.last_row(session, LEDGER, tenant_id=tenant_id)
-    signed = chains.checkpoints(session, LEDGER, tenant_id=tenant_id, limit=1)
-    if last is None and not signed:
-        return None
-    if not signed or last is None or (signed[0].sequence, signed[0].hash) != (last.sequence, last.hash):
-        raise LedgerCorrupt(
-            "Tenant {tenant_id}: the last link of the ledger is not what was signed, or not signed yet. A worker "
-            "signs it within a minute; if it does not, run `lethe ledger verify`.",
-            tenant_id=tenant_id,
-        )
-    if not LEDGER.is_signed(signed[0], public_keys):
-        raise LedgerCorrupt("Tenant {tenant_id}: what was signed about the ledger was changed.", tenant_id=tenant_id)
-    return signed[0]
-
-
-_PAGE = 500
-
-
-def written(
-    reading: Callable[[], AbstractContextManager[Session]], public_keys: KeySet, *, tenant_id: str
-) -> Iterator[bytes]:
-    """Return the lines of an export, or raise `LedgerCorrupt` before the first line if the head is not as signed."""
-    with reading() as session:
-        signed_head = head(session, public_keys, tenant_id=tenant_id)
-        lengths = repository.ledger_lengths(session, tenant_id=tenant_id) if signed_head else {}
-        header = {"format": EXPORT_FORMAT, "tenant_id": tenant_id, "exported_at": now(session).isoformat()}
-    return _lines(reading, header, signed_head, lengths)
-
-
-def _lines(
-    reading: Callable[[], AbstractContextManager[Session]],
-    header: dict[str, str],
-    head: Checkpoint | None,
-    lengths: dict[str, int],
-) -> Iterator[bytes]:
-    yield _line(header)
-    for first in range(1, (head.sequence if head else 0) + 1, _PAGE):
-        with reading() as session:
-            links = chains.page_of(session, LEDGER, tenant_id=header["tenant_id"], since=first, limit=_PAGE)
-        for link in links:
-            if head is not None and link.sequence <= head.sequence:
-                yield _line({"link": _fields(link, LINK)})
-    for model_id, length in lengths.items():
-        for after in range(0, length, _PAGE):
-            limit = min(_PAGE, length - after)
-            with reading() as session:
-                entries = repository.entries(session, model_id=model_id, after=after, limit=limit)
-            yield from (_line({"entry": _fields(entry, ENTRY)}) for entry in entries)
-    for model_id, length in lengths.items():
-        for after in range(0, length, _PAGE):
-            with reading() as session:
-                versions = repository.versions_between(
-                    session, model_id=model_id, after=after, until=min(after + _PAGE, length)
-                )
-            yield from (_line({"version": _fields(version, VERSION)}) for version in versions)
-    yield _line({"head": head.jws if head else None})
-
-
-def _fields(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in names}
-
-
-def _line(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode() + b"\n"

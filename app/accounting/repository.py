@@ -206,20 +206,6 @@ def versions_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Version]
     yield from session.scalars(query.execution_options(yield_per=1000))
 
 
-def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
-    """Return the number of entries of each model of a tenant, ordered by model; models without entries are absent."""
-    query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
-    query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
-    query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)
-    return {model_id: length for model_id, length in session.execute(query)}  # noqa: C416  rows are no pairs to mypy
-
-
-def versions_between(session: Session, *, model_id: str, after: int, until: int) -> list[Version]:
-    """Return the versions with numbers in (after, until], in ascending order."""
-    query = sa.select(Version).where(Version.model_id == model_id, Version.number > after, Version.number <= until)
-    return list(session.scalars(query.order_by(Version.number)))
-
-
 def certificates_of_tenant(session: Session, *, tenant_id: str) -> Iterator[Certificate]:
     query = sa.select(Certificate).where(Certificate.tenant_id == tenant_id).order_by(Certificate.id)
     yield from session.scalars(query.execution_options(yield_per=1000))

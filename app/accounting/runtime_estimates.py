@@ -61,16 +61,6 @@ def of_model(session: Session, model: Model) -> RuntimeEstimate | None:
     )
 
 
-def of_dataset(session: Session, dataset_id: str) -> RuntimeEstimate | None:
-    """Return the estimate of the newest model of a dataset that has one; None before the first version of any. It
-    applies to another model of the dataset if it has as many parameters."""
-    models = repository.models_of(session, dataset_id=dataset_id)
-    for model in sorted(models, key=lambda each: each.created_at, reverse=True):
-        if estimate := of_model(session, model):
-            return estimate
-    return None
-
-
 def seconds_left(session: Session, run: Run, *, at: datetime.datetime) -> float | None:
     """Return the seconds that a run under way still takes; None without a reported step and without past runs.
 

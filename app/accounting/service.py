@@ -8,9 +8,7 @@ from app.accounting import certificates, ledger, repository
 from app.db.tables import Erasure, Model, stored_mechanism
 from lethe.contract.problems import ModelNotLive
 from lethe.proof import accountant, guarantees, joint
-from lethe.proof.accountant import Chain
 from lethe.proof.guarantees import Evidence, Guarantee
-from lethe.proof.joint import Joint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +16,7 @@ class LiveAccount:
     """Account of a model's live version against the present data. Rows that became null since its publication count as
     edits, and so do rows added since its chain began, which it includes only after relearning."""
 
-    chain: Chain
+    chain: accountant.Chain
     guarantees: list[Guarantee]
 
 
@@ -38,7 +36,7 @@ def guarantees_of(session: Session, model: Model) -> list[Guarantee]:
     return standing(session, model).guarantees
 
 
-def joint_of(session: Session, *, request_id: str) -> Joint | None:
+def joint_of(session: Session, *, request_id: str) -> joint.Joint | None:
     """Return the joint guarantee of a request's person over all models that carried them, each as signed. None while a
     model still has to forget, or if no model carried the person.
 

@@ -25,7 +25,6 @@ from app.access import service as access
 from app.access.callers import Callers, LastUses
 from app.access.idempotency import Once, StoredResponse
 from app.access.rates import Rates
-from app.access.service import Caller
 from app.db.bulk import Page
 from app.db.tables import DeletionRequest
 from app.installations import Installation
@@ -109,7 +108,7 @@ async def _installation(request: Request) -> Installation:
     return installation
 
 
-async def identified(state: Known, key: str | None, address: str) -> Caller:
+async def identified(state: Known, key: str | None, address: str) -> access.Caller:
     """Return the caller of a key. Raises `Unauthenticated`; `RateLimited` after too many wrong keys from `address`."""
     caller = state.callers.recall(key)
     if caller is not None:
@@ -127,7 +126,7 @@ async def identified(state: Known, key: str | None, address: str) -> Caller:
         raise
 
 
-async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> Caller:
+async def let_in(state: Known, scope: HTTPScope, scopes: Iterable[Scope]) -> access.Caller:
     """Return the caller of a request from its head alone: authenticate the key, count the call, require `scopes`."""
     key = _bearer_of(scope)
     try:
@@ -163,7 +162,7 @@ class Call:
     """Context of an endpoint. Its sessions act for the caller and are bound to the caller's tenant."""
 
     installation: Installation
-    caller: Caller
+    caller: access.Caller
     _cache: dict[Callable[[Session], Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find_once(self, session: Session, find: Callable[[Session], T]) -> T:
@@ -247,7 +246,7 @@ def _authenticated(scope: Scope) -> Callable[..., Any]:
         refusal: Problem | None = request.scope.get(REFUSAL)
         if refusal is not None:
             raise refusal
-        caller: Caller = request.scope[CALLER]
+        caller: access.Caller = request.scope[CALLER]
         caller.require(scope)
         if request.scope["query_string"] and request.scope["path"].startswith("/v1/"):
             _check_query(request)

@@ -8,15 +8,13 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access import service as access
-from app.access.idempotency import Once, StoredResponse
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import serves
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.catalogue import repository as catalogue_repository
-from app.db import now
-from app.db.tables import Dataset
+from app.db import now, tables
 from app.deletion import search_repository
 from app.operations import periodic_jobs as retired
 from app.rows import formats, ingest, records
@@ -37,7 +35,7 @@ router = APIRouter(route_class=forms.SpooledRoute)
 @uploads.takes(contract.DatasetIn)
 def create_dataset(
     call: Call,
-    once: Once,
+    once: idempotency.Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .npz.")],
     form: contract.DatasetIn,
 ) -> JSONResponse:
@@ -69,7 +67,7 @@ def create_dataset(
             network_id=form.network_id,
         )
 
-    def register(session: Session) -> StoredResponse:
+    def register(session: Session) -> idempotency.StoredResponse:
         if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
             raise access.rule_changed()
         if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
@@ -147,7 +145,7 @@ def get_subject(call: Call, dataset_id: str, subject_id: str) -> contract.Subjec
     return contract.SubjectOut(num_records=count)
 
 
-def to_response(session: Session, dataset: Dataset) -> contract.DatasetOut:
+def to_response(session: Session, dataset: tables.Dataset) -> contract.DatasetOut:
     return contract.DatasetOut.of(
         dataset,
         num_records=rows_repository.count_records(session, dataset_id=dataset.id),
@@ -167,7 +165,7 @@ def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
     return Budget(epsilon=epsilon, delta=delta)
 
 
-def _damage(dataset: Dataset) -> contract.DamageOut | None:
+def _damage(dataset: tables.Dataset) -> contract.DamageOut | None:
     return (
         contract.DamageOut(at=dataset.damaged_at, **dataset.damage) if dataset.damaged_at and dataset.damage else None
     )

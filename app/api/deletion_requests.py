@@ -14,9 +14,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
+from app.access import idempotency, subjects
 from app.access import service as access
-from app.access import subjects
-from app.access.idempotency import Once
 from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
@@ -28,12 +27,9 @@ from app.api.intake import Intake, to_response
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import admission, completion, repository, search_repository, suppression
+from app.deletion import admission, completion, repository, search_repository, suppression, views
 from app.deletion import service as deletion
 from app.deletion.admission import IdentityStatement
-from app.deletion.search_repository import Sought
-from app.deletion.service import RequestDraft
-from app.deletion.views import View
 from app.rows import repository as rows_repository
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
@@ -79,7 +75,7 @@ async def create_deletion_request(
     call: Call,
     intake: TheIntake,
     body: contract.DeletionRequestIn,
-    once: Once,
+    once: idempotency.Once,
     query: contract.CreateDeletionRequestQuery,
 ) -> JSONResponse:
     if query.strict:
@@ -98,12 +94,12 @@ def asked(
     statement: IdentityStatement | IdentityStatementInvalid | None = None,
     source: str | None = None,
     strict: bool = False,
-) -> RequestDraft:
+) -> deletion.RequestDraft:
     """Return the draft of the request in `body`. Raises `InputInvalid`, also for a refused callback_url."""
     if body.callback_url is not None:
         admission.check_callback_url(body.callback_url, call.installation.settings.webhook_networks())
     subject, aliases = subject_ref(call, body), aliases_of(call, body)
-    return RequestDraft(
+    return deletion.RequestDraft(
         by=call.caller.actor,
         policy=call.caller.policy,
         maker=call.caller.maker,
@@ -239,7 +235,7 @@ def get_certificates(call: Call, request_id: str) -> CertificatesOut:
         )
 
 
-def sought_by(call: Call, query: contract.RequestFilter) -> Sought:
+def sought_by(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search of a query. Raises `InputInvalid`; `ScopeMissing` for filters by assignee or model.
 
     A filter by model would tell an app about whom rows are held.
@@ -248,11 +244,11 @@ def sought_by(call: Call, query: contract.RequestFilter) -> Sought:
         call.caller.require(Scope.REQUESTS_REVIEW)
     if query.model_id is not None:
         call.caller.require(Scope.ACCOUNTING_READ)
-    filters = query.model_dump(include={field.name for field in dataclasses.fields(Sought)})
-    return Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
+    filters = query.model_dump(include={field.name for field in dataclasses.fields(search_repository.Sought)})
+    return search_repository.Sought(**filters, subject_ref=_subject_sought(call, query), horizon=horizon_of(call))
 
 
-def audited_search(call: Call, query: contract.RequestFilter) -> Sought:
+def audited_search(call: Call, query: contract.RequestFilter) -> search_repository.Sought:
     """Return the search of a query, after a search by subject has been written to the audit log."""
     search = sought_by(call, query)
     if search.subject_ref is not None:
@@ -330,8 +326,8 @@ def names_of_assignees(session: Session, call: Call, requests: Iterable[Deletion
     return access.names_of(session, ids) if ids else {}
 
 
-def view_of(session: Session, call: Call) -> View:
-    return View(discreet=call.caller.discreet, at=now(session))
+def view_of(session: Session, call: Call) -> views.View:
+    return views.View(discreet=call.caller.discreet, at=now(session))
 
 
 def horizon_of(call: Call) -> datetime.timedelta:

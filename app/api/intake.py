@@ -17,18 +17,14 @@ from dataclasses import dataclass
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import db, errors, installations, periodic, telemetry
 from app.access import idempotency
 from app.access.idempotency import Once, StoredResponse
-from app.db import Database
 from app.db.sealed import Particulars
 from app.db.tables import OWED, DeletionRequest, RequestModel
 from app.deletion import service as deletion
 from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
-from app.errors import MechanismUnreadable, MethodUnsupported
-from app.installations import Installation
-from app.periodic import Periodic
 from app.unlearning import queue
 from lethe.contract.deletion_requests import (
     ClockOut,
@@ -89,7 +85,7 @@ class Estimates:
             else None
         )
 
-    def renew(self, database: Database) -> None:
+    def renew(self, database: db.Database) -> None:
         """Renew the estimates that are in demand and no longer fresh. Failed estimates are repeated on demand."""
         model_ids, self._due = self._due, ()
         if not model_ids:
@@ -118,7 +114,7 @@ def _estimated(
             if records >= min_records:
                 estimates[model_id] = EstimateModelOut(model_id=model_id, kind=plan.kind, steps=plan.steps)
     # The worker reports this error; a request is not refused for it.
-    except (MechanismUnreadable, MethodUnsupported, PrivacyError):
+    except (errors.MechanismUnreadable, errors.MethodUnsupported, PrivacyError):
         pass
     ended = time.monotonic()
     fresh = max(_FRESH_SECONDS, _MIN_INTERVAL_FACTOR * (ended - began))
@@ -175,14 +171,14 @@ class _Call:
 class Intake:
     """Thread that stores deletion requests, and a second one that notifies workers and renews estimates."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: installations.Installation) -> None:
         self.estimates = Estimates(max_requests=installation.settings.max_requests_per_run)
         self._installation = installation
         self._waiting: list[_Call] = []
         self._changed = threading.Condition()
         self._closing = False
         self._loop = asyncio.get_running_loop()
-        self._ringing = Periodic("intake-notifier", self._ring, seconds=None).start()
+        self._ringing = periodic.Periodic("intake-notifier", self._ring, seconds=None).start()
         self._storing = threading.Thread(target=self._store, name="intake", daemon=True)
         self._storing.start()
 

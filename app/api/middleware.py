@@ -17,9 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import telemetry, tracing
 from app.access.rates import RateWindow
 from app.access.service import Caller
-from app.api import calls, problems
-from app.api.calls import WINDOW
-from app.api.places import Places
+from app.api import calls, places, problems
 from app.config import Settings
 from lethe.contract import sets
 from lethe.contract.fields import MAX_BODY_BYTES, MAX_DEPTH, Body, is_deep
@@ -258,7 +256,7 @@ def install(
 ) -> None:
     """Add the middleware of every service to `app`, innermost first. `answered` renders refusals of large bodies."""
     app.add_middleware(BodyLimit, max_bytes=settings.max_upload_bytes, answered=answered or _problem)
-    app.add_middleware(Places)
+    app.add_middleware(places.Places)
     app.add_middleware(Unhurried)
     app.add_middleware(KeyFirst, guarded=guarded)
     _allow_origins(app, settings.cors_origins)
@@ -315,7 +313,7 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
         headers.append((b"cache-control", b"no-store"))
     if scope["scheme"] == "https":
         headers.append((b"strict-transport-security", b"max-age=31536000"))
-    window: RateWindow | None = scope.get(WINDOW)
+    window: RateWindow | None = scope.get(calls.WINDOW)
     if window is not None:
         headers.append((b"ratelimit-policy", b'"minute";q=%d;w=60' % window.quota))
         headers.append((b"ratelimit", b'"minute";r=%d;t=%d' % (window.remaining, window.seconds)))

@@ -1,17 +1,14 @@
-"""Endpoints of models and their versions: learn, watch, test, relearn, retire, predict, and download weights."""
+"""Endpoints of models and their versions: learn, watch, test, relearn, retire, and download weights."""
 
-import contextlib
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Path
 from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
-from app.access import idempotency
+from app.access import idempotency, tenants
 from app.access.idempotency import Once, StoredResponse
-from app.access.tenants import weakest
 from app.accounting import budgets
 from app.accounting import service as accounting
 from app.api.calls import Call, accepted, respond
@@ -19,35 +16,14 @@ from app.api.gateway import serves
 from app.api.runs import progress
 from app.catalogue import datasets, evaluation, repository
 from app.catalogue import service as catalogue
-from app.catalogue.evaluation import Comparison
-from app.catalogue.prediction import label_probabilities, probabilities, scores
-from app.db.tables import Dataset, Model, Version
-from app.errors import WeightsUnreadable
+from app.db.tables import Model, Version
 from app.operations import periodic_jobs as retired
 from app.operations import service
-from app.operations.service import ModelStanding
 from app.unlearning import kinds, retirement, waiting
-from app.unlearning.waiting import Waiting
-from app.vault import sealing
+from lethe.contract import certificates, problems, runs
 from lethe.contract import models as contract
-from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.fields import ModelDanger, ModelOrder, PageOut, Paging
-from lethe.contract.models import LabelsOut, PredictionOut, PredictionsIn, PredictionsOut, ValueOut
-from lethe.contract.problems import (
-    DatasetDamaged,
-    DatasetUnknown,
-    FieldError,
-    InputInvalid,
-    TangentServedElsewhere,
-    Unavailable,
-    WeightsDestroyed,
-)
-from lethe.contract.runs import AuditOut
 from lethe.contract.sets import ModelStatus, RunKind, Scope
-from lethe.encoding import schema as schemas
-from lethe.encoding.rows import NOT_FINITE, checked_vectors, unit_rows
-from lethe.encoding.targets import y_of_scores
-from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
 router = APIRouter()
@@ -70,7 +46,7 @@ def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse
             body,
             dataset=dataset,
             evaluation_dataset=datasets.get(session, measured_on) if measured_on else None,
-            weakest=weakest(call.caller.policy, num_slots=dataset.num_slots),
+            weakest=tenants.weakest(call.caller.policy, num_slots=dataset.num_slots),
             max_steps=call.installation.settings.max_steps,
             tangent=datasets.network_keeper().linearised(session, dataset, body.tangent) if body.tangent else None,
         )
@@ -83,7 +59,7 @@ def create_model(call: Call, body: contract.ModelIn, once: Once) -> JSONResponse
     return respond(answer)
 
 
-def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[Comparison]:
+def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[evaluation.Comparison]:
     """Compare rows of learning and of evaluation, and return the comparisons made. Raises `EvaluationOverlaps`."""
     with call.reading() as session:
         comparisons = [] if idempotency.replay(session, once) else _to_compare(session, call, body)
@@ -91,7 +67,7 @@ def _compared(call: Call, body: contract.ModelIn, once: Once) -> list[Comparison
     return comparisons
 
 
-def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[Comparison]:
+def _to_compare(session: Session, call: Call, body: contract.ModelIn) -> list[evaluation.Comparison]:
     if body.evaluation_dataset_id is None:
         return []
     dataset, evaluated_on = (
@@ -134,7 +110,7 @@ def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mode
             ids = [standing.model.id for standing in ranked]
             if query.cursor not in ids:
                 message = "Expected the next_cursor of an earlier page"
-                raise InputInvalid(message, [FieldError("cursor", message)])
+                raise problems.InputInvalid(message, [problems.FieldError("cursor", message)])
             begins = ids.index(query.cursor) + 1
         page = ranked[begins : begins + query.limit]
         is_more = begins + query.limit < len(ranked)
@@ -142,7 +118,7 @@ def _in_danger(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mode
         return PageOut(items=items, next_cursor=page[-1].model.id if is_more else None)
 
 
-def _is_in(danger: ModelDanger | None, standing: ModelStanding) -> bool:
+def _is_in(danger: ModelDanger | None, standing: service.ModelStanding) -> bool:
     match danger:
         case ModelDanger.WAITING:
             return standing.first_due_at is not None
@@ -225,7 +201,7 @@ def _to_response(session: Session, call: Call, models: Sequence[Model]) -> list[
     return [_model(session, model, waits.get(model.id)) for model in models]
 
 
-def _model(session: Session, model: Model, waits: Waiting | None) -> contract.ModelOut:
+def _model(session: Session, model: Model, waits: waiting.Waiting | None) -> contract.ModelOut:
     run = repository.running_run(session, model_id=model.id)
     version = repository.live_version(session, model)
     tested = repository.last_tested_run(session, model_id=model.id)
@@ -236,16 +212,16 @@ def _model(session: Session, model: Model, waits: Waiting | None) -> contract.Mo
         status=_status(model, version, run.kind if run else None),
         progress=progress(session, run) if run else None,
         mechanism=_mechanism(catalogue.mechanism_of(model)),
-        target=TargetOut.of(model),
+        target=certificates.TargetOut.of(model),
         batching=contract.BatchingOut.of(model),
         audit=contract.AuditingOut(
             lanes=model.audit_lanes,
             chains=model.audit_chains,
             asked_at=model.audit_asked_at,
-            last=AuditOut(**tested.audit) if tested and tested.audit else None,
+            last=runs.AuditOut(**tested.audit) if tested and tested.audit else None,
             last_run_id=tested.id if tested else None,
         ),
-        guarantee=[GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
+        guarantee=[certificates.GuaranteeOut(**guarantee.stated()) for guarantee in guarantees] if guarantees else None,
         waiting=contract.WaitingOut.of(waits) if waits else None,
         metrics=version.metrics if version else {},
         quality=catalogue.described_gate(model, version),
@@ -285,7 +261,7 @@ def _accepted(session: Session, call: Call, model: Model) -> StoredResponse:
     return accepted(out, f"/v1/models/{model.id}")
 
 
-def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
+def compare(call: Call, comparisons: Sequence[evaluation.Comparison]) -> None:
     """Compare rows of learning and of evaluation outside a transaction. Raises `EvaluationOverlaps`, `Unavailable`.
 
     The transaction that relies on the result must check that the comparisons to make are still the same.
@@ -293,92 +269,10 @@ def compare(call: Call, comparisons: Sequence[Comparison]) -> None:
     for comparison in comparisons:
         try:
             evaluation.compare(call.installation.rows, comparison, may_know=not call.caller.discreet)
-        except (DatasetUnknown, DatasetDamaged, FileNotFoundError) as error:
+        except (problems.DatasetUnknown, problems.DatasetDamaged, FileNotFoundError) as error:
             raise came_or_went() from error
 
 
-def came_or_went() -> Unavailable:
+def came_or_went() -> problems.Unavailable:
     """Return the problem for a comparison during which rows changed."""
-    return Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")
-
-
-_MAX_FAULTS = 10
-
-
-@serves(router, contract.PREDICT)
-def predict(call: Call, model_id: str, body: PredictionsIn) -> PredictionsOut:
-    model, dataset, version, content = _live(call, model_id)
-    if catalogue.mechanism_of(model).is_tangent:
-        raise TangentServedElsewhere(model_id=model_id)
-    features = _encode(call, dataset, body.records)
-    parameters = sealing.from_safetensors(content)
-    if target := datasets.target_of(dataset):
-        mechanism = catalogue.mechanism_of(model)
-        predicted = scores(parameters, features)[:, 0]
-        y = y_of_scores(predicted, objective=mechanism.objective, loss_width=mechanism.loss_width)
-        values = target.values(y).tolist()
-        return PredictionsOut(version=version.number, predictions=[ValueOut(value=value) for value in values])
-    if datasets.has_labels(dataset):
-        chances = label_probabilities(parameters, features).tolist()
-        by_label = [dict(zip(dataset.classes, row, strict=True)) for row in chances]
-        return PredictionsOut(
-            version=version.number,
-            predictions=[
-                LabelsOut(labels=[name for name, chance in row.items() if chance > 0.5], probabilities=row)
-                for row in by_label
-            ],
-        )
-    has_probabilities = catalogue.mechanism_of(model).objective is Objective.LOGISTIC_REGRESSION
-    predictions = [
-        PredictionOut(
-            label=dataset.classes[int(row.argmax())],
-            probabilities=dict(zip(dataset.classes, row.tolist(), strict=True)) if has_probabilities else None,
-        )
-        for row in probabilities(parameters, features, len(dataset.classes))
-    ]
-    return PredictionsOut(version=version.number, predictions=predictions)
-
-
-def _live(call: Call, model_id: str) -> tuple[Model, Dataset, Version, bytes]:
-    """Return a model, its dataset, its live version and its weights. Retry if the version is superseded meanwhile."""
-    while True:
-        with call.reading() as session:
-            model = catalogue.get_model(session, model_id)
-            version = catalogue.get_live_version(session, model)
-            dataset = datasets.get(session, model.dataset_id)
-        with contextlib.suppress(WeightsDestroyed):
-            return model, dataset, version, catalogue.read_weights(call.installation.weights, version)
-        with call.reading() as session:
-            if catalogue.get_live_version(session, catalogue.get_model(session, model_id)).id == version.id:
-                raise WeightsUnreadable(f"The weights of the live version {version.id} are missing; restore them.")
-
-
-def _encode(
-    call: Call, dataset: Dataset, records: list[dict[str, Any] | list[float]]
-) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Encode records into rows as the dataset's rows were encoded. Raises `InputInvalid`, `NetworkFailed`."""
-    if dataset.network_id is None:
-        return unit_rows(_raw(dataset, records, dataset.num_features))
-    with call.reading() as session:
-        network = datasets.network_keeper().opened(session, call.installation.settings, dataset.network_id)
-    features = network.encode(_raw(dataset, records, network.input_size))
-    wrong = np.flatnonzero(~np.isfinite(features).all(axis=1)).tolist()
-    if wrong:
-        faults = [FieldError(f"records.{place}", NOT_FINITE) for place in wrong[:_MAX_FAULTS]]
-        raise InputInvalid("The network computes numbers that are not finite.", faults)
-    return unit_rows(features.astype(np.float64))
-
-
-def _raw(
-    dataset: Dataset, records: list[dict[str, Any] | list[float]], num_numbers: int
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the numbers of each record before scaling; without a schema, `num_numbers` each. Raises `InputInvalid`."""
-    if dataset.schema is not None:
-        schema = schemas.stored(dataset.schema)
-        if not schema.takes_vectors and not all(isinstance(record, dict) for record in records):
-            raise InputInvalid("Send each record as an object of columns.", [FieldError("records", "expected objects")])
-        return schema.raw_records(records)
-    if not all(isinstance(record, list) and len(record) == num_numbers for record in records):
-        expected = f"expected vectors of {num_numbers} numbers"
-        raise InputInvalid.no_schema([FieldError("records", expected)], expected=expected)
-    return checked_vectors([record for record in records if isinstance(record, list)])
+    return problems.Unavailable("Rows came or went while they were compared, or cannot be read; repeat the call.")

@@ -11,9 +11,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 
 from app.accounting import certificates
-from app.api import calls, problems
-from app.api.calls import At
-from app.api.places import FULL
+from app.api import calls, places, problems
 from app.db import migrate
 from app.installations import Installation
 from app.operations import service as operations
@@ -75,7 +73,7 @@ async def readyz(request: Request) -> JSONResponse:
     With a key that has the scope `metrics:read` the answer also has the age of the queue, the numbers of requests at
     risk and overdue, and the state of workers. Without a key it does not tell whether there is work to do.
     """
-    if request.scope.get(FULL):
+    if request.scope.get(places.FULL):
         return JSONResponse(jsonable_encoder(ReadyOut(status="full")), 503)
     readiness: Readiness = request.app.state.readiness
     answer = await readiness.look()
@@ -108,6 +106,6 @@ def ready(installation: Installation) -> JSONResponse:
 
 
 @probes.get("/.well-known/jwks.json", responses=problems.declared(Busy))
-def jwks(installation: At) -> dict[str, Any]:
+def jwks(installation: calls.At) -> dict[str, Any]:
     """Return the public keys that verify certificates, as a JSON Web Key Set."""
     return certificates.public_keys(installation.keys)

@@ -1,4 +1,4 @@
-"""Endpoints of runs and of the queue of work."""
+"""Endpoints of runs."""
 
 import datetime
 from typing import Any
@@ -12,63 +12,36 @@ from app.api.gateway import serves
 from app.api.sentences import of_plan
 from app.db import now
 from app.db.tables import Run
-from app.unlearning import repository, waiting
+from app.unlearning import repository
 from app.unlearning import service as unlearning
 from lethe.contract import runs
 from lethe.contract.fields import PageOut
 from lethe.contract.models import ProgressOut
-from lethe.contract.runs import HourOut, QueuedOut, QueueOut, RunOut, RunQuery
-from lethe.contract.sets import RunStatus
 
 router = APIRouter()
 
-_HOUR = datetime.timedelta(hours=1)
-_MAX_RUNNING_RUNS = 100
-
 
 @serves(router, runs.LIST)
-def list_runs(call: Call, query: RunQuery) -> PageOut[RunOut]:
+def list_runs(call: Call, query: runs.RunQuery) -> PageOut[runs.RunOut]:
     with call.reading() as session:
         page = repository.runs(session, **dict(query))
-        return PageOut(items=[_to_response(session, run) for run in page.items], next_cursor=page.next_cursor)
+        return PageOut(items=[to_response(session, run) for run in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, runs.GET)
-def get_run(call: Call, run_id: str) -> RunOut:
+def get_run(call: Call, run_id: str) -> runs.RunOut:
     with call.reading() as session:
-        return _to_response(session, unlearning.get(session, run_id))
+        return to_response(session, unlearning.get(session, run_id))
 
 
 @serves(router, runs.CANCEL)
-def cancel_run(call: Call, run_id: str) -> RunOut:
+def cancel_run(call: Call, run_id: str) -> runs.RunOut:
     with call.writing() as session:
         run = unlearning.get(session, run_id)
         unlearning.cancel(session, run)
         # The queries behind the answer must see this change.
         session.flush()
-        return _to_response(session, run)
-
-
-@serves(router, runs.QUEUE)
-def get_queue(call: Call) -> QueueOut:
-    with call.installation.database.reading() as session:
-        queued = waiting.backlog(session, tenant_id=call.caller.tenant_id, at=now(session))
-    with call.reading() as session:
-        at = now(session)
-        begins = [at - hours * _HOUR for hours in range(24, 0, -1)]
-        running = repository.runs(
-            session, model_id=None, status=RunStatus.RUNNING, unresolved=False, limit=_MAX_RUNNING_RUNS, cursor=None
-        )
-        counts = repository.runs_by_hour(session, begins=begins, hour=_HOUR)
-        return QueueOut(
-            at=at,
-            next=[QueuedOut.of(dataset) for dataset in queued],
-            running=[_to_response(session, run) for run in running.items],
-            hours=[
-                HourOut(begins_at=begin, published=published, failed=failed)
-                for begin, (published, failed) in zip(begins, counts, strict=True)
-            ],
-        )
+        return to_response(session, run)
 
 
 def progress(session: Session, run: Run) -> ProgressOut:
@@ -76,10 +49,10 @@ def progress(session: Session, run: Run) -> ProgressOut:
     return ProgressOut(run_id=run.id, steps_done=run.steps_done, steps_total=run.steps_total, **_expected(session, run))
 
 
-def _to_response(session: Session, run: Run) -> RunOut:
+def to_response(session: Session, run: Run) -> runs.RunOut:
     computed = {"reason": of_plan(run.reason, run.reason_facts)} | _expected(session, run)
-    fields = {name: getattr(run, name) for name in RunOut.model_fields.keys() - computed.keys()}
-    return RunOut.model_validate(fields | computed)
+    fields = {name: getattr(run, name) for name in runs.RunOut.model_fields.keys() - computed.keys()}
+    return runs.RunOut.model_validate(fields | computed)
 
 
 def _expected(session: Session, run: Run) -> dict[str, Any]:

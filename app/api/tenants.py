@@ -12,7 +12,6 @@ from lethe.contract import tenants as contract
 from lethe.contract.api_keys import ApiKeyIn, ApiKeyOut, NewApiKeyOut, RotationIn
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import KeyUnknown
-from lethe.contract.tenants import NewTenantOut, TenantChangeIn, TenantIn, TenantOut
 
 router = APIRouter()
 
@@ -72,35 +71,35 @@ def get_api_key(call: Call, key_id: str) -> ApiKeyOut:
 
 
 @serves(router, contract.CREATE)
-def create_tenant(call: Call, body: TenantIn, response: Response) -> NewTenantOut:
+def create_tenant(call: Call, body: contract.TenantIn, response: Response) -> contract.NewTenantOut:
     key = access.new_key()
     with call.writing() as session:
         tenant = tenants.create(session, name=body.name, policy=body.policy, admin_key=key)
     response.headers["Location"] = f"/v1/tenants/{tenant.id}"
-    return NewTenantOut.of(tenant, admin_key=key)
+    return contract.NewTenantOut.of(tenant, admin_key=key)
 
 
 @serves(router, contract.LIST)
-def list_tenants(call: Call, query: Paging) -> PageOut[TenantOut]:
+def list_tenants(call: Call, query: Paging) -> PageOut[contract.TenantOut]:
     with call.reading() as session:
         page = repository.tenants(session, limit=query.limit, cursor=query.cursor)
-    return PageOut(items=[TenantOut.of(tenant) for tenant in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=[contract.TenantOut.of(tenant) for tenant in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_tenant(call: Call, tenant_id: str) -> TenantOut:
+def get_tenant(call: Call, tenant_id: str) -> contract.TenantOut:
     with call.reading() as session:
-        return TenantOut.of(tenants.get(session, tenant_id))
+        return contract.TenantOut.of(tenants.get(session, tenant_id))
 
 
 @serves(router, contract.OWN)
-def get_own_tenant(call: Call) -> TenantOut:
+def get_own_tenant(call: Call) -> contract.TenantOut:
     with call.reading() as session:
-        return TenantOut.of(tenants.get(session, call.caller.tenant_id))
+        return contract.TenantOut.of(tenants.get(session, call.caller.tenant_id))
 
 
 @serves(router, contract.CHANGE_OWN)
-def change_own_tenant(call: Call, body: TenantChangeIn) -> TenantOut:
+def change_own_tenant(call: Call, body: contract.TenantChangeIn) -> contract.TenantOut:
     with call.writing() as session:
         tenant = tenants.change_policy(session, body.policy.model_dump(mode="json", exclude_unset=True))
-    return TenantOut.of(tenant)
+    return contract.TenantOut.of(tenant)

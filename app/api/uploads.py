@@ -15,14 +15,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 from fastapi import Form, UploadFile
 from pydantic.fields import FieldInfo
 
-from app import telemetry
+from app import installations, telemetry
 from app.access.idempotency import Once
 from app.api.calls import Call
 from app.api.forms import folder
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.deletion import search_repository
-from app.installations import Installation
 from app.rows.formats import FeaturesOf
 from app.rows.uploads import RowUpload, Suppressed
 from app.vault.store import Spool
@@ -122,7 +121,7 @@ def _json(name: str, text: Any) -> object:
     return value
 
 
-def _with_form(installation: Installation, once: Once, file: UploadFile, values: dict[str, Any]) -> Once:
+def _with_form(installation: installations.Installation, once: Once, file: UploadFile, values: dict[str, Any]) -> Once:
     if once.name is None:
         return once
     spooled = _spooled(file)

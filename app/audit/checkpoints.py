@@ -10,14 +10,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app import signing, telemetry
+from app import db, errors, signing, telemetry
 from app.audit import repository
-from app.db import now
 from app.db.tables import AuditEntry, Checkpoint, LedgerLink
-from app.errors import AuditCorrupt
 from app.keys import Keys
 from lethe.verification import chains
-from lethe.verification.chains import GENESIS, canonical, link_hash
 
 _HASHED = ("tenant_id", "sequence", "at", "actor", "action", "object_id", "detail")
 
@@ -36,7 +33,7 @@ def entry_hash(entry: AuditEntry) -> str:
 
 def hash_of_entry(previous_hash: str, entry: dict[str, Any]) -> str:
     body = entry | {"at": entry["at"].astimezone(datetime.UTC).isoformat()}
-    return link_hash(previous_hash, canonical(body))
+    return chains.link_hash(previous_hash, chains.canonical(body))
 
 
 AUDIT = StoredChain(
@@ -45,7 +42,7 @@ AUDIT = StoredChain(
     head="checkpoint",
     media_type="lethe-audit-checkpoint+jws",
     format="lethe-audit-checkpoint/1",
-    corrupt=AuditCorrupt,
+    corrupt=errors.AuditCorrupt,
     hash_of=entry_hash,
     table=AuditEntry,
 )
@@ -87,7 +84,7 @@ def checkpoint(session: Session, keys: Keys, heads: Iterable[Head]) -> None:
     for head in heads:
         last = _last(session, head.chain, head.tenant_id)
         if last is None or last.sequence < head.sequence:
-            session.add(sign(keys, head, at=now(session)))
+            session.add(sign(keys, head, at=db.now(session)))
 
 
 def checkpoint_now(session: Session, keys: Keys, chain: StoredChain, *, tenant_id: str) -> None:
@@ -107,13 +104,13 @@ def sign(keys: Keys, head: Head, *, at: datetime.datetime) -> Checkpoint:
     row = Checkpoint(
         tenant_id=head.tenant_id, log=head.chain.name, sequence=head.sequence, hash=head.hash, signed_at=at
     )
-    row.jws = signing.sign(keys, canonical(head.chain.statement(row)).encode(), kind=head.chain.media_type)
+    row.jws = signing.sign(keys, chains.canonical(head.chain.statement(row)).encode(), kind=head.chain.media_type)
     return row
 
 
 def _is_old(session: Session, chain: StoredChain, tenant_id: str, every_seconds: float) -> bool:
     last = _last(session, chain, tenant_id)
-    return last is None or (now(session) - last.signed_at).total_seconds() >= every_seconds
+    return last is None or (db.now(session) - last.signed_at).total_seconds() >= every_seconds
 
 
 def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[Head]:
@@ -121,7 +118,7 @@ def _recomputed(session: Session, chain: StoredChain, tenant_id: str) -> list[He
     list."""
     last = _last(session, chain, tenant_id)
     since, expected = (last.sequence, last.hash) if last else (1, None)
-    sequence, hash_ = since - 1, GENESIS
+    sequence, hash_ = since - 1, chains.GENESIS
     for row in repository.rows_of(session, chain, tenant_id=tenant_id, since=since):
         sequence += 1
         if row.sequence != sequence or not _follows(chain, row, hash_, expected):

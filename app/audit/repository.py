@@ -31,26 +31,6 @@ def last(session: Session, *, tenant_ids: Collection[str]) -> dict[str, tuple[in
     return last_entries
 
 
-def entries(
-    session: Session,
-    *,
-    tenant_id: str,
-    before: int | None,
-    limit: int,
-    object_id: str | None = None,
-    actor: str | None = None,
-    action: str | None = None,
-) -> list[AuditEntry]:
-    """Return a tenant's last `limit` entries before sequence `before` that match the other arguments, newest first."""
-    query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id)
-    if before is not None:
-        query = query.where(AuditEntry.sequence < before)
-    for column, wanted in ((AuditEntry.object_id, object_id), (AuditEntry.actor, actor), (AuditEntry.action, action)):
-        if wanted is not None:
-            query = query.where(column == wanted)
-    return list(session.scalars(query.order_by(AuditEntry.sequence.desc()).limit(limit)))
-
-
 def checkpoints(
     session: Session, chain: "StoredChain", *, tenant_id: str, before: int | None = None, limit: int
 ) -> list[Checkpoint]:
@@ -65,11 +45,6 @@ def checkpoints_after(session: Session, *, number: int, limit: int) -> list[Chec
     """Return the next `limit` checkpoints after `number`, over all chains of all tenants, in the order of signing."""
     query = sa.select(Checkpoint).where(Checkpoint.number > number)
     return list(session.scalars(query.order_by(Checkpoint.number).limit(limit)))
-
-
-def last_checkpoint(session: Session) -> Checkpoint | None:
-    """Return the checkpoint that was signed last, of any chain; None if there is no checkpoint."""
-    return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
 
 
 def heads(session: Session, chain: "StoredChain") -> list[tuple[str, int, int]]:
@@ -110,13 +85,6 @@ def all_entries(session: Session, *, tenant_id: str, since: int | None = None) -
     """Yield the entries of a tenant's audit log in order, from sequence `since` on."""
     query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id).order_by(AuditEntry.sequence)
     return _in_batches(session, query, AuditEntry.sequence, since=since)
-
-
-def page_of(session: Session, chain: "StoredChain", *, tenant_id: str, since: int, limit: int) -> list[Any]:
-    """Return the next `limit` rows of a chain, from sequence `since` on."""
-    table = chain.table
-    query = sa.select(table).where(table.tenant_id == tenant_id, table.sequence >= since)
-    return list(session.scalars(query.order_by(table.sequence).limit(limit)))
 
 
 def last_row(session: Session, chain: "StoredChain", *, tenant_id: str) -> Any | None:

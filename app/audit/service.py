@@ -7,10 +7,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.audit import repository
-from app.audit.checkpoints import hash_of_entry
-from app.db import Actor, actor, bulk, now
-from app.db.tables import AuditEntry
+from app.audit import checkpoints, repository
+from app.db import Actor, actor, bulk, now, tables
 from lethe.verification.chains import GENESIS
 
 SERVICE = "lethe"
@@ -64,10 +62,10 @@ def record_all(session: Session, deeds: Sequence[Deed], *, at: datetime.datetime
             "object_id": deed.object_id,
             "detail": dict(deed.detail),
         }
-        digest = hash_of_entry(previous, entry)
+        digest = checkpoints.hash_of_entry(previous, entry)
         entries.append(entry | {"previous_hash": previous, "hash": digest})
         last[deed.tenant_id] = sequence + 1, digest
-    bulk.store(session, AuditEntry, entries)
+    bulk.store(session, tables.AuditEntry, entries)
 
 
 def _heads(session: Session) -> dict[str, tuple[int, str]]:

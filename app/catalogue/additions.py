@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import db, telemetry
 from app.audit import service as audit
 from app.catalogue import repository
-from app.db import now
 from app.db.tables import Addition, Dataset, Record
 from app.rows import records
 from app.rows import repository as rows_repository
@@ -62,7 +61,7 @@ def _slots(session: Session, addition: Addition) -> tuple[int, ...]:
 def confirm(session: Session, *, dataset: Dataset) -> None:
     """Record that the rows of every batch with a revision are in their slots."""
     for addition in filter(_is_applying, repository.staged_additions(session, dataset_id=dataset.id)):
-        addition.status, addition.applied_at = AdditionStatus.APPLIED, now(session)
+        addition.status, addition.applied_at = AdditionStatus.APPLIED, db.now(session)
         dataset.num_rows += addition.num_records
 
 

@@ -19,15 +19,12 @@ from app.catalogue import repository
 from app.config import Settings
 from app.db import actor, now
 from app.db.tables import Dataset, new_id
-from app.rows import ingest, records
+from app.rows import formats, ingest, records
 from app.rows import repository as rows_repository
-from app.rows.formats import FeaturesOf
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
 from lethe import sockets
-from lethe.contract import problems
-from lethe.contract.models import TangentIn
-from lethe.contract.sets import DamageKind
+from lethe.contract import models, problems, sets
 from lethe.encoding import schema as schemas
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import TargetColumn
@@ -168,7 +165,7 @@ def count_records_of(session: Session, *, dataset_id: str, subject_ref: str, oth
     of_person = functools.partial(rows_repository.count_records_of, session, dataset_id=dataset_id)
     count = of_person(subject_ref=subject_ref)
     if count == 0 and records.is_in_records(dataset):
-        raise problems.DatasetDamaged.found(dataset_id, DamageKind.RECORD)
+        raise problems.DatasetDamaged.found(dataset_id, sets.DamageKind.RECORD)
     if count == 0:
         alike = sum(of_person(subject_ref=other) > 0 for other in others)
         raise problems.SubjectUnknown.but("This dataset holds nothing about this subject.", alike)
@@ -185,7 +182,7 @@ class OpenedNetwork(Protocol):
     def encode(self, raw: NDArray[np.float64]) -> NDArray[np.floating[Any]]:
         """Return the features (n, k) of the rows `raw` (n, input_size)."""
 
-    def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[FeaturesOf]:
+    def encoding(self, *, tenant_id: str, name: str, num_bytes: int) -> AbstractContextManager[formats.FeaturesOf]:
         """Open an encoder for the rows of an upload, whose progress is shown under `name`. `num_bytes` is the size of
         the file. The encoder raises `InputInvalid` for vectors of another length than `input_size`."""
 
@@ -203,7 +200,7 @@ class NetworkKeeper:
     named: Callable[[Session, str], PublicNetwork]
     opened: Callable[[Session, Settings, str], OpenedNetwork]
     content: Callable[[Session, str], bytes]
-    linearised: Callable[[Session, Dataset, TangentIn], tuple[PublicNetwork, int]]
+    linearised: Callable[[Session, Dataset, models.TangentIn], tuple[PublicNetwork, int]]
 
 
 def network_keeper() -> NetworkKeeper:

@@ -8,7 +8,7 @@ encoding makes equal by chance are distinguished from copies by the frequency of
 import hashlib
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,26 +50,9 @@ def of_model(session: Session, *, dataset: Dataset, evaluated_on: Dataset, may_k
     states counts only if `may_know`: the caller may learn who is in the data."""
     shared = rows_repository.count_shared_subjects(session, dataset.id, evaluated_on.id)
     if shared or dataset.id == evaluated_on.id:
-        raise EvaluationOverlaps.people(count=_count(shared, may_know=may_know))
-    learned_on = _parts(session, dataset)
-    return [Comparison(newcomers=_parts(session, evaluated_on), others=learned_on, learned_on=learned_on)]
-
-
-def of_addition(
-    session: Session, *, dataset: Dataset, rows: Part, subject_refs: Iterable[str | None], may_know: bool
-) -> list[Comparison]:
-    """Return the comparisons required before rows are added to a dataset: with each dataset that its models are
-    evaluated on, and each dataset whose models are evaluated on it. Raises as `of_model` does."""
-    newcomers = {ref for ref in subject_refs if ref is not None}
-    comparisons = []
-    for other in repository.datasets_apart_from(session, dataset_id=dataset.id):
-        shared = rows_repository.count_subjects_among(session, newcomers, dataset_id=other.id)
-        if shared:
-            raise EvaluationOverlaps.people(count=_count(shared, may_know=may_know))
-        is_learned_on = repository.is_measured_on(session, dataset_id=dataset.id, evaluated_on=other.id)
-        learned_on = _parts(session, dataset if is_learned_on else other)
-        comparisons.append(Comparison(newcomers=(rows,), others=_parts(session, other), learned_on=learned_on))
-    return comparisons
+        raise EvaluationOverlaps.people(count=stated_count(shared, may_know=may_know))
+    learned_on = parts_of(session, dataset)
+    return [Comparison(newcomers=parts_of(session, evaluated_on), others=learned_on, learned_on=learned_on)]
 
 
 def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
@@ -87,17 +70,18 @@ def compare(store: RowStore, comparison: Comparison, *, may_know: bool) -> None:
     by_chance = int(counts[counts > 1].sum()) / max(len(learned_on), 1) * len(newcomers)
     shared = int(np.isin(newcomers, others).sum())
     if shared > 2 * by_chance + _BY_CHANCE * math.sqrt(by_chance):
-        raise EvaluationOverlaps.rows(count=_count(shared, may_know=may_know))
+        raise EvaluationOverlaps.rows(count=stated_count(shared, may_know=may_know))
 
 
-def _parts(session: Session, dataset: Dataset) -> tuple[Part, ...]:
+def parts_of(session: Session, dataset: Dataset) -> tuple[Part, ...]:
     """Return the rows of a dataset, including those that wait to be added."""
     waiting = repository.waiting_additions(session, dataset_id=dataset.id)
     own = Part(rows_id=dataset.id, root=dataset.digest)
     return (own, *(Part(rows_id=addition.id, root=addition.digest) for addition in waiting))
 
 
-def _count(shared: int, *, may_know: bool) -> int | Sentence:
+def stated_count(shared: int, *, may_know: bool) -> int | Sentence:
+    """Return a count of people or rows in common; the word "Some" for a caller who may not learn it."""
     return shared if may_know and shared else Sentence("Some")
 
 

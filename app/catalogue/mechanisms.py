@@ -10,15 +10,13 @@ from app.db.tables import Dataset
 from lethe.contract.fields import expected
 from lethe.contract.models import ModelIn, TargetIn
 from lethe.contract.problems import FieldError, PreconditionFailed, Sentence, TargetUnreachable
-from lethe.proof import accountant, calibration, methods
+from lethe.proof import accountant, calibration, errors, methods
 from lethe.proof.accountant import Run
-from lethe.proof.calibration import ModelSettings
-from lethe.proof.errors import InfeasibleError, PrivacyError
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from lethe.proof.network import PublicNetwork
 
-_OF_THE_BODY = [field.name for field in fields(ModelSettings) if field.name in ModelIn.model_fields]
+_OF_THE_BODY = [field.name for field in fields(calibration.ModelSettings) if field.name in ModelIn.model_fields]
 
 
 def default_delta(dataset: Dataset) -> float:
@@ -31,8 +29,8 @@ def delta_of(dataset: Dataset, target: TargetIn) -> float:
     return default_delta(dataset) if target.delta is None else target.delta
 
 
-def _settings(dataset: Dataset, model: ModelIn) -> ModelSettings:
-    return ModelSettings(
+def _settings(dataset: Dataset, model: ModelIn) -> calibration.ModelSettings:
+    return calibration.ModelSettings(
         epsilon=model.target.epsilon,
         delta=delta_of(dataset, model.target),
         **{name: getattr(model, name) for name in _OF_THE_BODY},
@@ -65,11 +63,11 @@ def of(
                 class_weights=_weights(dataset, model.class_weights),
             )
             if mechanism.learn_steps > max_steps:
-                raise InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
+                raise errors.InfeasibleError(f"Expected learn_steps={mechanism.learn_steps} <= {max_steps}: raise l2")
             if installed[model.method].continues:
                 learned, delta = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)]), settings.delta
                 calibration.least_steps(learned, records=1, epsilon=settings.epsilon, delta=delta, at_most=max_steps)
-        except InfeasibleError as error:
+        except errors.InfeasibleError as error:
             raise TargetUnreachable("{error}. Raise l2, noise_scale or the target.", error=str(error)) from error
     return mechanism
 
@@ -89,7 +87,7 @@ def refusals() -> Iterator[None]:
     """Raise errors of the accountant as problems of a request."""
     try:
         yield
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise PreconditionFailed(str(error)) from error
     except ArithmeticError as error:
         raise PreconditionFailed("A setting is too large or too small to compute with.") from error

@@ -39,23 +39,6 @@ def waiting_additions(session: Session, *, dataset_id: str) -> list[Addition]:
     return [addition for addition in staged if addition.status == AdditionStatus.PENDING]
 
 
-def datasets_apart_from(session: Session, *, dataset_id: str) -> list[Dataset]:
-    """Return the datasets that must not share people with a dataset: those that its models are evaluated on, and those
-    whose models are evaluated on it. Retired models do not count; their rows may be destroyed."""
-    is_in_use = Model.retired_at.is_(None)
-    measured = sa.select(Model.evaluation_dataset_id).where(Model.dataset_id == dataset_id, is_in_use)
-    learned = sa.select(Model.dataset_id).where(Model.evaluation_dataset_id == dataset_id, is_in_use)
-    query = sa.select(Dataset).where(sa.or_(Dataset.id.in_(measured), Dataset.id.in_(learned)))
-    return list(session.scalars(query.order_by(Dataset.id)))
-
-
-def is_measured_on(session: Session, *, dataset_id: str, evaluated_on: str) -> bool:
-    """Return True if a model in service learns from the dataset `dataset_id` and is evaluated on `evaluated_on`."""
-    both = Model.dataset_id == dataset_id, Model.evaluation_dataset_id == evaluated_on
-    query = sa.select(Model.id).where(*both, Model.retired_at.is_(None))
-    return session.scalars(query.limit(1)).first() is not None
-
-
 def models(
     session: Session,
     *,

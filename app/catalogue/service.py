@@ -21,9 +21,8 @@ from lethe.contract import problems
 from lethe.contract.models import ModelIn, QualityIn, QualityOut
 from lethe.contract.sets import ModelStatus, RunKind, VersionStatus
 from lethe.encoding import schema
-from lethe.proof import methods
+from lethe.proof import methods, network
 from lethe.proof.mechanism import Mechanism
-from lethe.proof.network import PublicNetwork
 
 HandedOut = Callable[[Session, Version], dict[str, str]]
 """Hook `HANDED_OUT`: record an export of a version's weights in the caller's transaction, and return details for the
@@ -88,7 +87,7 @@ def create_model(
     evaluation_dataset: Dataset | None,
     weakest: tuple[float, float],
     max_steps: int,
-    tangent: tuple[PublicNetwork, int] | None,
+    tangent: tuple[network.PublicNetwork, int] | None,
 ) -> Model:
     """Create a model: fix its mechanism and request the first learning run.
 

@@ -1,32 +1,28 @@
-"""Commands that verify the ledger and the audit log from a database or a file, without the running service."""
+"""Command that verifies the ledger from a database or a file, without the running service."""
 
-import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.config import Settings
-from app.errors import AuditCorrupt
 from lethe.cli.commands import key_set_in, print_reports, verify_export
-from lethe.cli.gateway import console, new_group
+from lethe.cli.gateway import new_group
 from lethe.contract.problems import CertificateInvalid, LedgerCorrupt, TenantUnknown
 
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
     from sqlalchemy.orm import Session
 
-    from lethe.verification.chains import KeptHead, SignedHead
+    from lethe.verification.chains import KeptHead
 
-ledger, audit = new_group(), new_group()
+ledger = new_group()
 commands = new_group()
-for name, group in (("ledger", ledger), ("audit", audit)):
-    commands.add_typer(group, name=name)
+commands.add_typer(ledger, name="ledger")
 
 Tenant = Annotated[str | None, typer.Option(help="Only this tenant's; default: every tenant's")]
-Jwks = Annotated[Path | None, typer.Option(help="The issuer's public keys; default: the data folder's")]
 
 
 @ledger.command("verify")
@@ -53,9 +49,9 @@ def ledger_verify(
         verify_export(export, head=head, jwks=jwks)
         return
     settings, external_head = Settings(), LEDGER.kept(head.read_text()) if head else None
-    with _reading(settings) as session:
-        tenant_ids = _tenants(session, tenant)
-        keys, remembered = _public_keys(jwks), _remembered(settings, LEDGER.name)
+    with reading(settings) as session:
+        tenant_ids = tenants(session, tenant)
+        keys, remembered = public_keys(jwks), remembered_heads(settings, LEDGER.name)
         if external_head is not None and external_head.tenant_id not in tenant_ids:
             raise LedgerCorrupt(f"The head is about tenant {external_head.tenant_id!r}, whose ledger is not there.")
         heads = [*remembered, *([external_head] if external_head else [])]
@@ -64,42 +60,7 @@ def ledger_verify(
         )
 
 
-@audit.command("verify")
-def audit_verify(
-    tenant: Tenant = None,
-    jwks: Jwks = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="The JWS of a checkpoint that was kept elsewhere")
-    ] = None,
-) -> None:
-    """Recompute the audit log of every tenant from its entries alone, and compare it with its signed checkpoints in the
-    database and in the tombstones."""
-    from app.audit import repository
-    from app.audit.checkpoints import AUDIT
-
-    settings, keys = Settings(), _public_keys(jwks)
-    kept = AUDIT.kept(checkpoint.read_text()) if checkpoint else None
-    remembered = _remembered(settings, AUDIT.name)
-    with _reading(settings) as session:
-        tenant_ids = _tenants(session, tenant)
-        if kept is not None and kept.tenant_id not in tenant_ids:
-            raise AuditCorrupt(f"The checkpoint is about tenant {kept.tenant_id!r}, whose log is not there.")
-        for tenant_id in tenant_ids:
-            external = [head for head in [*remembered, kept] if head is not None and head.tenant_id == tenant_id]
-            entries = repository.all_entries(session, tenant_id=tenant_id)
-            signed: Iterator[SignedHead] = heapq.merge(
-                repository.all_checkpoints(session, AUDIT, tenant_id=tenant_id),
-                sorted(external, key=_sequence),
-                key=_sequence,
-            )
-            chain = AUDIT.verify(tenant_id, entries, signed, keys)
-            console.print(
-                f"[green]valid[/]  {tenant_id}  {chain.entries} entries, signed up to {chain.signed}"
-                f" ({chain.checkpoints - len(external)} checkpoints)  {chain.head}"
-            )
-
-
-def _public_keys(jwks: Path | None) -> "KeySet":
+def public_keys(jwks: Path | None) -> "KeySet":
     """Return the public keys of a file, or of the data folder, where no key is created. Raises `CertificateInvalid`."""
     from joserfc.jwk import KeySet
 
@@ -114,7 +75,7 @@ def _public_keys(jwks: Path | None) -> "KeySet":
     return KeySet([Keys(signing_key.parent).signing_key])
 
 
-def _remembered(settings: Settings, log: str) -> "list[KeptHead]":
+def remembered_heads(settings: Settings, log: str) -> "list[KeptHead]":
     """Return the heads in the tombstones, which are out of reach of an attacker with write access to the database
     only."""
     from app.audit.checkpoints import CHAINS
@@ -125,7 +86,7 @@ def _remembered(settings: Settings, log: str) -> "list[KeptHead]":
 
 
 @contextmanager
-def _reading(settings: Settings) -> "Iterator[Session]":
+def reading(settings: Settings) -> "Iterator[Session]":
     from app.db import Database, migrate
 
     database = Database(settings.resolved_database_url(), read_only=True)
@@ -138,7 +99,7 @@ def _reading(settings: Settings) -> "Iterator[Session]":
         database.close()
 
 
-def _tenants(session: "Session", tenant: str | None) -> list[str]:
+def tenants(session: "Session", tenant: str | None) -> list[str]:
     """Return the ids of all tenants, or of `tenant`. Raises `TenantUnknown`."""
     from app.audit import repository
 
@@ -146,7 +107,3 @@ def _tenants(session: "Session", tenant: str | None) -> list[str]:
     if tenant is not None and tenant not in tenant_ids:
         raise TenantUnknown(tenant_id=tenant)
     return [tenant] if tenant else tenant_ids
-
-
-def _sequence(head: Any) -> int:
-    return int(head.sequence)

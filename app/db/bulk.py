@@ -17,7 +17,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db import sealed
-from app.db.sealed import Private
 from app.db.tables import Table
 from lethe.contract.problems import FieldError, InputInvalid
 
@@ -111,7 +110,7 @@ def _processed(column: Sequence[Any], process: Callable[[Any], Any] | None) -> S
     equal."""
     if process is None:
         return column
-    if len(set(map(id, column))) == 1 and not isinstance(column[0], Private):
+    if len(set(map(id, column))) == 1 and not isinstance(column[0], sealed.Private):
         return [process(column[0])] * len(column)
     return [process(value) for value in column]
 
@@ -310,15 +309,3 @@ def _decode(cursor: str) -> tuple[datetime.datetime, str]:
         message = "Expected the next_cursor of an earlier page"
         raise InputInvalid(message, [FieldError("cursor", message)]) from error
     return moment, key
-
-
-def count_on(session: Session) -> None:
-    """Set the database's row numbers to continue after explicitly numbered rows. SQLite does this by itself."""
-    if session.get_bind().dialect.name != "postgresql":
-        return
-    for table in Table.metadata.sorted_tables:
-        column = table.autoincrement_column
-        if column is not None:
-            sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
-            last = sa.func.max(column)
-            session.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))

@@ -5,8 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app import telemetry
-from app.errors import DatabaseUnreadable
+from app import errors, telemetry
 
 _WRITE_LOCK = int.from_bytes(b"lethe")
 """Advisory lock of writers, held to the end of the transaction, so that the next writer sees its commit."""
@@ -55,7 +54,7 @@ def engine(url: sa.URL, *, read_only: bool, patience_seconds: float) -> sa.Engin
     try:
         engine = sa.create_engine(url, connect_args=arguments, hide_parameters=True, **_POOL)
     except ModuleNotFoundError as error:
-        raise DatabaseUnreadable("PostgreSQL needs its driver: pip install 'lethe-server[postgres]'.") from error
+        raise errors.DatabaseUnreadable("PostgreSQL needs its driver: pip install 'lethe-server[postgres]'.") from error
     outage = _Outage(patience_seconds)
     safe = _SAFE + " AND current_setting('default_transaction_read_only') = 'on'" * read_only
 
@@ -103,7 +102,7 @@ def _check_options(connection: Any, safe: str) -> None:
         connection.prepare_threshold = None
         if not is_safe:
             connection.close()
-            raise DatabaseUnreadable(_POOLED)
+            raise errors.DatabaseUnreadable(_POOLED)
 
 
 class _Outage:

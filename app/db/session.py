@@ -17,11 +17,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import LoaderCriteriaOption, ORMExecuteState, Session, sessionmaker, with_loader_criteria
 
-from app import telemetry
+from app import errors, telemetry
 from app.db import postgresql, sealed, sqlite
 from app.db.functions import usually
 from app.db.tables import Certificate, DeletionRequest, Owned, Suppression, Table
-from app.errors import DatabaseUnreadable
 from app.turns import NoTurn, Turns
 from lethe import sockets
 from lethe.contract.problems import DatabaseDamaged, Problem
@@ -293,14 +292,14 @@ def _engine(url: str, *, read_only: bool, patience_seconds: float) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
     except sa.exc.ArgumentError as error:
-        raise DatabaseUnreadable("LETHE_DATABASE_URL is not a database URL.") from error
+        raise errors.DatabaseUnreadable("LETHE_DATABASE_URL is not a database URL.") from error
     match parsed.get_backend_name():
         case "sqlite":
             return sqlite.engine(parsed, read_only=read_only)
         case "postgresql" | "postgres":
             return postgresql.engine(parsed, read_only=read_only, patience_seconds=patience_seconds)
         case name:
-            raise DatabaseUnreadable(
+            raise errors.DatabaseUnreadable(
                 f"Expected LETHE_DATABASE_URL to begin with postgresql:// or sqlite:///, not {name}."
             )
 

@@ -15,8 +15,7 @@ from app.errors import MechanismUnreadable, MethodUnsupported
 from lethe import sockets
 from lethe.contract.problems import InputInvalid
 from lethe.contract.sets import RequestModelStatus
-from lethe.proof import methods
-from lethe.proof.errors import PreconditionError, PrivacyError
+from lethe.proof import errors, methods
 from lethe.proof.mechanism import Mechanism
 
 
@@ -102,10 +101,10 @@ def stored_mechanism(document: dict[str, Any]) -> Mechanism:
     with its method is not installed."""
     try:
         return methods.read(document)
-    except (PrivacyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, PreconditionError) and error.name == "method_installed":
+    except (errors.PrivacyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, errors.PreconditionError) and error.name == "method_installed":
             raise MethodUnsupported(f"{error.detail}.") from error
-        cause = error if isinstance(error, PrivacyError) else type(error).__name__
+        cause = error if isinstance(error, errors.PrivacyError) else type(error).__name__
         raise MechanismUnreadable(
             f"A mechanism in the database is not one of this release ({cause}). Run `lethe migrate`; if that does not "
             "help, somebody changed it: restore a backup."

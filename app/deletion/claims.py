@@ -8,8 +8,6 @@ from sqlalchemy.orm import Session
 from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Erasure, RequestModel, Run
 from app.deletion import completion, deadlines, history, repository, status
-from app.deletion.history import Change
-from app.deletion.status import MAX_HAND_BACKS, OPEN
 from lethe.contract.sets import EventKind, RequestModelStatus, RequestStatus
 
 
@@ -50,11 +48,11 @@ def confirm_erasures(session: Session, *, dataset: Dataset) -> bool:
     at = now(session)
     erasures = repository.unconfirmed_erasures(session, dataset_id=dataset.id)
     requests = repository.requests_by_id(session, {erasure.request_id for erasure in erasures})
-    changes: list[Change] = []
+    changes: list[history.Change] = []
     for erasure in erasures:
         erasure.nulled_at, request = at, requests[erasure.request_id]
         # A request that joined another request's erasure may have been withdrawn in its grace period.
-        if request.status in OPEN:
+        if request.status in status.OPEN:
             facts = {"num_rows": erasure.num_records, "dataset_id": dataset.id}
             changes.append(history.changed(session, request, EventKind.ROWS_ERASED, at=at, facts=facts))
     history.record(session, changes)
@@ -114,7 +112,7 @@ def _move(
     """Change the status of requests: a run is under way, or the run `by` hands them back. The first MAX_HAND_BACKS
     hand-backs of a request are recorded, and what follows them."""
     hand_backs = repository.count_hand_backs(session, request_ids=[request.id for request in requests])
-    changes: list[Change] = []
+    changes: list[history.Change] = []
     for request in requests:
         status.check(request.status, wanted)
         request.status = wanted
@@ -122,7 +120,7 @@ def _move(
         if by is not None:
             again = hand_backs[request.id] > 0
             kind, facts = EventKind.HANDED_BACK, {"run_status": by.status, "error_code": by.error_code, "again": again}
-        if hand_backs[request.id] < MAX_HAND_BACKS:
+        if hand_backs[request.id] < status.MAX_HAND_BACKS:
             changes.append(history.changed(session, request, kind, at=at, facts=facts))
     history.record(session, changes)
 

@@ -17,7 +17,6 @@ from app.audit import service as audit
 from app.db import bulk, now
 from app.db.tables import OWED, DeletionRequest, Erasure, RequestAlias, RequestModel, new_id
 from app.deletion import deadlines, history, repository, search_repository, status, suppression
-from app.deletion.history import Change
 from app.deletion.repository import JoinedErasure, Lookup
 from app.rows import repository as rows_repository
 from lethe.contract.sets import EventKind, Outcome, RequestModelStatus, RequestStatus
@@ -34,7 +33,7 @@ class Submitted:
     request: DeletionRequest
     erasures: list[Erasure] = field(default_factory=list)
     models: list[RequestModel] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[history.Change] = field(default_factory=list)
 
 
 def is_anything_held(request: DeletionRequest, lookup: Lookup) -> bool:
@@ -136,7 +135,7 @@ def change(new: Submitted, wanted: RequestStatus, *, at: datetime.datetime, verb
     status.check(new.request.status, wanted)
     new.request.status = wanted
     kind = status.entered(wanted)
-    new.changes.append(Change(request=new.request, kind=kind, status=wanted, actor=new.actor, at=at, verb=verb))
+    new.changes.append(history.Change(request=new.request, kind=kind, status=wanted, actor=new.actor, at=at, verb=verb))
 
 
 def store(session: Session, submitted: Sequence[Submitted], *, at: datetime.datetime, new: bool = False) -> None:
@@ -186,7 +185,7 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
     widened = {id_ for id_, _ in repository.widened(session, request_ids=[request.id for request in done])}
     waiting = repository.waiting(session, request_ids=[request.id for request in done])
     policies = {tenant_id: access.policy_of(session, tenant_id) for tenant_id in {r.tenant_id for r in done}}
-    changes: list[Change] = []
+    changes: list[history.Change] = []
     for request in done:
         if request.doubted_at is not None or is_in_doubt(request, doubtful):
             request.doubted_at = request.doubted_at or at
@@ -203,7 +202,7 @@ def complete_done(session: Session, requests: Collection[DeletionRequest]) -> No
 
 def complete(
     request: DeletionRequest, *, policy: Policy, at: datetime.datetime, outcome: Outcome, verb: str | None = None
-) -> Change:
+) -> history.Change:
     """Complete a request and return the change, not yet recorded, or raise `TransitionForbidden`. The actor is always
     the service: another actor in the event would reveal that nothing was held."""
     status.check(request.status, RequestStatus.COMPLETED)
@@ -214,7 +213,7 @@ def complete(
         request.reported_at = max(at, request.deadline) if policy.report_seconds else at
     request.ended_at = request.reported_at
     kind = EventKind.NOTHING_HELD if outcome is Outcome.NOTHING_HELD else EventKind.COMPLETED
-    return Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=verb)
+    return history.Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=verb)
 
 
 def report_at(request: DeletionRequest, *, policy: Policy) -> datetime.datetime | None:

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.audit.service import Deed
 from app.db import bulk, now
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import status
@@ -102,8 +101,8 @@ def changed(
     return Change(request=request, kind=kind, status=request.status, actor=actor, at=at, facts=facts, verb=verb)
 
 
-def _deed(change: Change) -> Deed:
-    return Deed(
+def _deed(change: Change) -> audit.Deed:
+    return audit.Deed(
         tenant_id=change.request.tenant_id,
         actor=change.actor,
         action=f"deletion_request.{change.verb}",

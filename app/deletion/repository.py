@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
-from app.db import now, rows, sealed
+from app.db import functions, now, rows, sealed
 from app.db.bulk import in_parts
-from app.db.functions import usually
 from app.db.tables import (
     OWED,
     Dataset,
@@ -29,7 +28,6 @@ from app.db.tables import (
 )
 from app.deletion.status import OPEN
 from app.rows import repository as rows_repository
-from app.rows.repository import StoredRecord
 from lethe import sockets
 from lethe.contract.deletion_requests import OpenClock
 from lethe.contract.sets import ClockState, EventKind, ModelStatus, RequestModelStatus, RequestStatus, RunStatus
@@ -237,7 +235,7 @@ _UNCLAIMED = sa.and_(
     Erasure.dataset_id == sa.bindparam("dataset_id"), Erasure.revision.is_(None), Erasure.ready_at.is_not(None)
 )
 _MINE = sa.join(Erasure, DeletionRequest, DeletionRequest.id == Erasure.request_id)
-_READY = sa.and_(_UNCLAIMED, usually(Erasure.ready_at <= sa.bindparam("at", type_=Erasure.ready_at.type)))
+_READY = sa.and_(_UNCLAIMED, functions.usually(Erasure.ready_at <= sa.bindparam("at", type_=Erasure.ready_at.type)))
 _FIRST = (
     sa.select(Erasure, DeletionRequest)
     .select_from(_MINE)
@@ -361,7 +359,7 @@ def count_to_erase(session: Session, *, dataset_id: str) -> int:
     return session.scalars(query.where(waits, asks)).one()
 
 
-def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[StoredRecord]:
+def claimed_records(session: Session, erasures: Iterable[Erasure]) -> list[rows_repository.StoredRecord]:
     """Return the records that these erasures have claimed."""
     return rows_repository.stored_records(session, Record.erasure_id.in_([erasure.id for erasure in erasures]))
 
@@ -552,7 +550,7 @@ _PEOPLE = sa.union_all(
     .join(Erasure, Erasure.request_id == RequestAlias.request_id)
     .where(RequestAlias.subject_ref.in_(_THESE), _MATTERS),
     sa.select(Record.subject_ref, Record.dataset_id, *[sa.cast(sa.null(), column.type) for column in _CLAIMED])
-    .where(Record.subject_ref.in_(_THESE), usually(Record.erasure_id.is_(None)))
+    .where(Record.subject_ref.in_(_THESE), functions.usually(Record.erasure_id.is_(None)))
     .distinct(),
 )
 _MODELS = sa.select(Model.dataset_id, Model.id).where(Model.dataset_id.in_(_THESE), _HAS_OR_MAY).order_by(Model.id)

@@ -16,10 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.audit.service import Deed
-from app.db import now
-from app.db.sealed import Particulars
-from app.db.tables import DeletionRequest
+from app.db import now, sealed, tables
 from app.deletion import search_repository
 from lethe.contract.tenants import Policy
 
@@ -41,12 +38,12 @@ class RetentionDue:
     keys: Sequence[str]
 
 
-def kept(particulars: Particulars) -> RetentionLevel:
+def kept(particulars: sealed.Particulars) -> RetentionLevel:
     """Return the retention level of a new request; most callers add no particulars, so most start at `request`."""
-    return RetentionLevel.REQUEST if particulars == Particulars() else RetentionLevel.DETAILS
+    return RetentionLevel.REQUEST if particulars == sealed.Particulars() else RetentionLevel.DETAILS
 
 
-def add(request: DeletionRequest, **texts: str) -> None:
+def add(request: tables.DeletionRequest, **texts: str) -> None:
     """Add texts that an officer wrote about a request, by field of `Particulars`."""
     request.particulars = dataclasses.replace(request.particulars, **texts)  # type: ignore[arg-type]
     request.kept = RetentionLevel.DETAILS
@@ -108,8 +105,8 @@ def forget(session: Session, due_batches: Sequence[RetentionDue]) -> None:
     audit.record_all(session, deeds, at=now(session))
 
 
-def _deed(batch: RetentionDue, request_ids: Sequence[str]) -> Deed:
+def _deed(batch: RetentionDue, request_ids: Sequence[str]) -> audit.Deed:
     digest = hashlib.sha256("\n".join(sorted(request_ids)).encode()).hexdigest()
     detail = {"kept": batch.now_kept.value, "requests": len(request_ids), "request_ids_sha256": digest}
     tenant_id, action = batch.tenant_id, "deletion_requests.purged"
-    return Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=tenant_id, detail=detail)
+    return audit.Deed(tenant_id=tenant_id, actor=audit.SERVICE, action=action, object_id=tenant_id, detail=detail)

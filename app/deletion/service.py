@@ -14,15 +14,12 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import Actor, bulk, now
-from app.db.sealed import Particulars
+from app.db import Actor, bulk, now, sealed
 from app.db.tables import OWED, DeletionRequest, Erasure, new_id
 from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
 from app.deletion.admission import IdentityStatement
 from app.deletion.completion import Submitted as Submitted
 from app.deletion.history import Change
-from app.deletion.repository import Lookup
-from app.deletion.views import View
 from lethe import sockets
 from lethe.contract import problems
 from lethe.contract.sets import ClockState, EventKind, RejectionGround, RequestModelStatus, RequestStatus
@@ -84,7 +81,7 @@ class _Facts:
     """
 
     at: datetime.datetime
-    lookup: Lookup
+    lookup: repository.Lookup
     rules: dict[str, str]
     earlier: dict[str, DeletionRequest]
     issuers: set[str]
@@ -184,7 +181,7 @@ def _create(draft: RequestDraft, facts: _Facts) -> Submitted | problems.Problem:
     at, policy = facts.at, draft.policy
     limit = deadlines.limits(policy)[draft.regulation]
     due_at = _due_at(limit, draft.submitted_at or at, zone=policy.time_zone)
-    particulars = Particulars(
+    particulars = sealed.Particulars(
         external_id=draft.external_id, metadata=draft.metadata, callback_urls=list(draft.callback_urls)
     )
     request = bulk.new(
@@ -306,7 +303,7 @@ def extend(session: Session, request: DeletionRequest, *, policy: Policy, reason
     Raises `TransitionForbidden`, `AlreadyExtended`, `ExtensionTooLate`, `ExtensionNotProvided`.
     """
     at = now(session)
-    if not View(discreet=request.discreet, at=at).is_open(request):
+    if not views.View(discreet=request.discreet, at=at).is_open(request):
         raise problems.TransitionForbidden.clock_ended(status=request.status)
     if request.extended_due_at is not None:
         raise problems.AlreadyExtended("A deadline can be extended once.")

@@ -13,7 +13,6 @@ from typing import Any
 from app.audit import service as audit
 from app.db.tables import DeletionRequest, RequestEvent
 from app.deletion import deadlines
-from app.deletion.deadlines import Clock
 from app.deletion.status import OF_THE_CLOCK, OPEN
 from lethe.contract.sets import EventKind, RequestStatus
 
@@ -57,7 +56,7 @@ class View:
         which only requests about held people need."""
         return None if self.discreet and not deadlines.is_held(request, at=self.at) else request.held_until
 
-    def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> Clock:
+    def clock(self, request: DeletionRequest, *, horizon: datetime.timedelta) -> deadlines.Clock:
         return deadlines.clock(
             ended=not self.is_open(request),
             deadline=request.deadline,

@@ -13,7 +13,6 @@ from app.db.tables import (
     Checkpoint,
     Dataset,
     DeletionRequest,
-    InstallationIdentity,
     LedgerLink,
     Model,
     RequestEvent,
@@ -38,11 +37,6 @@ TELLING = sa.or_(
     RequestEvent.kind.in_(sorted(OF_THE_CLOCK)),
 )
 """Condition on events that change the scope or the deadline of a request; the journal records only these."""
-
-
-def last_event(session: Session) -> int:
-    """Return the number of the last event; 0 without events."""
-    return session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
 
 
 def telling_events(session: Session, *, after: int, limit: int) -> list[tuple[int, datetime.datetime, Remembered]]:
@@ -132,16 +126,3 @@ def last_unknown(session: Session) -> datetime.datetime | None:
     """Return the creation time of the newest request whose subject has been erased, if any."""
     query = sa.select(sa.func.max(DeletionRequest.created_at)).where(DeletionRequest.subject_ref == UNKNOWN_SUBJECT)
     return session.scalar(query)
-
-
-def last_backup_at(session: Session) -> datetime.datetime | None:
-    """Return the time of the last finished backup in the audit log of the session's tenant, if any."""
-    # Hexadecimal digits follow the prefix.
-    is_backup = sa.and_(AuditEntry.object_id >= "bak_", AuditEntry.object_id < "bak_g")
-    query = sa.select(sa.func.max(AuditEntry.at)).where(is_backup, AuditEntry.action == BACKED_UP)
-    return session.scalar(query)
-
-
-def first_start(session: Session) -> datetime.datetime | None:
-    """Return the creation time of the installation; None until its first start is complete."""
-    return session.scalar(sa.select(InstallationIdentity.created_at))

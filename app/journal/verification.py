@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from app import telemetry
+from app import errors, telemetry
 from app.config import Settings
-from app.errors import TombstonesDamaged
 from app.installations import Installation
 from app.journal import tombstones
 from app.journal.journal import NOTHING, Extent, Journal
@@ -87,7 +86,7 @@ def require_whole(installation: Installation, *, now: bool = False) -> None:
         return
     verdict = verify(installation)
     if verdict.fault is not None:
-        raise TombstonesDamaged(verdict.fault)
+        raise errors.TombstonesDamaged(verdict.fault)
 
 
 def last_verdict(settings: Settings) -> BackupVerdict | None:
@@ -123,13 +122,13 @@ def _verified(journal: Journal, inode: int, *, since: BackupVerdict | None) -> B
     try:
         try:
             extent = journal.extent(since=begin)
-        except TombstonesDamaged:
+        except errors.TombstonesDamaged:
             if not journal.path.parent.is_dir():
                 raise
             # Another process may have replaced the file while dropping lines, so verify it again under the lock.
             with locked(journal.path.parent):
                 extent, whole_at, inode = journal.extent(), at, _inode(journal.path)
-    except TombstonesDamaged as error:
+    except errors.TombstonesDamaged as error:
         fault, extent = error.detail, begin
     return BackupVerdict(at=at, whole_at=whole_at, inode=inode, extent=extent, fault=fault)
 

@@ -18,25 +18,21 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import installations, telemetry
+from app import config, installations, periodic, telemetry
 from app.access import repository as access_repository
 from app.accounting import certificates
 from app.audit import checkpoints
 from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
-from app.config import Settings
 from app.db import now, sealed
-from app.db.sealed import Sealed
 from app.db.tables import Certificate, Table
 from app.deletion import completion, retention, service
 from app.deletion import repository as deletion_repository
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.operations.service import known_damage
-from app.periodic import Periodic
-from app.rows import records
+from app.rows import blocks, records
 from app.rows import repository as rows_repository
-from app.rows.blocks import BLOCK_ROWS
 from app.unlearning import retirement
 from lethe import sockets
 from lethe.contract.problems import DatabasePutBack, DatasetDamaged, Problem, Unavailable
@@ -155,7 +151,7 @@ def verify_rows(installation: Installation) -> None:
         sound = rows_repository.sound_datasets(session)
     portion = secrets.randbelow(_PORTIONS)
     for rows_id, num_slots in sound.items():
-        num_blocks = -(-num_slots // BLOCK_ROWS)
+        num_blocks = -(-num_slots // blocks.BLOCK_ROWS)
         numbers = range(num_blocks * portion // _PORTIONS, num_blocks * (portion + 1) // _PORTIONS)
         if numbers:
             _with_root(installation, rows_id, partial(installation.rows.check, rows_id, numbers=[numbers]))
@@ -241,7 +237,7 @@ def verify_texts(installation: Installation) -> None:
     names the tables, and the pages of the vault that have the keys."""
     damaged: Counter[tuple[str, str | None]] = Counter()
     for table in Table.metadata.sorted_tables:
-        for column in (column for column in table.c if isinstance(column.type, Sealed)):
+        for column in (column for column in table.c if isinstance(column.type, sealed.Sealed)):
             for row in _rows(installation, table, column):
                 if row[1].is_damaged:
                     damaged[table.name, f"{row[1].key[:16]}.page"] += 1
@@ -321,14 +317,14 @@ def of_gateways() -> tuple[PeriodicJob, ...]:
     return OF_GATEWAYS + sockets.plugs("app.features", "jobs", "GATEWAY_JOBS")
 
 
-class PeriodicJobs(Periodic):
+class PeriodicJobs(periodic.Periodic):
     """Thread that runs the periodic jobs until its block or the process ends, also during a run of hours.
 
     A failed job is tried again at its next time, and does not stop the others.
     """
 
     def __init__(
-        self, settings: Settings, periodic_jobs: Sequence[PeriodicJob] | None = None, *, seconds: float = 1.0
+        self, settings: config.Settings, periodic_jobs: Sequence[PeriodicJob] | None = None, *, seconds: float = 1.0
     ) -> None:
         self._settings = settings
         self._jobs = of_workers() if periodic_jobs is None else periodic_jobs

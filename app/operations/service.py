@@ -15,19 +15,14 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import heartbeat
+from app import config, db, heartbeat, installations
 from app.accounting import ledger
 from app.accounting import repository as accounting_repository
 from app.catalogue import repository as catalogue_repository
-from app.config import Settings
-from app.db import now
 from app.db.tables import Model, Run
 from app.deletion import repository as deletion_repository
-from app.installations import Installation
 from app.journal import verification
-from app.journal.verification import BackupState
 from app.operations import repository
-from app.operations.repository import WaitingCount
 from app.unlearning import repository as unlearning_repository
 from app.unlearning import waiting
 from lethe.contract.sets import ModelStatus, RequestStatus, RunStatus, WorkerState
@@ -45,11 +40,11 @@ class ServiceState:
     """State of the service at `at`. `seen_at` is the last sign of life of any worker, if there was one."""
 
     at: datetime.datetime
-    waiting: list[WaitingCount]
+    waiting: list[repository.WaitingCount]
     running: int
     seen_at: datetime.datetime | None
     workers: WorkerState
-    tombstones: BackupState
+    tombstones: verification.BackupState
 
     @property
     def queue_age_seconds(self) -> float:
@@ -67,9 +62,9 @@ class ServiceState:
         return sum(group.at_risk for group in self.waiting)
 
 
-def state(session: Session, installation: Installation) -> ServiceState:
+def state(session: Session, installation: installations.Installation) -> ServiceState:
     """Return the present state: waiting and late requests, runs, workers and the tombstone journal."""
-    moment = now(session)
+    moment = db.now(session)
     horizon = datetime.timedelta(days=installation.settings.risk_days)
     running = repository.running(session)
     latest = repository.latest(session, limit=FAILURES)
@@ -96,12 +91,12 @@ def _worker_state(moment: datetime.datetime, seen_at: datetime.datetime | None, 
     return WorkerState.ALIVE
 
 
-def tombstones_state(installation: Installation) -> BackupState:
+def tombstones_state(installation: installations.Installation) -> verification.BackupState:
     verdict = verification.last_verdict(installation.settings)
-    return verdict.found if verdict else BackupState.UNVERIFIED
+    return verdict.found if verdict else verification.BackupState.UNVERIFIED
 
 
-def is_any_room(settings: Settings) -> bool:
+def is_any_room(settings: config.Settings) -> bool:
     """Return True if every folder that calls write to has room for a mebibyte. A trial allocation also detects an
     exhausted quota."""
     folders = [settings.data_dir, settings.resolved_tombstones().parent]

@@ -1,4 +1,4 @@
-"""Readers of uploads: csv, npz and other files become batches, piece by piece, and errors name the position of a row.
+"""Readers of uploads: files become batches, piece by piece, and errors name the position of a row.
 
 Every file is treated as hostile. A fault raises a problem whose text never repeats a value of the file, and declared
 sizes are checked before memory is allocated. A line is a line of a csv file, or the number of a row, from 1, in other
@@ -9,8 +9,9 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import IO, cast
 
 from app.rows import formats
 from lethe import sockets
@@ -20,26 +21,30 @@ from lethe.encoding.columns import AS_CSV, MAX_FAULTS, Faults, check_csv, is_nam
 from lethe.encoding.rows import Schema
 from lethe.encoding.targets import TargetColumn
 
-BATCH_CHARS = 4 * 2**20  # characters
-MAX_RECORD_LENGTH = 4 * 2**20  # characters
+BATCH_CHARS = MAX_RECORD_LENGTH = 4 * 2**20  # characters
 _PIECE = 2**20  # bytes
 _UNDECLARED = "is not declared in the schema"
 # The error handler `surrogateescape` decodes invalid bytes to lone surrogates.
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
-ReadTable: TypeAlias = Callable[[io.RawIOBase, Schema, int], Iterator[formats.Batch]]
-"""Reader of a file whose columns a schema declares. The number bounds what the file unpacks to."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReader:
+    """Reader of one kind of file: of tables whose columns a schema declares and, if the kind has them, of vectors with
+    a target or a number of classes. Each may spool in a folder, and unpacks no more than a number of bytes."""
+
+    table: Callable[[io.RawIOBase, Schema, Path, int], Iterator[formats.Batch]]
+    vectors: Callable[[io.RawIOBase, Path, int, TargetColumn | int], Iterator[formats.Batch]] | None = None
 
 
-def _readers() -> dict[str, ReadTable]:
+def _readers() -> dict[str, FileReader]:
     """Return the readers of features by the kind of their files (the socket `READERS`)."""
     return dict(sockets.plugs("app.features", "readers", "READERS"))
 
 
 def kind_of(filename: str) -> formats.Kind:
     kind = Path(filename).suffix.lower().removeprefix(".")
-    if kind not in {"csv", "npz", *_readers()}:
+    if kind not in {"csv", *_readers()}:
         raise InputInvalid.file_name([FieldError("file", "expected a name that ends in .csv, .parquet or .npz")])
     return cast("formats.Kind", kind)
 
@@ -64,16 +69,13 @@ def read(
     Raises `UploadTooLarge` if the file unpacks to more than `max_bytes`, or its encoded rows take more.
     """
     if schema is None:
-        if kind != "npz":
+        reader = _readers().get(kind)
+        if reader is None or reader.vectors is None:
             raise SchemaInvalid.missing([FieldError("schema", f"expected one for {kind}")], kind=kind)
-        return _bounded(formats.read_vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
-    match kind:
-        case "csv":
-            return _bounded(_read_csv(file, schema, count_rows=count_rows), max_bytes)
-        case "npz":
-            return _bounded(formats.read_table(file, schema, folder, max_bytes), max_bytes)
-        case _:
-            return _bounded(_readers()[kind](file, schema, max_bytes), max_bytes)
+        return _bounded(reader.vectors(file, folder, max_bytes, target or len(classes)), max_bytes)
+    if kind == "csv":
+        return _bounded(_read_csv(file, schema, count_rows=count_rows), max_bytes)
+    return _bounded(_readers()[kind].table(file, schema, folder, max_bytes), max_bytes)
 
 
 def check_learnable(class_counts: Sequence[int], classes: Sequence[object]) -> None:

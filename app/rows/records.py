@@ -17,10 +17,8 @@ from app import telemetry
 from app.audit import service as audit
 from app.db import bulk, now, sealed
 from app.db.tables import Addition, Dataset, Record
-from app.rows import repository
-from app.rows.blocks import BLOCK_ROWS
+from app.rows import blocks, repository, row_store
 from app.rows.repository import StoredRecord
-from app.rows.row_store import RowStore
 from lethe.contract.problems import DatasetDamaged
 from lethe.contract.sets import AdditionStatus, DamageKind
 
@@ -132,7 +130,7 @@ def _first_damaged(session: Session, dataset_id: str, stored_records: Iterable[S
     key = sealed.record_key(session, dataset_id)
     for slot, subject_ref, stored in stored_records:
         if stored != check_value(key, slot, subject_ref):
-            return DatasetDamaged.found(dataset_id, DamageKind.RECORD, slot // BLOCK_ROWS)
+            return DatasetDamaged.found(dataset_id, DamageKind.RECORD, slot // blocks.BLOCK_ROWS)
     return None
 
 
@@ -176,7 +174,7 @@ def is_in_batch(session: Session, error: DatasetDamaged) -> bool:
     return is_waiting and error.kind in (DamageKind.BLOCK, DamageKind.KEY, DamageKind.MANIFEST)
 
 
-def first_found(rows: RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged | None:
+def first_found(rows: row_store.RowStore, roots: list[tuple[str, str]]) -> DatasetDamaged | None:
     """Open all rows of the given (rows id, root) pairs, and return the first damage, if any."""
     try:
         for rows_id, root in roots:

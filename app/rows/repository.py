@@ -1,14 +1,13 @@
 """SQL of the roots of stored rows and of the records that name the person of each row."""
 
 import datetime
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.db import rows
-from app.db.bulk import in_parts
 from app.db.functions import raw
 from app.db.tables import Addition, Dataset, Record, Run
 from lethe.contract.sets import AdditionStatus, DamageKind, RunStatus
@@ -109,15 +108,6 @@ def count_shared_subjects(session: Session, dataset_id: str, other_dataset_id: s
     theirs = sa.select(Record.subject_ref).where(Record.dataset_id == other_dataset_id, Record.subject_ref.is_not(None))
     mine = sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(Record.dataset_id == dataset_id)
     return session.scalars(mine.where(Record.subject_ref.in_(theirs))).one()
-
-
-def count_subjects_among(session: Session, subject_refs: Collection[str], *, dataset_id: str) -> int:
-    """Return how many of the given people have rows in a dataset."""
-    count = 0
-    for batch in in_parts(subject_refs):
-        in_batch = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(batch))
-        count += session.scalars(sa.select(sa.func.count(sa.distinct(Record.subject_ref))).where(in_batch)).one()
-    return count
 
 
 def count_records(session: Session, *, dataset_id: str) -> int:

@@ -16,12 +16,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from app.rows import formats, ingest
-from app.rows.blocks import RowWriter
-from app.rows.formats import Batch, FeaturesOf
+from app.rows import blocks, formats, ingest
 from app.turns import Turns
 from app.vault import store
-from app.vault.store import Spool
 from lethe.contract.problems import SubjectSuppressed
 from lethe.encoding.rows import Schema, labels_in, weights_in
 from lethe.encoding.spread import Spread
@@ -52,7 +49,7 @@ class References:
         self._folder = folder
         self._held: list[Refs] = []
         self._num_held = self._num_spooled = 0
-        self._spool: Spool | None = None
+        self._spool: store.Spool | None = None
 
     def append(self, references: Refs) -> None:
         self._held.append(references.astype(TYPE))
@@ -118,7 +115,7 @@ class Shuffle:
         # Offset and length in the file of the pieces of each part.
         self._spooled: list[list[tuple[int, int]]] = [[] for _ in self._held]
         self._held_bytes = self._room = held_bytes
-        self._spool: Spool | None = None
+        self._spool: store.Spool | None = None
         self._type: np.dtype[Any] | None = None
 
     def add(self, rows: Rows) -> None:
@@ -201,7 +198,7 @@ class RowUpload:
     target: TargetColumn | None = None
     max_bytes: int = formats.MAX_BYTES
     few_rows: int = 0
-    features_of: FeaturesOf | None = None
+    features_of: formats.FeaturesOf | None = None
     admit: Callable[[int], None] = lambda num_bytes: None
 
     @property
@@ -238,11 +235,11 @@ class WrittenRows:
 
 
 def take_in(
-    writer: RowWriter,
+    writer: blocks.RowWriter,
     upload: RowUpload,
     *,
     suppressed: Suppressed,
-    check: Callable[[Batch, int], None] = lambda batch, num_taken: None,
+    check: Callable[[formats.Batch, int], None] = lambda batch, num_taken: None,
 ) -> WrittenRows:
     """Write the rows of an upload in uniformly random order, and return the result. `check` receives each batch and the
     number of rows accepted before it. The written rows must be discarded if this raises.
@@ -260,7 +257,7 @@ def take_in(
 
 
 def _read_all(
-    shuffle: Shuffle, upload: RowUpload, suppressed: Suppressed, check: Callable[[Batch, int], None]
+    shuffle: Shuffle, upload: RowUpload, suppressed: Suppressed, check: Callable[[formats.Batch, int], None]
 ) -> tuple[npt.NDArray[np.int64], int, Spread | None]:
     """Read the file to its end into `shuffle`, and return the number of accepted rows of each class, the number of
     suppressed rows, and the spread of all rows."""
@@ -314,7 +311,7 @@ def _references(subjects: Sequence[str | None], upload: RowUpload) -> list[str |
     return [None if subject is None else next(references) for subject in subjects]
 
 
-def _joined(batch: Batch, references: Refs) -> Rows:
+def _joined(batch: formats.Batch, references: Refs) -> Rows:
     """Return the rows as a structured array of features, label with weight if there is one, and subject reference."""
     fields = [
         ("features", "<f4", batch.features.shape[1:]),
@@ -326,7 +323,7 @@ def _joined(batch: Batch, references: Refs) -> Rows:
     return rows
 
 
-def _read(upload: RowUpload) -> Iterator[Batch]:
+def _read(upload: RowUpload) -> Iterator[formats.Batch]:
     batches = ingest.read(
         upload.file,
         kind=upload.kind,

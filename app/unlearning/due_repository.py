@@ -2,7 +2,7 @@
 
 import datetime
 import functools
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -10,33 +10,26 @@ from sqlalchemy.orm import Session
 from app.db.functions import usually
 from app.db.tables import OWED, Addition, Dataset, Erasure, Model, RequestModel, Run, Tenant, Version
 from app.unlearning import kinds, turns
-from app.unlearning.turns import DueDataset, TenantShare
 from lethe.contract.sets import QueueRule, RunStatus
 
 LEARNING_MAY_WAIT = datetime.timedelta(days=30)
 
 
-def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[DueDataset]:
+def datasets_due(session: Session, *, at: datetime.datetime, deletions_only: bool = False) -> list[turns.DueDataset]:
     """Return datasets with work and without a run under way, in the order of `turns.in_turn`; with `deletions_only`,
     only datasets with waiting deletion requests.
 
     Rows are erased as soon as one model of the dataset runs, or at once if no model has to run.
     """
-    return ordered(session, _due(session, at=at, deletions_only=deletions_only), at=at)
+    return ordered(session, due(session, at=at, deletions_only=deletions_only), at=at)
 
 
-def rules_due(session: Session, *, tenant_id: str, at: datetime.datetime, limit: int) -> list[DueDataset]:
-    """Return the due datasets of one tenant before `datasets_due` merges them: one item per rule and at most `limit`
-    items of each rule."""
-    return list(_due(session, at=at, tenant_id=tenant_id, limit=limit))
-
-
-def ordered(session: Session, dues: Iterable[DueDataset], *, at: datetime.datetime) -> list[DueDataset]:
+def ordered(session: Session, dues: Iterable[turns.DueDataset], *, at: datetime.datetime) -> list[turns.DueDataset]:
     """Return each dataset once, with its reasons merged, in the order of `turns.in_turn`."""
-    by_id: dict[str, DueDataset] = {}
+    by_id: dict[str, turns.DueDataset] = {}
     for due_dataset in dues:
         merged = by_id.get(due_dataset.dataset_id, due_dataset)
-        by_id[due_dataset.dataset_id] = DueDataset(
+        by_id[due_dataset.dataset_id] = turns.DueDataset(
             dataset_id=due_dataset.dataset_id,
             tenant_id=due_dataset.tenant_id,
             deadline=_earlier(due_dataset.deadline, merged.deadline),
@@ -51,21 +44,21 @@ def anything_due(session: Session, *, at: datetime.datetime, deletions_only: boo
     """Return True if `datasets_due` would return any dataset. An idle queue is asked in one statement."""
     if not session.scalar(_any_rule(deletions_only), {"at": at}):
         return False
-    return next(_due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
+    return next(due(session, at=at, deletions_only=deletions_only, limit=1), None) is not None
 
 
 def _earlier(first: datetime.datetime | None, second: datetime.datetime | None) -> datetime.datetime | None:
     return min((moment for moment in (first, second) if moment), default=None)
 
 
-def _due(
+def due(
     session: Session,
     *,
     at: datetime.datetime,
     deletions_only: bool = False,
     tenant_id: str | None = None,
     limit: int | None = None,
-) -> Iterator[DueDataset]:
+) -> Iterator[turns.DueDataset]:
     """Yield the due datasets, once per rule, optionally of one tenant and at most `limit` per rule. Queries run lazily,
     as the iterator advances."""
     waiting = patient_models(session, at=at)
@@ -76,13 +69,13 @@ def _due(
     deletions = ((QueueRule.REQUESTED, requested), (QueueRule.UNCONFIRMED, _UNCONFIRMED), (QueueRule.BEHIND, behind))
     for rule, query in deletions:
         for dataset_id, owner_id, deadline in session.execute(_some(query, tenant_id, limit), {"at": at}):
-            yield DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
+            yield turns.DueDataset(dataset_id=dataset_id, tenant_id=owner_id, deadline=deadline, rule=rule)
     if deletions_only:
         return
     tests = {rule for rule, _ in _tests()}
     for rule, to_learn in (*_LEARNING, *_tests()):
         for dataset_id, owner_id, asked_at in session.execute(_some(to_learn, tenant_id, limit), {"at": at}):
-            yield DueDataset(
+            yield turns.DueDataset(
                 dataset_id=dataset_id,
                 tenant_id=owner_id,
                 deadline=None,
@@ -106,7 +99,7 @@ _FREE = sa.and_(
     sa.or_(Dataset.not_before.is_(None), Dataset.not_before <= _AT),
     ~sa.exists().where(Run.dataset_id == Dataset.id, Run.status == RunStatus.RUNNING),
 )
-_MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
+MAY_RUN = sa.or_(Model.not_before.is_(None), Model.not_before <= _AT)
 
 
 def _requested() -> sa.Select[str, str, datetime.datetime]:
@@ -132,13 +125,13 @@ def _behind() -> sa.Select[str, str, datetime.datetime]:
         sa.select(Dataset.id, Dataset.tenant_id, first)
         .join(Model, Model.dataset_id == Dataset.id)
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(_FREE, _MAY_RUN, Version.revision < Dataset.revision, sa.exists().where(since))
+        .where(_FREE, MAY_RUN, Version.revision < Dataset.revision, sa.exists().where(since))
     )
 
 
 def _to_learn() -> sa.Select[str, str, datetime.datetime]:
     query = sa.select(Dataset.id, Dataset.tenant_id, Model.created_at).join(Model, Model.dataset_id == Dataset.id)
-    return query.where(_FREE, _MAY_RUN, Model.wanted.is_not(None))
+    return query.where(_FREE, MAY_RUN, Model.wanted.is_not(None))
 
 
 def _to_add() -> sa.Select[str, str, datetime.datetime]:
@@ -154,7 +147,7 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
         .join(Addition, Addition.dataset_id == Dataset.id)
         .join(Model, Model.dataset_id == Dataset.id)
         .join(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
-        .where(_FREE, _MAY_RUN, Version.revision < Dataset.revision, Version.revision < Addition.revision)
+        .where(_FREE, MAY_RUN, Version.revision < Dataset.revision, Version.revision < Addition.revision)
     )
 
 
@@ -246,13 +239,13 @@ def patient_datasets(session: Session, waiting: dict[str, str]) -> set[str]:
     return set(waiting.values()) - impatient
 
 
-def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, TenantShare]:
+def _tenant_shares(session: Session, *, tenant_ids: Iterable[str]) -> dict[str, turns.TenantShare]:
     query = sa.select(Run.tenant_id, sa.func.count()).where(Run.status == RunStatus.RUNNING).group_by(Run.tenant_id)
     running = dict(iter(session.execute(query)))
     last = sa.select(sa.func.max(Run.started_at)).where(Run.tenant_id == Tenant.id).scalar_subquery()
     began = session.execute(sa.select(Tenant.id, last).where(Tenant.id.in_(list(tenant_ids)), last.is_not(None)))
     return {
-        tenant_id: TenantShare(running=running.get(tenant_id, 0), last_began_at=last_began_at)
+        tenant_id: turns.TenantShare(running=running.get(tenant_id, 0), last_began_at=last_began_at)
         for tenant_id, last_began_at in began
     }
 
@@ -275,7 +268,7 @@ def models_due(
         .outerjoin(Version, sa.and_(Version.model_id == Model.id, Version.number == Model.live_version))
         .where(
             Model.dataset_id == dataset.id,
-            _MAY_RUN,
+            MAY_RUN,
             Model.id.not_in(patient_models(session, at=at, dataset_id=dataset.id)),
             sa.or_(Model.wanted.is_not(None), Version.revision < dataset.revision),
         )
@@ -284,22 +277,3 @@ def models_due(
     if deletions_only:
         query = query.where(_FORGETS)
     return [(model, version) for model, version in session.execute(query, {"at": at})]
-
-
-def models_to_serve(session: Session, *, dataset_id: str, at: datetime.datetime, limit: int) -> list[str]:
-    """Return the models that the next run of unclaimed requests on a dataset serves: models that carry or will carry
-    people, except models that still batch requests."""
-    carries = sa.or_(Model.live_version.is_not(None), Model.wanted.is_not(None))
-    patient = patient_models(session, at=at, dataset_id=dataset_id)
-    query = sa.select(Model.id).where(Model.dataset_id == dataset_id, carries, _MAY_RUN, Model.id.not_in(patient))
-    query = query.where(Model.retired_at.is_(None)).order_by(Model.created_at, Model.id).limit(limit)
-    return list(session.scalars(query, {"at": at}))
-
-
-def oldest_ready(
-    session: Session, *, dataset_ids: Collection[str], at: datetime.datetime
-) -> dict[str, datetime.datetime]:
-    """Return the time since which the oldest unclaimed request is ready, by dataset."""
-    query = sa.select(Erasure.dataset_id, sa.func.min(Erasure.ready_at))
-    query = query.where(Erasure.dataset_id.in_(list(dataset_ids)), _UNCLAIMED, _READY).group_by(Erasure.dataset_id)
-    return {dataset_id: ready_at for dataset_id, ready_at in session.execute(query, {"at": at}) if ready_at}

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lethe.contract.sets import RunKind
-from lethe.proof import calibration, methods
-from lethe.proof.accountant import Chain, Run
-from lethe.proof.errors import InfeasibleError
+from lethe.proof import accountant, calibration, errors, methods
 from lethe.proof.mechanism import Mechanism
 
 
@@ -48,7 +46,7 @@ def learn(mechanism: Mechanism, *, kind: RunKind = RunKind.LEARN, reason: PlanRe
     return Plan(kind=kind, steps=mechanism.learn_steps, reason=reason)
 
 
-def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
+def forget(chain: accountant.Chain, *, records: int, epsilon: float, delta: float) -> Plan:
     """Plan the run that brings a model at `chain` to (epsilon, delta) after `records` more became null.
 
     Unlearning takes the minimum number of steps that the accountant accepts. If that is no cheaper than relearning, the
@@ -59,7 +57,7 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
         return learn(chain.mechanism, kind=RunKind.RELEARN, reason=PlanReason.FRESH_NOISE)
     try:
         steps = calibration.least_steps(chain, records=records, epsilon=epsilon, delta=delta, at_most=from_scratch)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         steps = from_scratch
     if steps < from_scratch:
         facts = {"relearn_steps": from_scratch}
@@ -67,8 +65,8 @@ def forget(chain: Chain, *, records: int, epsilon: float, delta: float) -> Plan:
     return learn(chain.mechanism, kind=RunKind.RELEARN, reason=PlanReason.UNLEARNING_NO_SHORTER)
 
 
-def after(chain: Chain, plan: Plan, *, records: int) -> Chain:
+def after(chain: accountant.Chain, plan: Plan, *, records: int) -> accountant.Chain:
     """Return the model's chain after `plan` ran on data in which `records` more became null."""
     method = methods.of(chain.mechanism)
     start = chain if plan.kind == RunKind.UNLEARN else method.started(chain.mechanism)
-    return method.advance(start, Run(steps=plan.steps, records=records))
+    return method.advance(start, accountant.Run(steps=plan.steps, records=records))

@@ -18,7 +18,6 @@ from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.rows import records
 from app.unlearning import due_repository, kinds, planner, repository, service
-from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.problems import AdaptiveBudgetSpent, DatasetDamaged, Problem
 from lethe.contract.sets import RunKind, RunStatus
 from lethe.proof.canary_test import CanaryPlan
@@ -124,14 +123,14 @@ def _claim(
             return None
         records = 0
         kind = RunKind.ERASE if erases else RunKind.ADD
-        plan = Plan(kind=kind, steps=0, reason=PlanReason.NO_MODEL_DUE)
+        plan = planner.Plan(kind=kind, steps=0, reason=planner.PlanReason.NO_MODEL_DUE)
     run = _begin(session, dataset, model, plan, live=live, records=records, worker=worker, lease_seconds=lease_seconds)
     if model:
         claims.start_models(session, model_id=model.id, revision=run.revision, run_id=run.id)
     return _claimed(session, run, dataset, model)
 
 
-def _has_room(session: Session, dataset: Dataset, model: Model, plan: Plan) -> bool:
+def _has_room(session: Session, dataset: Dataset, model: Model, plan: planner.Plan) -> bool:
     """Return True if the dataset's budget has room for the version of a plan. Otherwise postpone the model: no plan is
     cheaper, and publication cannot be undone, so the budget does not recover."""
     try:
@@ -167,7 +166,7 @@ def _begin(
     session: Session,
     dataset: Dataset,
     model: Model | None,
-    plan: Plan,
+    plan: planner.Plan,
     *,
     live: Version | None,
     records: int,
@@ -225,7 +224,7 @@ def _claimed(session: Session, run: Run, dataset: Dataset, model: Model | None) 
     )
 
 
-def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, Plan, int]]:
+def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -> list[tuple[str, planner.Plan, int]]:
     """Return (model id, plan, number of records to forget) of the next run of each model, as `next_run` computes it."""
     return [
         (model_id, *next_run(session, catalogue.get_model(session, model_id), max_requests=max_requests))
@@ -233,7 +232,7 @@ def estimate(session: Session, *, model_ids: Iterable[str], max_requests: int) -
     ]
 
 
-def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan, int]:
+def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[planner.Plan, int]:
     """Return the plan of a run of the model that started now and served up to `max_requests` waiting requests, and the
     number of records that it would forget."""
     records = deletion_repository.count_waiting(session, dataset_id=model.dataset_id, at_most=max_requests)
@@ -241,7 +240,7 @@ def next_run(session: Session, model: Model, *, max_requests: int) -> tuple[Plan
     return plan_next(session, model, records=records), records
 
 
-def plan_next(session: Session, model: Model, *, records: int) -> Plan:
+def plan_next(session: Session, model: Model, *, records: int) -> planner.Plan:
     """Plan the next run of a model, before which `records` become null."""
     mechanism = catalogue.mechanism_of(model)
     match model.wanted:
@@ -254,6 +253,6 @@ def plan_next(session: Session, model: Model, *, records: int) -> Plan:
             if began is not None and accounting_repository.is_anything_added_since(
                 session, dataset_id=model.dataset_id, revision=began
             ):
-                return planner.learn(mechanism, kind=RunKind.RELEARN, reason=PlanReason.ROWS_ADDED)
+                return planner.learn(mechanism, kind=RunKind.RELEARN, reason=planner.PlanReason.ROWS_ADDED)
             chain = ledger.history_of(session, model_id=model.id, mechanism=mechanism).chain
             return planner.forget(chain, records=records, epsilon=model.epsilon, delta=model.delta)

@@ -1,7 +1,6 @@
 """SQL of runs and of retired models and datasets."""
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -149,17 +148,3 @@ def running_runs(session: Session, *, worker: str | None = None) -> list[Run]:
     """Return all runs under way, or those of one worker."""
     query = sa.select(Run).where(Run.status == RunStatus.RUNNING)
     return list(session.scalars(query if worker is None else query.where(Run.worker == worker)))
-
-
-def runs_by_hour(
-    session: Session, *, begins: Sequence[datetime.datetime], hour: datetime.timedelta
-) -> list[tuple[int, int]]:
-    """Return the numbers of published and of unsuccessful runs among those that began in each hour, oldest first."""
-    count = sa.func.count().filter
-    is_unsuccessful = Run.status.not_in((RunStatus.PUBLISHED, RunStatus.RUNNING))
-    columns = []
-    for begin in begins:
-        in_hour = sa.and_(Run.started_at >= begin, Run.started_at < begin + hour)
-        columns += [count(in_hour, Run.status == RunStatus.PUBLISHED), count(in_hour, is_unsuccessful)]
-    counts = session.execute(sa.select(*columns).select_from(Run).where(Run.started_at >= begins[0])).one()
-    return list(zip(counts[::2], counts[1::2], strict=True))

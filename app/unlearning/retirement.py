@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 
 from app.audit import checkpoints
 from app.audit import service as audit
-from app.audit.checkpoints import AUDIT
 from app.catalogue import additions
 from app.catalogue import repository as catalogue_repository
 from app.db import now
@@ -39,7 +38,7 @@ def retire_model(session: Session, keys: Keys, model: Model) -> None:
     service.stop_runs(session, model_id=model.id)
     release_model(session, model)
     audit.record(session, "model.retired", model.id, dataset_id=model.dataset_id)
-    checkpoints.checkpoint_now(session, keys, AUDIT, tenant_id=model.tenant_id)
+    checkpoints.checkpoint_now(session, keys, checkpoints.AUDIT, tenant_id=model.tenant_id)
 
 
 def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
@@ -56,7 +55,7 @@ def retire_dataset(session: Session, keys: Keys, dataset: Dataset) -> None:
     service.stop_runs(session, dataset_id=dataset.id)
     release_dataset(session, dataset)
     audit.record(session, "dataset.retired", dataset.id, num_slots=dataset.num_slots)
-    checkpoints.checkpoint_now(session, keys, AUDIT, tenant_id=dataset.tenant_id)
+    checkpoints.checkpoint_now(session, keys, checkpoints.AUDIT, tenant_id=dataset.tenant_id)
 
 
 def release_model(session: Session, model: Model) -> None:

@@ -14,7 +14,6 @@ from app.accounting import budgets, certificates, ledger
 from app.accounting import repository as accounting_repository
 from app.audit import checkpoints
 from app.audit import service as audit
-from app.audit.checkpoints import LEDGER
 from app.catalogue import additions
 from app.catalogue import repository as catalogue_repository
 from app.catalogue import service as catalogue
@@ -197,7 +196,7 @@ def publish(
         )
         for _, erasure, request in pending_models
     }
-    for head in checkpoints.heads_now(session, LEDGER, tenant_id=model.tenant_id):
+    for head in checkpoints.heads_now(session, checkpoints.LEDGER, tenant_id=model.tenant_id):
         wanted[head.tenant_id] = head, functools.partial(checkpoints.sign, keys, head, at=at)
     signed = ahead.of(wanted)
     session.add_all(signed.values())

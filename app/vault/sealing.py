@@ -17,8 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from safetensors.numpy import load, save
 
-from app import folders
-from app.errors import WeightsUnreadable
+from app import errors, folders
 from app.keys import KeyEncryption, KeyEncryptionKeyLost
 from app.vault.store import ObjectStore, checked, created, locked, replace, sync_folder, wipe_file, written_at
 from lethe.contract.problems import WeightsDestroyed
@@ -173,7 +172,7 @@ class WeightStore:
         except FileNotFoundError as error:
             raise WeightsDestroyed(version_id=version_id) from error
         except ValueError as error:
-            raise WeightsUnreadable(
+            raise errors.WeightsUnreadable(
                 f"The weights of {version_id} do not open; restore them, object and key."
             ) from error
 

@@ -16,17 +16,12 @@ import typer
 from lethe import Client, sockets
 from lethe.cli.derived import GROUPS, CommandCall, OptionShape, derive, made
 from lethe.cli.gateway import Key, Url, at_most, bar, connect, console, in_words, show
-from lethe.client import files
 from lethe.client.http import Http
 from lethe.client.methods import makes
 from lethe.client.resources import SERVED, DeletionRequests, Models
 from lethe.client.waiting import Progress
-from lethe.contract import tenants
-from lethe.contract.api_keys import ApiKeyOut
-from lethe.contract.certificates import CertificateVerdictOut
+from lethe.contract import api_keys, certificates, problems, tenants
 from lethe.contract.models import ModelOut
-from lethe.contract.problems import CertificateInvalid
-from lethe.contract.tenants import Policy
 from lethe.reading import to_json
 
 if TYPE_CHECKING:
@@ -97,7 +92,7 @@ def key_create(
     show(call())
 
 
-def _of_key(key: ApiKeyOut) -> str:
+def _of_key(key: api_keys.ApiKeyOut) -> str:
     ended = "revoked" if key.revoked_at else f"until {key.expires_at:%F}" if key.expires_at else "in force"
     used = f"used {key.last_used_at:%F}" if key.last_used_at else "never used"
     return f"{key.id}  {ended:<16}  {used:<15}  {','.join(key.scopes)}  {key.name}"
@@ -129,7 +124,7 @@ def tenant_set(
 ) -> None:
     """Change fields of the own tenant's policy; other fields stay."""
     with connect(url, key) as client:
-        show(client.tenants.set_policy(policy=cast(Policy, dict(map(_field, field)))))
+        show(client.tenants.set_policy(policy=cast(tenants.Policy, dict(map(_field, field)))))
 
 
 def _field(text: str) -> tuple[str, Any]:
@@ -341,17 +336,6 @@ def certificate_verdict(
         show(call.client.certificates.verify(part.jws, **call.arguments))
 
 
-@made("ledger.export")
-def ledger_export(
-    call: CommandCall, to: Annotated[Path, typer.Argument(dir_okay=False, help="Where to write it")]
-) -> None:
-    """Write the whole ledger to a file, and beside it the public keys to verify it with offline (`TO.jwks.json`)."""
-    files.write(to, call())
-    keys = Path(f"{to}.jwks.json")
-    keys.write_text(json.dumps(call.client.certificates.public_keys(), indent=2))
-    console.print(f"{to} and {keys}")
-
-
 @GROUPS["ledger"].app.command("verify")
 def ledger_verify(
     export: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An exported ledger")],
@@ -392,11 +376,11 @@ def print_reports(reports: "Sequence[OfTenant]") -> None:
 def key_set_in(file: Path) -> Any:
     """Return the public keys in a file. Raises `CertificateInvalid`."""
     if not file.exists():
-        raise CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
+        raise problems.CertificateInvalid(f"There is no {file}: name the issuer's public keys with --jwks.")
     try:
         return json.loads(file.read_text())
     except (ValueError, RecursionError) as error:
-        raise CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
+        raise problems.CertificateInvalid(f"{file} is not a JSON Web Key Set.") from error
 
 
 def _text_of(file: Path) -> str:
@@ -404,10 +388,10 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except ValueError as error:
-        raise CertificateInvalid(f"{file} is not UTF-8.") from error
+        raise problems.CertificateInvalid(f"{file} is not UTF-8.") from error
 
 
-def _print(verified: CertificateVerdictOut) -> None:
+def _print(verified: certificates.CertificateVerdictOut) -> None:
     statement, key = verified.statement, verified.key_id[:12]
     if "looked" in statement:
         looked, where = statement["looked"], ", ".join(statement["datasets"]) or "no dataset"

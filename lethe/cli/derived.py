@@ -17,12 +17,11 @@ import typer
 from pydantic import AwareDatetime, BaseModel
 from pydantic.fields import FieldInfo
 
-from lethe import Client
+from lethe import Client, reading
 from lethe.cli.gateway import RETRY_SECONDS, Key, Url, connect, console, new_group, show
 from lethe.client import files, resource_classes
 from lethe.client.methods import Resource, pages
 from lethe.contract.fields import fields_of
-from lethe.reading import to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +203,6 @@ VERBS = {
     "deletion_requests.proof": "certificate",
     "accounting.deletion_request": "request",
     "certificates.verify": "verdict",
-    "ledger.verify": "verdict",
-    "audit_log.verify": "verdict",
     "tenants.set_policy": "set",
 }
 """Commands named differently from their method, including those of features. `verify` is left to offline commands."""
@@ -213,7 +210,7 @@ VERBS = {
 
 def add_group(attribute: str, name: str, does: str) -> typer.Typer:
     """Add and return the group of commands about a resource of the client."""
-    GROUPS[attribute] = Group(name, resource_classes(Client)[attribute], new_group(does))
+    GROUPS[attribute] = Group(name, resource_classes(Client).get(attribute, Resource), new_group(does))
     return GROUPS[attribute].app
 
 
@@ -226,7 +223,6 @@ for _group in (
     ("accounting", "account", "Influence that records still have on models, and the theorems that bound it."),
     ("certificates", "certificate", "Signed certificates about forgotten people."),
     ("ledger", "ledger", "Ledger of all published versions."),
-    ("audit_log", "audit", "Log of actions and their actors."),
     ("api_keys", "key", "API keys, with their scopes and limits."),
     ("tenants", "tenant", "Tenants of the installation, and their policies."),
 ):
@@ -359,7 +355,7 @@ def _filled(template: str) -> Callable[[Any], str]:
 
 
 def _json_line(value: Any) -> str:
-    return json.dumps(to_json(value))
+    return json.dumps(reading.to_json(value))
 
 
 def _listed(call: CommandCall, limit: Limit = None) -> None:

@@ -6,9 +6,8 @@ from importlib.metadata import entry_points
 import typer
 
 from lethe import sockets
-from lethe.cli import commands
+from lethe.cli import commands, gateway
 from lethe.cli.derived import GROUPS, derive_the_rest
-from lethe.cli.gateway import new_group
 
 BY_HAND = (commands, *sockets.modules("lethe.features", "cli"))
 """Modules that add their commands to the groups when they are imported, including the `cli` of each feature."""
@@ -21,9 +20,11 @@ PLUGINS = "lethe.commands"
 def command_line() -> typer.Typer:
     """Return the command line with all installed commands."""
     derive_the_rest()
-    root = new_group("The right to be forgotten for machine-learning models.")
+    root = gateway.new_group("The right to be forgotten for machine-learning models.")
     for group in GROUPS.values():
-        root.add_typer(group.app, name=group.name)
+        # A group without commands is about a resource of features that are not installed.
+        if group.app.registered_commands:
+            root.add_typer(group.app, name=group.name)
     for point in entry_points(group=PLUGINS):
         _plug_in(root, point.load())
     return root

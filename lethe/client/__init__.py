@@ -2,37 +2,22 @@
 
 from typing import Any, Generic, Self, get_origin, get_type_hints
 
+from lethe.client import resources
 from lethe.client.http import AsyncHttp, Http
 from lethe.client.methods import H, Resource
-from lethe.client.resources import (
-    Accounting,
-    ApiKeys,
-    AuditLog,
-    Certificates,
-    Datasets,
-    DeletionRequests,
-    Ledger,
-    Models,
-    Runs,
-    Suppressions,
-    Tenants,
-)
 
 
 class Resources(Generic[H]):
     """Resources of a client, each declared by an annotation. Features add and extend resources in a subclass."""
 
-    datasets: Datasets[H]
-    models: Models[H]
-    runs: Runs[H]
-    deletion_requests: DeletionRequests[H]
-    suppressions: Suppressions[H]
-    accounting: Accounting[H]
-    certificates: Certificates[H]
-    ledger: Ledger[H]
-    audit_log: AuditLog[H]
-    api_keys: ApiKeys[H]
-    tenants: Tenants[H]
+    datasets: resources.Datasets[H]
+    models: resources.Models[H]
+    runs: resources.Runs[H]
+    deletion_requests: resources.DeletionRequests[H]
+    suppressions: resources.Suppressions[H]
+    certificates: resources.Certificates[H]
+    api_keys: resources.ApiKeys[H]
+    tenants: resources.Tenants[H]
 
     def __init__(self, http: H) -> None:
         self._http = http

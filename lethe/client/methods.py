@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from lethe.client import files
-from lethe.client.files import Frame, to_parquet
 from lethe.client.http import AsyncHttp, Calls, Http, Options, drive, drive_each
 from lethe.contract.fields import PageOut, fields_of
 from lethe.contract.operation import Operation
@@ -53,19 +52,19 @@ def checked_values(takes: type[B], named: Mapping[str, Any]) -> B:
 
 
 @contextmanager
-def form_of(file: str | Path | Frame, fields: BaseModel) -> Iterator[dict[str, Any]]:
+def form_of(file: str | Path | files.Frame, fields: BaseModel) -> Iterator[dict[str, Any]]:
     """Yield a form as arguments of httpx while its file is open. A `name` defaults to that of the file. Raises
     `InputInvalid` for anything but a path or a frame."""
-    if not isinstance(file, str | Path | Frame):
+    if not isinstance(file, str | Path | files.Frame):
         faults = [FieldError("path", "expected a path or a frame")]
         raise InputInvalid("The arguments are not what the call takes.", faults)
-    path = Path(_FRAME_NAME if isinstance(file, Frame) else file)
+    path = Path(_FRAME_NAME if isinstance(file, files.Frame) else file)
     kind = type(fields).model_fields
     values = {field.alias or name: getattr(fields, name) for name, field in kind.items() if not field.exclude}
     if "name" in values and values["name"] is None:
         values["name"] = path.stem
     texts = {name: _as_text(value) for name, value in values.items() if value is not None}
-    with to_parquet(file) if isinstance(file, Frame) else path.open("rb") as content:
+    with files.to_parquet(file) if isinstance(file, files.Frame) else path.open("rb") as content:
         yield {"data": texts, "files": {"file": (path.name, content)}}
 
 
@@ -164,7 +163,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Http | AsyncHttp)
 Target = str | Path | BinaryIO
 """File by its path, or an open file."""
-File = str | Path | Frame
+File = str | Path | files.Frame
 """File by its path, or a frame of pandas, polars or Arrow."""
 _UPLOAD_SECONDS = 600.0
 

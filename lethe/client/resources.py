@@ -6,32 +6,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lethe.client.http import Options
-from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, pieces, upload
+from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, upload
 from lethe.client.waiting import Progress, Watch, report
-from lethe.contract import (
-    accounting,
-    api_keys,
-    audit_log,
-    certificates,
-    datasets,
-    deletion_requests,
-    models,
-    runs,
-    tenants,
-)
+from lethe.contract import api_keys, certificates, datasets, deletion_requests, models, problems, runs, tenants
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
-from lethe.contract.models import ModelOut
-from lethe.contract.problems import CertificateInvalid, NotAllowed
-from lethe.contract.runs import RunOut
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
-
-
-class Accounting(Resource[H]):
-    """`client.accounting`: remaining influence of people's records. Only the gateway and the accounting service have
-    it."""
-
-    ledger = pages(accounting.LEDGER)
-    verify_ledger = call(accounting.VERDICT)
 
 
 class ApiKeys(Resource[H]):
@@ -45,14 +24,6 @@ class ApiKeys(Resource[H]):
     get = call(api_keys.GET)
     rotate = call(api_keys.ROTATE)
     revoke = call(api_keys.REVOKE)
-
-
-class AuditLog(Resource[H]):
-    """`client.audit_log`: actions and their actors; all calls need the scope admin."""
-
-    list = pages(audit_log.LIST)
-    checkpoints = pages(audit_log.CHECKPOINTS)
-    verify = call(audit_log.VERIFY)
 
 
 class _Dataset(datasets.TableIn, Keyed):
@@ -70,21 +41,12 @@ class Datasets(Resource[H]):
     subject = call(datasets.SUBJECT)
 
 
-class Ledger(Resource[H]):
-    """`client.ledger`: all versions of all models in hash-chained entries; `lethe ledger verify` recomputes them."""
-
-    head = call(accounting.HEAD)
-    export = pieces(accounting.EXPORT)
-    verify = call(accounting.LEDGER_VERDICT)
-
-
 class Runs(Resource[H]):
     """`client.runs`: past and present runs of the workers."""
 
     list = pages(runs.LIST)
     get = call(runs.GET)
     cancel = call(runs.CANCEL)
-    queue = call(runs.QUEUE)
 
 
 class _Consent(deletion_requests.ConsentIn):
@@ -129,12 +91,11 @@ class Models(Resource[H]):
     versions = pages(models.VERSIONS)
     version = call(models.VERSION)
     weights = call(models.WEIGHTS)
-    predictions = call(models.PREDICT)
 
     @composed
     async def wait(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
-    ) -> ModelOut:
+    ) -> models.ModelOut:
         """Return the model as soon as it is live, or cannot become live by itself. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"model {model_id}", timeout_seconds=timeout_seconds)
         while True:
@@ -197,7 +158,7 @@ def _compare(certificate: Certificate, verdict: CertificateVerdictOut) -> Certif
         case _:
             is_same = True
     if not is_same:
-        raise CertificateInvalid("The fields beside the JWS differ from its statement.")
+        raise problems.CertificateInvalid("The fields beside the JWS differ from its statement.")
     return verdict
 
 
@@ -243,7 +204,7 @@ class DeletionRequests(Resource[H]):
             for run_id in steps.unknown(request) if progress is not None else ():
                 try:
                     steps.add(await self._calls.call(runs.GET, run_id))
-                except NotAllowed:
+                except problems.NotAllowed:
                     steps.may_read = False
             if progress is not None:
                 progress(request.status, *steps.of(request))
@@ -257,10 +218,10 @@ class _RequestSteps:
     may not read runs."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, RunOut] = {}
+        self._runs: dict[str, runs.RunOut] = {}
         self.may_read = True
 
-    def add(self, run: RunOut) -> None:
+    def add(self, run: runs.RunOut) -> None:
         self._runs[run.id] = run
 
     def unknown(self, request: deletion_requests.DeletionRequestOut) -> Iterator[str]:

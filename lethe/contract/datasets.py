@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract import problems
+from lethe.contract import operation, problems
 from lethe.contract.fields import Answer, Form, Name, PageOut, Paging, Positive
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import DamageKind, Scope
 
 
@@ -130,7 +129,7 @@ class DatasetIn(TableIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the dataset.")
 
 
-_DATASETS = ResourceOperations("Datasets", "/v1/datasets")
+_DATASETS = operation.ResourceOperations("Datasets", "/v1/datasets")
 
 UPLOAD = _DATASETS.operation(
     "create_dataset",

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract import problems
-from lethe.contract.certificates import CertificatesOut
+from lethe.contract import certificates, operation, problems, sets
 from lethe.contract.fields import (
+    WHOLE,
     Answer,
     Body,
     ErasureGround,
@@ -24,21 +24,10 @@ from lethe.contract.fields import (
     example,
     first_entries,
 )
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import (
-    ClockState,
-    EventKind,
-    Outcome,
-    RejectionGround,
-    RequestModelStatus,
-    RequestStatus,
-    RunKind,
-    Scope,
-)
 
-OpenClock = Literal[ClockState.AT_RISK, ClockState.OVERDUE, ClockState.PAUSED, "running"]
+OpenClock = Literal[sets.ClockState.AT_RISK, sets.ClockState.OVERDUE, sets.ClockState.PAUSED, "running"]
 """Clock states by which open requests can be filtered; running: neither paused nor overdue."""
-RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")]
+RegulationName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$"), WHOLE]
 
 
 MAX_ALIASES = 50
@@ -80,7 +69,9 @@ class DeletionRequestIn(SubjectIn):
 class RejectionIn(Body):
     model_config = example(ground="legal_claims", explanation="We need the records for a claim that is before court.")
 
-    ground: Annotated[RejectionGround, Strict(False)] = Field(description="Ground under GDPR Art. 17(3) or Art. 12.")
+    ground: Annotated[sets.RejectionGround, Strict(False)] = Field(
+        description="Ground under GDPR Art. 17(3) or Art. 12."
+    )
     explanation: Explanation = Field(description="Explanation for the person.")
 
 
@@ -96,7 +87,7 @@ class PauseIn(Body):
 
 class EstimateModelOut(Answer):
     model_id: str = Field(description="ID of the model.")
-    kind: RunKind = Field(description="Kind of the run that would forget now: learn, unlearn or relearn.")
+    kind: sets.RunKind = Field(description="Kind of the run that would forget now: learn, unlearn or relearn.")
     steps: int = Field(description="Number of steps of that run.")
 
 
@@ -107,7 +98,7 @@ class EstimateOut(Answer):
 
 class RequestModelOut(Answer):
     model_id: str = Field(description="ID of the model.")
-    status: RequestModelStatus = Field(
+    status: sets.RequestModelStatus = Field(
         description="Progress: pending, running, completed, cancelled, destroyed (the model's weights are gone), or "
         "nothing_published (it never had a version)."
     )
@@ -117,14 +108,16 @@ class RequestModelOut(Answer):
 
 
 class ClockOut(Answer):
-    state: ClockState = Field(description="on_time, at_risk (due within LETHE_RISK_DAYS), overdue, paused or ended.")
+    state: sets.ClockState = Field(
+        description="on_time, at_risk (due within LETHE_RISK_DAYS), overdue, paused or ended."
+    )
     deadline: datetime.datetime = Field(description="extended_due_at if the deadline was extended, else due_at.")
     paused_since: datetime.datetime | None = Field(description="Time at which the clock was paused; null if it runs.")
     days_left: int | None = Field(description="Whole days until the deadline, negative once passed; null if ended.")
 
 
 class RejectionOut(Answer):
-    ground: RejectionGround = Field(description="Legal ground of the rejection: GDPR Art. 17(3) or Art. 12.")
+    ground: sets.RejectionGround = Field(description="Legal ground of the rejection: GDPR Art. 17(3) or Art. 12.")
     explanation: str | None = Field(description="Explanation for the person; null once erased.", repr=False)
 
 
@@ -133,8 +126,8 @@ class DeletionRequestOut(Answer):
     whatever is held."""
 
     id: str = Field(description="ID of the request.")
-    status: RequestStatus = Field(description="Status of the request.")
-    outcome: Outcome | None = Field(
+    status: sets.RequestStatus = Field(description="Status of the request.")
+    outcome: sets.Outcome | None = Field(
         description="Outcome: forgotten; nothing_held; erased_already: another request erased the person's rows after "
         "this one was submitted; target_widened: rows are erased, but a model's target exceeds epsilon 8 or delta 1/n "
         "and does not count as forgetting. Null until completed."
@@ -180,8 +173,8 @@ class DeletionRequestOut(Answer):
 
 class RequestEventOut(Answer):
     at: datetime.datetime = Field(description="Time of the event.")
-    status: RequestStatus = Field(description="Status of the request after the event.")
-    kind: EventKind = Field(
+    status: sets.RequestStatus = Field(description="Status of the request after the event.")
+    kind: sets.EventKind = Field(
         description="Kind of the event, mostly the new status. nothing_held: completed, as nothing is held; "
         "handed_back: accepted again, because its run did not succeed."
     )
@@ -205,7 +198,7 @@ class CreateDeletionRequestQuery(Query):
 class RequestFilter(Query):
     """Filters of a list of requests; all of them apply."""
 
-    status: RequestStatus | None = Field(default=None, description="Only requests with this status.")
+    status: sets.RequestStatus | None = Field(default=None, description="Only requests with this status.")
     subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="Only requests about the person with this subject ID."
     )
@@ -245,12 +238,12 @@ class EventsQuery(Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of events per page.")] = 500
 
 
-_DELETION_REQUESTS = ResourceOperations("Deletion requests", "/v1/deletion-requests")
+_DELETION_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
 
 CREATE = _DELETION_REQUESTS.operation(
     "create_deletion_request",
     "POST",
-    scope=Scope.REQUESTS_WRITE,
+    scope=sets.Scope.REQUESTS_WRITE,
     takes=DeletionRequestIn,
     query=CreateDeletionRequestQuery,
     gives=DeletionRequestOut,
@@ -269,7 +262,7 @@ CREATE = _DELETION_REQUESTS.operation(
 LIST = _DELETION_REQUESTS.operation(
     "list_deletion_requests",
     "GET",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     query=DeletionRequestsQuery,
     gives=PageOut[DeletionRequestOut],
     does="List deletion requests, newest first by default; all filters apply. The audit log records that somebody "
@@ -279,7 +272,7 @@ GET = _DELETION_REQUESTS.of_one(
     "get_deletion_request",
     "GET",
     "/{request_id}",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     gives=DeletionRequestOut,
     problems=(problems.RequestUnknown,),
     does="Return the status of a request and the work that is left.",
@@ -288,7 +281,7 @@ EVENTS = _DELETION_REQUESTS.of_one(
     "list_events",
     "GET",
     "/{request_id}/events",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     query=EventsQuery,
     gives=PageOut[RequestEventOut],
     problems=(problems.RequestUnknown,),
@@ -298,7 +291,7 @@ CANCEL = _DELETION_REQUESTS.of_one(
     "cancel_deletion_request",
     "POST",
     "/{request_id}/cancel",
-    scope=Scope.REQUESTS_WRITE,
+    scope=sets.Scope.REQUESTS_WRITE,
     gives=DeletionRequestOut,
     problems=(problems.RequestUnknown, problems.TransitionForbidden),
     does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
@@ -308,7 +301,7 @@ APPROVE = _DELETION_REQUESTS.of_one(
     "approve_deletion_request",
     "POST",
     "/{request_id}/approve",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.RequestUnknown, problems.TransitionForbidden),
@@ -318,7 +311,7 @@ REJECT = _DELETION_REQUESTS.of_one(
     "reject_deletion_request",
     "POST",
     "/{request_id}/reject",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=RejectionIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
@@ -329,7 +322,7 @@ EXTEND = _DELETION_REQUESTS.of_one(
     "extend_deletion_request",
     "POST",
     "/{request_id}/extend",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=ExtensionIn,
     gives=DeletionRequestOut,
     problems=(
@@ -346,7 +339,7 @@ PAUSE = _DELETION_REQUESTS.of_one(
     "pause_deletion_request",
     "POST",
     "/{request_id}/pause",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     takes=PauseIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
@@ -357,7 +350,7 @@ RESUME = _DELETION_REQUESTS.of_one(
     "resume_deletion_request",
     "POST",
     "/{request_id}/resume",
-    scope=Scope.REQUESTS_REVIEW,
+    scope=sets.Scope.REQUESTS_REVIEW,
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.RequestUnknown, problems.TransitionForbidden),
@@ -367,8 +360,8 @@ CERTIFICATES = _DELETION_REQUESTS.of_one(
     "get_certificates",
     "GET",
     "/{request_id}/certificate",
-    scope=Scope.ACCOUNTING_READ,
-    gives=CertificatesOut,
+    scope=sets.Scope.ACCOUNTING_READ,
+    gives=certificates.CertificatesOut,
     problems=(problems.RequestUnknown,),
     does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
     "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
@@ -399,12 +392,12 @@ class LiftedOut(Answer):
     num_lifted: int = Field(description="Number of suppressions lifted.")
 
 
-_SUPPRESSIONS = ResourceOperations("Suppressions", "/v1/suppressions")
+_SUPPRESSIONS = operation.ResourceOperations("Suppressions", "/v1/suppressions")
 
 SUPPRESSIONS = _SUPPRESSIONS.operation(
     "list_suppressions",
     "GET",
-    scope=Scope.REQUESTS_READ,
+    scope=sets.Scope.REQUESTS_READ,
     query=SuppressionQuery,
     gives=PageOut[SuppressionOut],
     does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
@@ -414,7 +407,7 @@ LIFT = _SUPPRESSIONS.operation(
     "lift_suppressions",
     "POST",
     ":lift",
-    scope=Scope.ADMIN,
+    scope=sets.Scope.ADMIN,
     takes=ConsentIn,
     gives=LiftedOut,
     does="Accept rows of a person again who has consented to it.",

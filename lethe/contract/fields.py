@@ -71,6 +71,17 @@ _MAX_ENTRIES = 100
 MAX_BODY_BYTES = 32 * 2**20
 """Limit of the length of any body that is not a file, since such bodies are read into memory."""
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+
+
+def _is_whole(text: str) -> str:
+    if text.endswith("\n"):
+        raise ValueError("expected no line feed at the end")
+    return text
+
+
+# Python's `$` matches before a final line feed as well.
+WHOLE = AfterValidator(_is_whole)
+"""Validator of texts with a pattern of any length: refuses the line feed after a text that the pattern matches."""
 # PostgreSQL cannot store NUL.
 Text = Annotated[str, Field(pattern="^[^\\x00]*$")]
 Name = Annotated[Text, Field(min_length=1, max_length=200)]

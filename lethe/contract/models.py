@@ -5,22 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, Strict
 
-from lethe.contract import problems
-from lethe.contract.certificates import GuaranteeOut, TargetOut
-from lethe.contract.fields import (
-    Answer,
-    Body,
-    LargeBody,
-    ModelDanger,
-    ModelOrder,
-    Name,
-    PageOut,
-    Paging,
-    Positive,
-    example,
-)
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.runs import AuditOut
+from lethe.contract import certificates, operation, problems, runs
+from lethe.contract.fields import WHOLE, Answer, Body, ModelDanger, ModelOrder, Name, PageOut, Paging, Positive, example
 from lethe.contract.sets import Metric, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
@@ -188,7 +174,7 @@ class ModelIn(Body):
         description="Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
         "for records with several labels, huber_regression for a target, poisson_regression for counts.",
     )
-    method: Annotated[str, Field(pattern="^[a-z_]{1,40}$")] = Field(
+    method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
         description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
         "objective_perturbation: each version is learned anew with fresh noise. Refused if it is not installed.",
@@ -250,7 +236,7 @@ class AuditingOut(Answer):
     lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no test.")
     chains: int = Field(description="Factor by which a requested canary test has more lanes.")
     asked_at: datetime.datetime | None = Field(description="Time of request of a pending canary test, or null.")
-    last: AuditOut | None = Field(description="Canary test of the last tested run; null if none.")
+    last: runs.AuditOut | None = Field(description="Canary test of the last tested run; null if none.")
     last_run_id: str | None = Field(description="ID of the last tested run; null if none.")
 
 
@@ -285,10 +271,10 @@ class ModelOut(Answer):
     live_version: int | None = Field(description="Number of the live version; null if none.")
     progress: ProgressOut | None = Field(description="Progress of the current run; null if none.")
     mechanism: MechanismOut = Field(description="Settings and constants of the training, frozen at creation.")
-    target: TargetOut = Field(description="Target that forgetting reaches.")
+    target: certificates.TargetOut = Field(description="Target that forgetting reaches.")
     batching: BatchingOut = Field(description="Rules by which requests wait for each other.")
     audit: AuditingOut = Field(description="Canary test of its runs, and the last result.")
-    guarantee: list[GuaranteeOut] | None = Field(
+    guarantee: list[certificates.GuaranteeOut] | None = Field(
         description="`unlearning` of erased rows, not of people in `waiting`, and `release` of a record still "
         "present; null before the first version."
     )
@@ -319,42 +305,6 @@ class VersionOut(Answer):
     destroyed_at: datetime.datetime | None = Field(description="Time of destruction of the weights; null while held.")
 
 
-_Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
-"""Numbers of a record, of which the first fault alone is listed: a body may have millions."""
-
-
-class PredictionsIn(LargeBody):
-    MAX_MEMBERS = LargeBody.MAX_BYTES
-    """Vectors of numbers, of which every second byte may be a comma."""
-
-    model_config = example(records=[{"age": 39, "work": "private"}])
-
-    records: Annotated[list[dict[str, Any] | _Vector], Field(min_length=1, max_length=10_000)] = Field(
-        description="Records: objects by column name, or vectors of numbers if the dataset has no schema."
-    )
-
-
-class PredictionOut(Answer):
-    label: str = Field(description="Predicted class.")
-    probabilities: dict[str, float] | None = Field(description="Probability of each class; null for smoothed_hinge.")
-
-
-class LabelsOut(Answer):
-    labels: list[str] = Field(description="Labels with a probability above 1/2.")
-    probabilities: dict[str, float] = Field(description="Probability of each label.")
-
-
-class ValueOut(Answer):
-    value: float = Field(description="Predicted value in the units of the target, within its range.")
-
-
-class PredictionsOut(Answer):
-    version: int = Field(description="Number of the version that predicted.")
-    predictions: list[PredictionOut] | list[LabelsOut] | list[ValueOut] = Field(
-        description="One prediction per record: a class, a set of labels, or a value."
-    )
-
-
 class ModelsQuery(Paging):
     name: Name | None = Field(default=None, description="Only models whose name contains this, ignoring case.")
     dataset_id: str | None = Field(default=None, description="Only models that learn from this dataset.")
@@ -371,7 +321,7 @@ class ModelsQuery(Paging):
     )
 
 
-_MODELS = ResourceOperations("Models", "/v1/models")
+_MODELS = operation.ResourceOperations("Models", "/v1/models")
 
 CREATE = _MODELS.operation(
     "create_model",
@@ -461,23 +411,4 @@ WEIGHTS = _MODELS.of_two(
     problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
     does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
     "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
-)
-PREDICT = _MODELS.of_one(
-    "predict",
-    "POST",
-    "/{model_id}/predictions",
-    scope=Scope.MODELS_READ,
-    takes=PredictionsIn,
-    gives=PredictionsOut,
-    repeat="idempotent",
-    problems=(
-        problems.ModelUnknown,
-        problems.ModelNotLive,
-        problems.ModelRetired,
-        problems.ModelHeld,
-        problems.InputInvalid,
-        problems.TangentServedElsewhere,
-    ),
-    does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
-    "schema.",
 )

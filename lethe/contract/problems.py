@@ -264,10 +264,6 @@ class TargetTooWeak(InputInvalid, title="The target is weaker than the tenant's 
     )
 
 
-class TangentServedElsewhere(Conflict, title="The gateway does not run the network of this model"):
-    template = "Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow."
-
-
 class IdempotencyConflict(Conflict, title="The idempotency key was used with another body"):
     template = "This Idempotency-Key came before with another body; use a new key for a new request."
 
@@ -338,15 +334,6 @@ class EvaluationOverlaps(Conflict, title="A person is in both the training and t
         "{count} people are both in a dataset that is learned from and in one that its models are measured on. Leave "
         "them out of one of the two."
     )
-
-
-class NetworkExists(Conflict, title="This network exists already"):
-    template = "This file is network {network_id}; use that, or delete it to register it anew."
-
-
-class NetworkInUse(Conflict, title="A dataset or a model uses this network"):
-    by_dataset = variant("The rows of dataset {dataset_id} are features of network {network_id}; retire it first.")
-    by_model = variant("Model {model_id} stands on network {network_id}; retire it first.")
 
 
 class ModelNotLive(Conflict, title="The model has no live version yet"):

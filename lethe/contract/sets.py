@@ -250,15 +250,6 @@ class ClockState(ClosedSet):
     ENDED = "ended"
 
 
-class RemedyKind(ClosedSet):
-    """Change that can raise the quality of a model."""
-
-    RELEARN = "relearn"
-    """Learn the same model from scratch."""
-    MORE_SLOTS = "more_slots"
-    L2 = "l2"
-
-
 class RejectionGround(ClosedSet):
     """Ground of a rejection under GDPR Art. 17(3) or Art. 12."""
 
@@ -292,10 +283,3 @@ class WorkerState(ClosedSet):
     """No worker gave a sign of life for a minute."""
     FAILING = "failing"
     """No worker completes a run."""
-
-
-class DeliveryStatus(ClosedSet):
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    GONE = "gone"
-    DEAD = "dead"

@@ -109,7 +109,7 @@ class Policy(_Frozen):
         description="Data Rights Protocol: claim about a person that is the subject id in the datasets, or leads to "
         "it by the identity map; required with drp_business_id.",
     )
-    drp_verification_url: Annotated[str, Field(pattern="^https://[^?#]+$", max_length=500)] | None = Field(
+    drp_verification_url: Annotated[str, Field(pattern=r"^https://[^?#\s]+$", max_length=500)] | None = Field(
         default=None,
         description="Data Rights Protocol: page where people whom the agent has not verified prove their identity.",
     )

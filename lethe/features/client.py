@@ -4,14 +4,15 @@ is taken away leaves its lines here too."""
 from lethe import client as core
 from lethe.client.http import AsyncHttp, Http
 from lethe.client.methods import H
-from lethe.client.resources import Accounting as CoreAccounting
 from lethe.client.resources import Datasets as CoreDatasets
 from lethe.client.resources import DeletionRequests as CoreDeletionRequests
 from lethe.client.resources import Models as CoreModels
+from lethe.client.resources import Runs as CoreRuns
 from lethe.features.additions.client import DatasetAdditions
 from lethe.features.attested.client import AttestedTrainers
 from lethe.features.calculator.client import CalculatorAccounting
 from lethe.features.canary_tests.client import ModelCanaryTests
+from lethe.features.custody.client import AuditLog, Ledger, LedgerAccounting
 from lethe.features.desk.client import RequestCases
 from lethe.features.drop.client import Drop
 from lethe.features.identities.client import Identities, RequestIdentities
@@ -23,8 +24,10 @@ from lethe.features.lists.client import RequestLists
 from lethe.features.networks.client import DatasetEncodings, Networks
 from lethe.features.overview.client import Overview
 from lethe.features.people.client import Users
+from lethe.features.predictions.client import ModelPredictions
 from lethe.features.protocols.client import Agents, IdentityIssuers
 from lethe.features.quality.client import ModelGates
+from lethe.features.queue.client import RunQueue
 from lethe.features.rehearsals.client import ModelRehearsals
 from lethe.features.stores.client import SystemTasks
 from lethe.features.systems.client import RequestSystems, Systems
@@ -32,8 +35,8 @@ from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
 
 
-class Accounting(CalculatorAccounting[H], InsightAccounting[H], CoreAccounting[H]):
-    __doc__ = CoreAccounting.__doc__
+class Accounting(CalculatorAccounting[H], InsightAccounting[H], LedgerAccounting[H]):
+    __doc__ = LedgerAccounting.__doc__
 
 
 class Datasets(DatasetAdditions[H], DatasetEncodings[H], CoreDatasets[H]):
@@ -51,8 +54,14 @@ class DeletionRequests(
     __doc__ = CoreDeletionRequests.__doc__
 
 
-class Models(ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelRehearsals[H], CoreModels[H]):
+class Models(
+    ModelCanaryTests[H], ModelGates[H], ModelCopies[H], ModelPredictions[H], ModelRehearsals[H], CoreModels[H]
+):
     __doc__ = CoreModels.__doc__
+
+
+class Runs(RunQueue[H], CoreRuns[H]):
+    __doc__ = CoreRuns.__doc__
 
 
 class Resources(core.Resources[H]):
@@ -61,6 +70,7 @@ class Resources(core.Resources[H]):
     accounting: Accounting[H]
     agents: Agents[H]
     attested_trainers: AttestedTrainers[H]
+    audit_log: AuditLog[H]
     datasets: Datasets[H]
     deletion_requests: DeletionRequests[H]
     drop: Drop[H]
@@ -68,10 +78,12 @@ class Resources(core.Resources[H]):
     identities: Identities[H]
     identity_issuers: IdentityIssuers[H]
     leaving_reasons: LeavingReasons[H]
+    ledger: Ledger[H]
     lineage: Lineage[H]
     models: Models[H]
     networks: Networks[H]
     overview: Overview[H]
+    runs: Runs[H]
     systems: Systems[H]
     system_tasks: SystemTasks[H]
     trainers: Trainers[H]

@@ -9,7 +9,6 @@ from typing import Any
 
 from lethe.proof import wellformed
 from lethe.proof.errors import PreconditionError
-from lethe.proof.wellformed import Fields
 
 FORMAT = "lethe-absence/1"
 
@@ -20,11 +19,11 @@ LIMITS = [
     " their own.",
 ]
 
-_REQUEST: Fields = {
+_REQUEST: wellformed.Fields = {
     "id": wellformed.named("dr"),
     "submitted_at": wellformed.moment,
 }
-_LOOKED: Fields = {
+_LOOKED: wellformed.Fields = {
     "at": wellformed.moment,
     "identity_rule": wellformed.text,
     "records": wellformed.zero,

@@ -23,7 +23,6 @@ from functools import cached_property, lru_cache
 
 from lethe.proof import lookback
 from lethe.proof.errors import DomainError, PreconditionError, require_count
-from lethe.proof.lookback import NOTHING, Lookback
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 THEOREM = "shifted-interpolation/1"
@@ -77,12 +76,12 @@ class Chain:
     mechanism: Mechanism
     steps: int = 0
     edits: int = 0
-    edited: Lookback = NOTHING
+    edited: lookback.Lookback = lookback.NOTHING
     runs: tuple[tuple[Mechanism, int], ...] = ()
     distance: float = 0.0
 
     @cached_property
-    def present(self) -> Lookback:
+    def present(self) -> lookback.Lookback:
         """Lookback of one slot that has differed since the first step and still differs.
 
         Such a slot holds a record that is not yet deleted, or is null and not yet filled.
@@ -376,12 +375,12 @@ def _next_mechanism(mechanism: Mechanism, run: Run) -> Mechanism:
 _MechanismSteps = tuple[Mechanism, int]
 
 
-def _with_edits(chain: Chain, edits: int) -> Lookback:
+def _with_edits(chain: Chain, edits: int) -> lookback.Lookback:
     """Return the lookback of the chain's edits and of `edits` more at its end, each at the worst position."""
     return chain.edited.plus(chain.present.times(edits)) if edits else chain.edited
 
 
-def _propagate(influence: Lookback, runs: Iterable[_MechanismSteps]) -> Lookback:
+def _propagate(influence: lookback.Lookback, runs: Iterable[_MechanismSteps]) -> lookback.Lookback:
     """Return `influence` as it arrives after `runs`."""
     for mechanism, steps in runs:
         decay, variance = lookback.alike(mechanism, steps)
@@ -389,7 +388,7 @@ def _propagate(influence: Lookback, runs: Iterable[_MechanismSteps]) -> Lookback
     return influence
 
 
-def _mu(mechanism: Mechanism, influence: Lookback) -> float:
+def _mu(mechanism: Mechanism, influence: lookback.Lookback) -> float:
     """Return the mu of `influence`, including the share of rounding to a grid; 0 if nothing differs."""
     if not all(0 <= number < math.inf for number in (*influence.noise, *influence.influence)):
         raise DomainError("Expected finite influence >= 0 and variance >= 0")

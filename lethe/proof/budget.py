@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from lethe.proof import conversion, methods
-from lethe.proof.accountant import Exposure
+from lethe.proof import accountant, conversion, methods
 from lethe.proof.errors import PreconditionError, require_fraction, require_positive
 
 _ROUNDING_TOLERANCE = 1e-12
@@ -39,7 +38,7 @@ class Budget:
         """Largest mu for which mu-GDP implies (epsilon, delta)."""
         return conversion.gdp_mu(epsilon=self.epsilon, delta=self.delta)
 
-    def covers(self, exposures: Mapping[str, Exposure]) -> bool:
+    def covers(self, exposures: Mapping[str, accountant.Exposure]) -> bool:
         """Return True if the published versions stay within the budget of one person.
 
         `exposures` maps the id of each model of the dataset that the person's records fed to its published versions.
@@ -94,10 +93,10 @@ class Adaptive:
 
     mu: float
     bounded: bool
-    summed: tuple[Exposure, ...] = ()
+    summed: tuple[accountant.Exposure, ...] = ()
 
 
-def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted]) -> Adaptive:
+def adaptive(exposures: Mapping[str, accountant.Exposure], budgets: Mapping[str, Budgeted]) -> Adaptive:
     """Return one person's guarantee against observers who read every version of every model that the records fed.
 
     `exposures` are keyed by model id, `budgets` by dataset id. If every model is under a budget, the budgets are the
@@ -112,7 +111,7 @@ def adaptive(exposures: Mapping[str, Exposure], budgets: Mapping[str, Budgeted])
     >>> from lethe.proof.mechanism import Mechanism
     >>> m = Mechanism(objective=Objective.LOGISTIC_REGRESSION, num_slots=1000, num_classes=2, l2=0.05, step_size=2.0,
     ...               noise_scale=0.1, radius=20.0, learn_steps=50)
-    >>> exposures = {"a": Exposure(mechanism=m, records=1, releases=((50, 1),))}
+    >>> exposures = {"a": accountant.Exposure(mechanism=m, records=1, releases=((50, 1),))}
     >>> adaptive(exposures, {"d": Budgeted(budget=Budget(epsilon=6.0, delta=1e-5), models=("a",))}).bounded
     True
     >>> adaptive(exposures, {}).bounded

@@ -7,11 +7,10 @@ to the last digit.
 import math
 from dataclasses import dataclass, replace
 
-from lethe.proof import accountant, conversion
+from lethe.proof import accountant, conversion, mechanism
 from lethe.proof.accountant import Chain, Run
 from lethe.proof.errors import DomainError, InfeasibleError, require_count
 from lethe.proof.losses import Objective, farthest_minimiser, require_loss, smoothness
-from lethe.proof.mechanism import Adjacency, Mechanism, finest_grid
 from lethe.proof.network import PublicNetwork
 
 MAX_HEADROOM = 2.0
@@ -89,7 +88,7 @@ def mechanism_for(
     class_weights: tuple[float, ...] | None = None,
     weight_bound: float | None = None,
     network: PublicNetwork | None = None,
-) -> Mechanism:
+) -> mechanism.Mechanism:
     """Return the mechanism of `settings`, with defaults that depend on public constants only.
 
     Defaults:
@@ -128,7 +127,7 @@ def mechanism_for(
     minimiser_radius = farthest_minimiser(objective, num_classes, m, loss_width=width)
     max_curvature = smoothness(objective, num_classes, m, loss_width=width, second_moment=settings.second_moment)
     size = default_batch_size(num_slots) if settings.batch_size is None else settings.batch_size
-    draft = Mechanism(
+    draft = mechanism.Mechanism(
         objective=objective,
         num_slots=num_slots,
         num_classes=num_classes,
@@ -155,13 +154,13 @@ def mechanism_for(
         two_passes = 2 * draft.num_batches if draft.num_batches > 1 else 1
         draft = replace(draft, cool_down=min(two_passes, MAX_DEFAULT_COOL_DOWN, draft.learn_steps))
     if settings.noise_scale is None:
-        influence = draft.sensitivity(Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
+        influence = draft.sensitivity(mechanism.Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
         target = conversion.gdp_mu(epsilon=settings.epsilon, delta=settings.delta)
         unit = TARGET_SHARE if objective.scores_are_y else 1.0
         spread = unit * _default_spread(influence / target / unit)
         draft = replace(draft, noise_scale=spread * math.sqrt(gap * (2 - gap) / (2 * draft.step_size)))
     if num_parameters is not None:
-        grid = finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
+        grid = mechanism.finest_grid(noise_std=draft.least_noise_std, radius=draft.radius)
         draft = replace(draft, grid=grid, num_parameters=num_parameters)
     return draft
 

@@ -15,17 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # which loads scipy.special when it is first used
 
-from lethe.proof import accountant, conversion
-from lethe.proof.errors import (
-    LARGEST_COUNT,
-    DomainError,
-    PreconditionError,
-    require_count,
-    require_finite,
-    require_fraction,
-    require_nonnegative,
-)
-from lethe.proof.guarantees import Notion
+from lethe.proof import accountant, conversion, errors, guarantees
 from lethe.proof.mechanism import Adjacency, Mechanism
 
 
@@ -40,10 +30,10 @@ class Guesses:
     nonmembers: int
 
     def __post_init__(self) -> None:
-        require_count(1, members=self.members, nonmembers=self.nonmembers)
-        require_count(0, true_positives=self.true_positives, false_positives=self.false_positives)
+        errors.require_count(1, members=self.members, nonmembers=self.nonmembers)
+        errors.require_count(0, true_positives=self.true_positives, false_positives=self.false_positives)
         if self.true_positives > self.members or self.false_positives > self.nonmembers:
-            raise DomainError("Expected no more positives than samples")
+            raise errors.DomainError("Expected no more positives than samples")
 
 
 def at_least(hits: int, trials: int, *, error: float) -> float:
@@ -52,11 +42,11 @@ def at_least(hits: int, trials: int, *, error: float) -> float:
     >>> round(at_least(0, 10, error=0.05), 6), round(at_least(10, 10, error=0.05), 6)
     (0.0, 0.741134)
     """
-    require_count(1, trials=trials)
-    require_count(0, hits=hits)
-    require_fraction(error=error)
+    errors.require_count(1, trials=trials)
+    errors.require_count(0, hits=hits)
+    errors.require_fraction(error=error)
     if hits > trials:
-        raise DomainError(f"Expected hits={hits} <= trials={trials}")
+        raise errors.DomainError(f"Expected hits={hits} <= trials={trials}")
     return float(scipy.special.betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
 
 
@@ -76,7 +66,7 @@ def mu_of_right_guesses(right: int, trials: int, *, error: float) -> float:
     2.586695
     """
     if error > 0.25:
-        raise DomainError(f"Expected error={error} <= 1/4")
+        raise errors.DomainError(f"Expected error={error} <= 1/4")
     return max(0.0, 2 * float(scipy.special.ndtri(at_least(right, trials, error=error))))
 
 
@@ -117,16 +107,16 @@ class CanaryPlan:
     steps: int
 
     def __post_init__(self) -> None:
-        require_count(2, lanes=self.lanes)
-        require_count(0, steps_before=self.steps_before)
-        require_count(1, steps=self.steps)
+        errors.require_count(2, lanes=self.lanes)
+        errors.require_count(0, steps_before=self.steps_before)
+        errors.require_count(1, steps=self.steps)
         if self.lanes % 2:
-            raise DomainError(f"Expected lanes={self.lanes} even")
+            raise errors.DomainError(f"Expected lanes={self.lanes} even")
 
     @property
-    def notion(self) -> Notion:
+    def notion(self) -> guarantees.Notion:
         """Guarantee that the lanes can refute: of a forgotten canary, or of one that is still present."""
-        return Notion.DELETION if self.steps_before else Notion.RELEASE
+        return guarantees.Notion.DELETION if self.steps_before else guarantees.Notion.RELEASE
 
     @property
     def groups(self) -> int:
@@ -180,7 +170,7 @@ def law(mechanism: Mechanism, plan: CanaryPlan, *, records: int | None = None) -
         apart = _APART * math.sqrt(variance) / most if (most := float(np.abs(mean).max())) else math.inf
         far = float(np.abs(start).max())
         farthest = _FARTHEST * math.sqrt(before.variance) / far if far else math.inf
-        records = max(1, math.ceil(min(apart, farthest, LARGEST_COUNT)))
+        records = max(1, math.ceil(min(apart, farthest, errors.LARGEST_COUNT)))
     return Law(
         records=records,
         place=place,
@@ -282,11 +272,11 @@ class Observed:
     visits: float
 
     def __post_init__(self) -> None:
-        require_count(1, records=self.records)
-        require_nonnegative(squares=self.squares, visits=self.visits)
-        require_finite(drift=self.drift)
+        errors.require_count(1, records=self.records)
+        errors.require_nonnegative(squares=self.squares, visits=self.visits)
+        errors.require_finite(drift=self.drift)
         if not self.guesses.members == self.guesses.nonmembers == self.plan.lanes // 2:
-            raise DomainError("Expected a guess for every lane")
+            raise errors.DomainError("Expected a guess for every lane")
 
     def findings(self, mechanism: Mechanism) -> tuple[str, ...]:
         """Return the faults of the run; any of them is wrong with probability <= `FALSE_ALARM` in total.
@@ -344,7 +334,9 @@ def _findings(observed: Observed, mechanism: Mechanism, error: float) -> tuple[s
     planned = law(mechanism, observed.plan).records
     # The number is rounded up from values that may differ in the last bit on another machine.
     if abs(observed.records - planned) > 1:
-        raise PreconditionError("records_of_plan", f"Expected records={observed.records} in a canary to be {planned}")
+        raise errors.PreconditionError(
+            "records_of_plan", f"Expected records={observed.records} in a canary to be {planned}"
+        )
     certified = certified_mu(mechanism, observed.plan, records=observed.records)
     deviations = observed.deviations(error=(_TESTS - 1) * error)
     return (*(["guarantee"] if observed.proved(error) > certified else []), *deviations)

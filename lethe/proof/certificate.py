@@ -4,12 +4,8 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-from lethe.proof import conversion, guarantees, methods, network, target, wellformed
-from lethe.proof.accountant import Exposure
-from lethe.proof.canary_test import Observed
+from lethe.proof import accountant, canary_test, conversion, guarantees, methods, network, target, wellformed
 from lethe.proof.errors import PreconditionError, PrivacyError
-from lethe.proof.guarantees import Evidence, Guarantee, Notion
-from lethe.proof.wellformed import Fields, count, moment, named, number, sha256, truth, word
 
 FORMAT = "lethe-certificate/2"
 
@@ -54,21 +50,21 @@ LIMITS = [
     " no guarantee covers that.",
 ]
 
-_FIELDS: dict[str, Fields] = {
-    "request": {"id": named("dr"), "submitted_at": moment, "records": count(1)},
-    "model": {"id": named("mdl"), "version": count(1), "weights_sha256": sha256},
-    "dataset": {"id": named("ds"), "revision": count(0), "digest": sha256},
-    "run": {"id": named("run"), "kind": word, "steps": count(1)},
+_FIELDS: dict[str, wellformed.Fields] = {
+    "request": {"id": wellformed.named("dr"), "submitted_at": wellformed.moment, "records": wellformed.count(1)},
+    "model": {"id": wellformed.named("mdl"), "version": wellformed.count(1), "weights_sha256": wellformed.sha256},
+    "dataset": {"id": wellformed.named("ds"), "revision": wellformed.count(0), "digest": wellformed.sha256},
+    "run": {"id": wellformed.named("run"), "kind": wellformed.word, "steps": wellformed.count(1)},
     "target": {
-        "epsilon": number,
-        "delta": number,
-        "largest_epsilon": number,
-        "largest_delta": number,
-        "widened": truth,
+        "epsilon": wellformed.number,
+        "delta": wellformed.number,
+        "largest_epsilon": wellformed.number,
+        "largest_delta": wellformed.number,
+        "widened": wellformed.truth,
     },
-    "ledger": {"sequence": count(1), "hash": sha256},
+    "ledger": {"sequence": wellformed.count(1), "hash": wellformed.sha256},
 }
-_ALONE: Fields = {"certificate_id": named("crt"), "issued_at": moment}
+_ALONE: wellformed.Fields = {"certificate_id": wellformed.named("crt"), "issued_at": wellformed.moment}
 _PARTS = {
     *_FIELDS,
     "format",
@@ -93,8 +89,8 @@ def statement(
     run: dict[str, Any],
     epsilon: float,
     ledger: dict[str, Any],
-    evidence: Evidence,
-    observed: Observed | None,
+    evidence: guarantees.Evidence,
+    observed: canary_test.Observed | None,
 ) -> dict[str, Any]:
     """Return the statement of one person's deletion from one model version.
 
@@ -128,7 +124,7 @@ def statement(
     return document
 
 
-def check(document: dict[str, Any]) -> list[Guarantee]:
+def check(document: dict[str, Any]) -> list[guarantees.Guarantee]:
     """Recompute every number of a statement and return the recomputed guarantees.
 
     Raises:
@@ -139,7 +135,7 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
         theorems = [method.theorem for method in methods.all_methods().values()]
         if document["format"] != FORMAT or document["theorem"] not in theorems:
             raise PreconditionError("format_known", f"Expected a {FORMAT} statement that cites {' or '.join(theorems)}")
-        evidence = Evidence.from_json(document["evidence"])
+        evidence = guarantees.Evidence.from_json(document["evidence"])
         recomputed = evidence.guarantees()
         for stated, guarantee in zip(document["guarantees"], recomputed, strict=True):
             guarantees.confirm("guarantees", stated=stated, recomputed=guarantee.stated())
@@ -156,10 +152,10 @@ def check(document: dict[str, Any]) -> list[Guarantee]:
     return recomputed
 
 
-_TARGET_NOTIONS = (Notion.UNLEARNING, Notion.DELETION)
+_TARGET_NOTIONS = (guarantees.Notion.UNLEARNING, guarantees.Notion.DELETION)
 
 
-def check_limits(recomputed: list[Guarantee], *, max_epsilon: float | None, max_delta: float | None) -> None:
+def check_limits(recomputed: list[guarantees.Guarantee], *, max_epsilon: float | None, max_delta: float | None) -> None:
     """Check the `unlearning` and `deletion` guarantees against a verifier's limits; None stands for no limit.
 
     Raises:
@@ -176,7 +172,7 @@ def check_limits(recomputed: list[Guarantee], *, max_epsilon: float | None, max_
                 )
 
 
-def limits(evidence: Evidence) -> list[str]:
+def limits(evidence: guarantees.Evidence) -> list[str]:
     """Return the limits of a statement: the common `LIMITS` and one sentence per public network.
 
     Networks are those of all models of the evidence, starting with the network of the statement's own model.
@@ -185,7 +181,7 @@ def limits(evidence: Evidence) -> list[str]:
     return [*methods.of(evidence.mechanism).limits, *network.rests_on([evidence.mechanism.network, *other_networks])]
 
 
-def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
+def _check_complete(document: dict[str, Any], evidence: guarantees.Evidence) -> None:
     """Check that a statement has exactly the parts of its format, and the fixed texts of the format."""
     if document.keys() != _PARTS:
         raise PreconditionError("statement_complete", f"Expected the parts {sorted(_PARTS)}")
@@ -198,17 +194,17 @@ def _check_complete(document: dict[str, Any], evidence: Evidence) -> None:
             raise PreconditionError(f"{part}_of_format", f"Expected the {part} of {FORMAT}")
 
 
-def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evidence: Evidence) -> None:
+def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evidence: guarantees.Evidence) -> None:
     """Check that the canary test, if any, is of this run, has no findings and proves at most what is certified."""
     if stated is None:
         return
-    observed = Observed.from_json(stated)
+    observed = canary_test.Observed.from_json(stated)
     certified = [(stated["mu"], stated["epsilon"])]
     # A canary plan counts the steps before its run as a single run, which is exact if there was at most one or if runs
     # have no cool-down.
     one_run_before = len(evidence.history) <= 2 or evidence.mechanism.cool_down == 1
     deleted_now = evidence.steps_present == observed.plan.steps_before and one_run_before
-    if observed.plan.notion is Notion.RELEASE or deleted_now:
+    if observed.plan.notion is guarantees.Notion.RELEASE or deleted_now:
         certified += [(g.mu, g.epsilon) for g in evidence.guarantees() if g.notion is observed.plan.notion]
     for mu, epsilon in certified:
         if stated["mu_lower_bound"] > mu or stated["epsilon_lower_bound"] > epsilon:
@@ -223,7 +219,7 @@ def _check_canary_test(stated: dict[str, Any] | None, run: dict[str, Any], evide
         raise PreconditionError("audit_passed", "Expected a canary test without findings")
 
 
-def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:
+def _releases_counted(evidence: guarantees.Evidence, own: accountant.Exposure | None) -> bool:
     """Return True if the model's releases include every run while the person's records were present.
 
     For runs that `accountant.compact` dropped, the releases must include at least their number of steps.
@@ -246,13 +242,13 @@ def _releases_counted(evidence: Evidence, own: Exposure | None) -> bool:
     )
 
 
-def _stretches_counted(exposure: Exposure) -> bool:
+def _stretches_counted(exposure: accountant.Exposure) -> bool:
     """Return True if an exposure has at least the stretches of `accountant.exposed`: one per run of the length of the
     learning run, which may have been one, and one more."""
     return exposure.stretches > dict(exposure.releases).get(exposure.mechanism.learn_steps, 0)
 
 
-def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
+def _check_consistent(document: dict[str, Any], evidence: guarantees.Evidence) -> None:
     """Check that all parts of a statement refer to the same run, model, records and target."""
     own = evidence.exposures.get(document["model"]["id"])
     method = methods.of(evidence.mechanism)
@@ -263,7 +259,7 @@ def _check_consistent(document: dict[str, Any], evidence: Evidence) -> None:
         epsilon=stated["epsilon"], delta=stated["delta"], num_slots=evidence.mechanism.num_slots
     ).to_json()
     mu_target = conversion.gdp_mu(epsilon=stated["epsilon"], delta=stated["delta"])
-    unlearning = next(g for g in evidence.guarantees() if g.notion is Notion.UNLEARNING)
+    unlearning = next(g for g in evidence.guarantees() if g.notion is guarantees.Notion.UNLEARNING)
     conditions = {
         "theorem_of_method": document["theorem"] == method.theorem,
         "steps_of_run": document["run"]["steps"] == evidence.history[-1].steps,

@@ -11,10 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lethe.proof import budget, guarantees, methods
-from lethe.proof.accountant import Exposure
-from lethe.proof.budget import Budgeted
-from lethe.proof.errors import DomainError, PreconditionError
+from lethe.proof import accountant, budget, errors, guarantees, methods
 from lethe.proof.guarantees import Evidence, Guarantee, Notion
 
 _PROCESS_PREFIX = "of all these models together: "
@@ -61,7 +58,7 @@ def of(evidences: Mapping[str, Evidence]) -> Joint:
     1.414214
     """
     if not evidences:
-        raise DomainError("Expected evidence of at least one model")
+        raise errors.DomainError("Expected evidence of at least one model")
     delta = min(evidence.delta for evidence in evidences.values())
     mus = {notion: _composed_mu(evidences, notion) for notion in (Notion.UNLEARNING, Notion.DELETION)}
     composed = [guarantees.guarantee(notion, mu=mu, delta=delta) for notion, mu in mus.items()]
@@ -86,12 +83,12 @@ def _composed_mu(evidences: Mapping[str, Evidence], notion: Notion) -> float:
     return math.sqrt(math.fsum(mu * mu for mu in mus))
 
 
-def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
+def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, accountant.Exposure]:
     """Return the largest exposure stated for each model that the person's records fed, by model id.
 
     Evidences issued at different times may state different exposures of the same model.
     """
-    largest: dict[str, Exposure] = {}
+    largest: dict[str, accountant.Exposure] = {}
     for evidence in evidences.values():
         for model_id, exposure in evidence.exposures.items():
             previous = largest.get(model_id)
@@ -100,18 +97,18 @@ def _exposures(evidences: Mapping[str, Evidence]) -> dict[str, Exposure]:
     return largest
 
 
-def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, Budgeted]:
+def _budgets(evidences: Mapping[str, Evidence]) -> dict[str, budget.Budgeted]:
     """Return the budget of every dataset with the union of the models that the evidences name.
 
     Raises:
         PreconditionError: if the evidences state different budgets of one dataset.
     """
-    budgets: dict[str, Budgeted] = {}
+    budgets: dict[str, budget.Budgeted] = {}
     for evidence in evidences.values():
         for dataset_id, budgeted in evidence.budgets.items():
             merged = budgets.get(dataset_id, budgeted)
             if merged.budget != budgeted.budget:
-                raise PreconditionError("budget_kept", f"Expected one budget of {dataset_id}")
+                raise errors.PreconditionError("budget_kept", f"Expected one budget of {dataset_id}")
             models = dict.fromkeys((*merged.models, *budgeted.models))
             budgets[dataset_id] = replace(merged, models=tuple(models))
     return budgets

@@ -2,24 +2,22 @@
 
 from functools import partial
 
-from lethe.proof import accountant, calibration, certificate
-from lethe.proof.mechanism import Adjacency, Mechanism
-from lethe.proof.methods import Method
+from lethe.proof import accountant, calibration, certificate, mechanism, methods
 
-LANGEVIN = Method(
-    name=Mechanism.method,
+LANGEVIN = methods.Method(
+    name=mechanism.Mechanism.method,
     theorem=accountant.THEOREM,
     continues=True,
     has_canaries=True,
     invariants=certificate.INVARIANTS,
     limits=certificate.LIMITS,
     calibrate=calibration.mechanism_for,
-    read=Mechanism.from_json,
+    read=mechanism.Mechanism.from_json,
     started=accountant.started,
     advance=accountant.advance,
     recent=accountant.recent,
     unlearning_mu=accountant.unlearning_mu,
     deletion_mu=accountant.deletion_mu,
-    release_mu=partial(accountant.release_mu, adjacency=Adjacency.REPLACE),
+    release_mu=partial(accountant.release_mu, adjacency=mechanism.Adjacency.REPLACE),
     squares=accountant.squares,
 )

@@ -10,14 +10,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from lethe.proof.errors import (
-    DomainError,
-    PreconditionError,
-    require_count,
-    require_finite,
-    require_nonnegative,
-    require_positive,
-)
+from lethe.proof import errors
 from lethe.proof.losses import (
     Objective,
     gradient_bound,
@@ -98,47 +91,49 @@ class Mechanism:
     weight_bound: float | None = None
 
     def __post_init__(self) -> None:
-        require_count(1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters)
+        errors.require_count(
+            1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters
+        )
         require_loss(self.objective, self.num_classes, self.loss_width)
         if self.is_tangent and not (self.objective.is_logistic and self.second_moment is None):
-            raise DomainError(f"Expected no linearisation for {self.objective}, nor with a second_moment")
-        require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
-        require_nonnegative(grid=self.grid)
+            raise errors.DomainError(f"Expected no linearisation for {self.objective}, nor with a second_moment")
+        errors.require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
+        errors.require_nonnegative(grid=self.grid)
         if self.batch_size == 0 and type(self.batch_size) is int:
             object.__setattr__(self, "batch_size", self.num_slots)
-        require_count(1, batch_size=self.batch_size, cool_down=self.cool_down)
+        errors.require_count(1, batch_size=self.batch_size, cool_down=self.cool_down)
         if self.batch_size > self.num_slots:
-            raise DomainError(f"Expected batch_size={self.batch_size} <= num_slots={self.num_slots}")
+            raise errors.DomainError(f"Expected batch_size={self.batch_size} <= num_slots={self.num_slots}")
         if self.cool_down > min(self.learn_steps, MAX_COOL_DOWN):
-            raise DomainError(
+            raise errors.DomainError(
                 f"Expected cool_down={self.cool_down} <= learn_steps={self.learn_steps} and <= {MAX_COOL_DOWN}"
             )
         if self.second_moment is not None:
             require_second_moment(self.second_moment)
             if self.learn_steps < self.num_batches:
-                raise PreconditionError(
+                raise errors.PreconditionError(
                     "every_batch_checked",
                     f"Expected learn_steps={self.learn_steps} >= {self.num_batches} batches: learning checks them all",
                 )
         if self.class_weights is not None:
             require_class_weights(self.objective, self.num_classes, self.class_weights)
         if self.weight_bound is not None:
-            require_positive(weight_bound=self.weight_bound)
+            errors.require_positive(weight_bound=self.weight_bound)
         if not self.slowest_contraction < 1:
-            raise PreconditionError(
+            raise errors.PreconditionError(
                 "contraction_below_one",
                 f"Expected contraction={self.slowest_contraction:.17g} < 1:"
                 f" choose step_size < 2/L = {2 / self.smoothness:.6g}",
             )
-        require_finite(step_variance=self.step_variance)
+        errors.require_finite(step_variance=self.step_variance)
         if not self.least_noise_std >= max(MIN_RELATIVE_NOISE * self.radius, _MIN_NOISE):
-            raise PreconditionError(
+            raise errors.PreconditionError(
                 "noise_resolvable",
                 f"Expected noise per step sqrt(2 step_size / cool_down) noise_scale = {self.least_noise_std:.3g}"
                 f" >= {MIN_RELATIVE_NOISE:g} radius = {MIN_RELATIVE_NOISE * self.radius:.3g}: raise noise_scale",
             )
         if self.grid and not (math.frexp(self.grid)[0] == 0.5 and self.grid >= _FINEST_GRID * self.radius):
-            raise PreconditionError(
+            raise errors.PreconditionError(
                 "grid_resolvable",
                 f"Expected grid={self.grid} to be a power of two, >= 2^-51 radius = {_FINEST_GRID * self.radius:.3g}",
             )
@@ -252,11 +247,11 @@ class Mechanism:
         """
         names = [*(name for name in _SETTINGS if name not in _OF_SOME or document.get(name) is not None), *_DERIVED]
         if document.keys() != set(names):
-            raise PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(names)}")
+            raise errors.PreconditionError("mechanism_of_format", f"Expected a mechanism to state {', '.join(names)}")
         for name in (*_FLOATS, *_DERIVED_FLOATS, "class_weights"):
             stated = document.get(name, 0.0)
             if not all(type(real) is float for real in (stated if isinstance(stated, list) else [stated])):
-                raise PreconditionError("mechanism_of_format", f"Expected {name}={stated!r} to be a float")
+                raise errors.PreconditionError("mechanism_of_format", f"Expected {name}={stated!r} to be a float")
         read: dict[str, Any] = {}
         if "network" in document:
             read["network"] = PublicNetwork.from_json(document["network"])
@@ -282,7 +277,7 @@ def _stated(**document: Any) -> Mechanism:
     for name in (*_DERIVED, "batch_size"):
         # Sums, products and a square root have the same result on every machine.
         if document[name] != getattr(mechanism, name):
-            raise PreconditionError(
+            raise errors.PreconditionError(
                 "constants_follow", f"Expected {name}={document[name]} == {getattr(mechanism, name)}"
             )
     return mechanism

@@ -9,7 +9,6 @@ from typing import Any
 
 from lethe import sockets
 from lethe.proof import accountant
-from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.errors import PreconditionError
 from lethe.proof.mechanism import Mechanism
 
@@ -48,13 +47,13 @@ class Method:
     limits: Sequence[str]
     calibrate: Callable[..., Any]
     read: Callable[[dict[str, Any]], Any]
-    started: Callable[[Mechanism], Chain]
-    advance: Callable[[Chain, Run], Chain]
-    recent: Callable[[Mechanism, Iterable[tuple[int, Run]]], list[Run]]
+    started: Callable[[Mechanism], accountant.Chain]
+    advance: Callable[[accountant.Chain, accountant.Run], accountant.Chain]
+    recent: Callable[[Mechanism, Iterable[tuple[int, accountant.Run]]], list[accountant.Run]]
     unlearning_mu: Callable[..., float]
     deletion_mu: Callable[..., float]
     release_mu: Callable[..., float]
-    squares: Callable[[Exposure], Iterator[float]]
+    squares: Callable[[accountant.Exposure], Iterator[float]]
     epsilon: Callable[..., float] | None = None
 
 
@@ -89,7 +88,7 @@ def read(document: dict[str, Any]) -> Mechanism:
     return mechanism
 
 
-def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) -> Chain:
+def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before: int = 0) -> accountant.Chain:
     """Return the chain of a mechanism after all of `runs`, as `accountant.replay` does, for any method."""
     method = of(mechanism)
     if steps_before and not method.continues:
@@ -98,7 +97,7 @@ def replay(mechanism: Mechanism, runs: Iterable[Run], *, steps_before: int = 0) 
     return functools.reduce(method.advance, runs, start)
 
 
-def adaptive_mu(exposures: Iterable[Exposure]) -> float:
+def adaptive_mu(exposures: Iterable[accountant.Exposure]) -> float:
     """Return the mu against observers who read every version and choose deletions by it (`zero_out` adjacency).
 
     Conditionally on the versions published while the records were present, everything after the deletion has the same

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.proof import absence, certificate, wellformed
-from lethe.proof.errors import PreconditionError
+from lethe.proof import absence, certificate, errors, wellformed
 from lethe.proof.guarantees import Guarantee
 
 HEADER = {"alg", "kid", "typ"}
@@ -26,7 +25,7 @@ def read(payload: str | bytes, *, header: dict[str, Any]) -> Signed:
         ValueError: if the payload is not JSON.
     """
     if header.keys() != HEADER:
-        raise PreconditionError("header_of_format", f"Expected a protected header of {sorted(HEADER)}")
+        raise errors.PreconditionError("header_of_format", f"Expected a protected header of {sorted(HEADER)}")
     document = wellformed.read(payload)
     if isinstance(document, dict) and document.get("format") == absence.FORMAT:
         absence.check(document)

@@ -11,9 +11,8 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.certificates import CertificateVerdictOut, GuaranteeOut
 from lethe.contract.problems import CertificateBeyondLimits, CertificateInvalid
-from lethe.proof import certificate
+from lethe.proof import certificate, errors
 from lethe.proof import signed as signed_texts
-from lethe.proof.errors import PrivacyError
 
 TYPE = "lethe-certificate+jws"
 """Media type of a certificate, in its signed header."""
@@ -34,13 +33,13 @@ def verify(
         raise CertificateInvalid(f"Expected a token of type {TYPE}.")
     try:
         read = signed_texts.read(signed.payload, header=dict(header))
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise CertificateInvalid(f"{error}.") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise CertificateInvalid("The signed payload is not a statement.") from error
     try:
         certificate.check_limits(read.guarantees, max_epsilon=max_epsilon, max_delta=max_delta)
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise CertificateBeyondLimits(f"{error}.") from error
     return CertificateVerdictOut(
         valid=True,

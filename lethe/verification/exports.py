@@ -13,10 +13,7 @@ from typing import Any
 
 from lethe.contract.problems import LedgerCorrupt
 from lethe.proof import wellformed
-from lethe.verification import ledgers
-from lethe.verification.certificates import key_set
-from lethe.verification.chains import LEDGER, KeptHead
-from lethe.verification.ledgers import OfTenant
+from lethe.verification import certificates, chains, ledgers
 
 FORMAT = "lethe-ledger-export/1"
 LINK = ("sequence", "body", "previous_hash", "hash")
@@ -25,15 +22,15 @@ VERSION = ("model_id", "number", "weights_sha256")
 """Fields of each kind of line in an export."""
 
 
-def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> OfTenant:
+def verify_ledger(file: Path, jwks: dict[str, Any], *, kept: str | None = None) -> ledgers.OfTenant:
     """Verify an export by itself, against the signed head that it contains, and against a head `kept` elsewhere: a
     compact JWS, or JSON with a `jws`.
 
     Raises `LedgerCorrupt`, naming the failed check; `LedgerRestored` if the ledger states that it was restored to a
     time before the kept head; `CertificateInvalid` if `jwks` holds no keys.
     """
-    public_keys = key_set(jwks)
-    kept_head = LEDGER.kept(kept) if kept is not None else None
+    public_keys = certificates.key_set(jwks)
+    kept_head = chains.LEDGER.kept(kept) if kept is not None else None
     content = _read(file)
     if kept_head is not None and kept_head.tenant_id != content.tenant_id:
         raise LedgerCorrupt(
@@ -88,7 +85,7 @@ class _Content:
         self.links: list[_Link] = []
         self.entries: list[_Entry] = []
         self.versions: list[_Version] = []
-        self.head: KeptHead | None = None
+        self.head: chains.KeptHead | None = None
 
     def add(self, kind: str, fields: Any) -> None:
         match kind:
@@ -118,7 +115,7 @@ def _read(file: Path) -> _Content:
                 ((kind, value),) = wellformed.read(line).items()
                 if kind == "head":
                     ended = True
-                    content.head = LEDGER.kept(value) if value is not None else None
+                    content.head = chains.LEDGER.kept(value) if value is not None else None
                 else:
                     content.add(kind, value)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

@@ -15,10 +15,8 @@ from joserfc.jwk import KeySet
 
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored
 from lethe.contract.sets import RunKind
-from lethe.proof import guarantees, methods, wellformed
+from lethe.proof import errors, guarantees, methods, wellformed
 from lethe.proof.accountant import Chain, Run
-from lethe.proof.errors import PrivacyError
-from lethe.proof.guarantees import Guarantee
 from lethe.verification.certificates import signed_payload
 from lethe.verification.chains import GENESIS, LEDGER, SignedHead, link_hash
 
@@ -115,7 +113,7 @@ def verify(entries: Iterable[Entry], versions: Iterable[Published]) -> Report:
             hashes[model_id, expected], previous = entry.hash, entry.hash
             try:
                 history = _check_numbers(body, history)
-            except (PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            except (errors.PrivacyError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
                 raise _corrupt(entry, f"its numbers cannot be recomputed ({type(error).__name__}: {error})") from error
             count += 1
         heads[model_id] = previous
@@ -327,7 +325,7 @@ def _check_numbers(body: dict[str, Any], history: _History | None) -> _History:
     guarantees.confirm("chain", stated=body["chain"], recomputed=chain_numbers(chain))
     recomputed = guarantees.of_chain(chain, last_run=run, delta=body["guarantees"][0]["delta"])
     for stated, guarantee in zip(body["guarantees"], recomputed, strict=True):
-        numbers = {name: getattr(guarantee, name) for name in Guarantee.__slots__}
+        numbers = {name: getattr(guarantee, name) for name in guarantees.Guarantee.__slots__}
         guarantees.confirm("guarantees", stated=stated, recomputed=numbers)
     return history
 

@@ -12,9 +12,7 @@ from typing import Any
 
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
-from lethe.proof import guarantees, joint, wellformed
-from lethe.proof.errors import PrivacyError
-from lethe.proof.guarantees import Evidence
+from lethe.proof import errors, guarantees, joint, wellformed
 from lethe.proof.joint import Joint
 from lethe.verification import certificates
 
@@ -57,7 +55,7 @@ def parse(text: str) -> ProofFile:
         absences = [part for part in [document.get("nothing_held")] if part is not None]
         parts = tuple(_part(part) for part in [*document["certificates"], *absences])
         request_id = document.get("request_id")
-    except (PrivacyError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (errors.PrivacyError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CertificateInvalid("The file holds neither a compact JWS nor JSON with a 'jws'.") from error
     if not parts:
         raise CertificateInvalid("The file holds no certificate.")
@@ -97,9 +95,9 @@ def verify_file(
         return VerifiedFile(verdicts=verdicts, joint=None)
     try:
         composed = joint.of(
-            {statement["model"]["id"]: Evidence.from_json(statement["evidence"]) for statement in certified}
+            {statement["model"]["id"]: guarantees.Evidence.from_json(statement["evidence"]) for statement in certified}
         )
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise CertificateInvalid(f"{error}.") from error
     if file.joint is not None:
         _check_joint(file.joint, composed)
@@ -157,7 +155,7 @@ def _check_joint(stated: Any, composed: Joint) -> None:
             stated=_with_floats({name: stated[name] for name in names}),
             recomputed={name: recomputed_joint[name] for name in names},
         )
-    except PrivacyError as error:
+    except errors.PrivacyError as error:
         raise CertificateInvalid(f"{error}.") from error
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise CertificateInvalid("The joint guarantee beside the certificates is malformed.") from error

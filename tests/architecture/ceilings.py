@@ -1,7 +1,7 @@
 """Measure the tree against its ceilings: `python -m tests.architecture.ceilings` prints what is left of each.
 
-Whoever passes a ceiling deletes first. Some are above their goals (a core of 34,000 lines, imports of 6.5 % of the
-lines) and only ever fall: whoever deletes lowers them. The product may grow by features, each within its own ceiling;
+Whoever passes a ceiling deletes first, and whoever deletes lowers it. The share of imports is above its goal, 6.5 % of
+the lines, and only ever falls. The product may grow by features, each within its own ceiling;
 its goal of 58,000 lines is for what it was before identity maps, systems, evidence packs, objective
 perturbation, trainers, ledgers, stores, delete lists, quotas and copies of weights.
 """
@@ -15,14 +15,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TREES = ("app", "lethe", "worker")
-MAX_CORE_LINES = 35_430
-MAX_PRODUCT_LINES = 80_400
+MAX_CORE_LINES = 34_000
+MAX_PRODUCT_LINES = 80_090
 MAX_FEATURE_LINES = 2_500
 LARGER = {"desk": 9_000}
 """Ceilings of features above `MAX_FEATURE_LINES`."""
 MAX_FILE_LINES = 800
 MAX_PARAMETERS = 12
-MAX_IMPORT_SHARE = 0.078
+MAX_IMPORT_SHARE = 0.074
 MANY_PARAMETERS = ("worker/langevin/kernels.py", "lethe/features/theorems/")
 """Numerical kernels, and theorems, whose parameters are the symbols of the paper."""
 

@@ -45,6 +45,7 @@ ALLOWED = {
         "lethe/features/insight/contract.py": "the field of the HTTP contract",
     },
     "turn": {
+        "app/features/queue/service.py": "the order of datasets among tenants",
         "app/api/forms.py": "the order of tenants, as of `app/turns.py`",
         "app/api/intake.py": "the same",
         "app/db/session.py": "the same",

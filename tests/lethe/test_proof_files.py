@@ -42,6 +42,8 @@ def kept() -> list[Proofs]:
 @pytest.fixture
 def proofs(kept: list[Proofs], request: pytest.FixtureRequest) -> Proofs:
     if not kept:
+        # Of the fixtures below, the dataset is an npz file.
+        pytest.importorskip("app.features.npz")
         new_dataset, new_model, forget, work, get = map(
             request.getfixturevalue, ("new_dataset", "new_model", "forget", "work", "get")
         )

@@ -14,12 +14,9 @@ from app.errors import AuditFailed
 from lethe.proof.canary_test import Observed
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import TOLERANCE, Lanes, differs
-from worker.langevin import engines, init
-from worker.langevin.engines import CPU, Backend, OpenRows, ResidentRows, SelfCheckedRows
-from worker.langevin.losses import Loss
+from worker.langevin import engines, init, losses, second_moment
 from worker.langevin.noise import Noise
 from worker.langevin.schedule import Schedule
-from worker.langevin.second_moment import Kept
 from worker.langevin.step import State, no_lanes, projected_noisy_step
 from worker.langevin.window import Checkpoints, Show, Shown
 
@@ -48,7 +45,7 @@ def run(
     steps: int,
     noise: Noise,
     on_progress: Callable[[int], None],
-    backend: Backend = CPU,
+    backend: engines.Backend = engines.CPU,
     lanes: Lanes | None = None,
     show: Show | None = None,
     checkpoints: Checkpoints | None = None,
@@ -68,7 +65,7 @@ def run(
     `SecondMomentExceeded` if a batch exceeds the mechanism's bound, and `AuditFailed` if the gradient is not the rows'.
     """
     num_classes, step_size, radius = mechanism.num_classes, mechanism.step_size, mechanism.radius
-    loss = Loss.of(mechanism)
+    loss = losses.Loss.of(mechanism)
     schedule = Schedule.of(mechanism, first_step=first_step, steps=steps)
     # A view, because slices of a memmap are slow to create.
     features, labels = np.asarray(features), np.asarray(labels)
@@ -77,13 +74,13 @@ def run(
     shown_rows = Shown(features, labels, num_classes=num_classes, loss=loss, schedule=schedule, show=show)
     window = shown_rows.look(0)
     assert window is not None
-    moments = Kept(mechanism, schedule, features)
+    moments = second_moment.Kept(mechanism, schedule, features)
     _require_initial(initial, init.shape(mechanism, features.shape[1]), radius)
 
     stops = checkpoints.steps if checkpoints else ()
 
     with engines.open_rows(mechanism, features, shown_rows.labels, shown_rows.weights, backend, window.slots) as rows:
-        resident = rows if isinstance(rows, ResidentRows) else None
+        resident = rows if isinstance(rows, engines.ResidentRows) else None
         settings: dict[str, Any] = {"l2": mechanism.l2, "noise_scale": mechanism.noise_scale, "radius": radius}
         start, push = (lanes.start(noise), lanes.push) if lanes else (no_lanes(), None)
         state = State(parameters=torch.tensor(initial), steps_done=0, lanes=start)
@@ -142,7 +139,7 @@ def run(
 
 
 def _require_gradient(
-    rows: OpenRows,
+    rows: engines.OpenRows,
     parameters: NDArray[np.float64],
     shown_rows: Shown,
     mechanism: Mechanism,
@@ -153,7 +150,7 @@ def _require_gradient(
     ours = rows.gradient(at, block)
     # Least squares has a large bound that no record of a fit comes near.
     bound = min(mechanism.gradient_bound, math.sqrt(2))
-    if isinstance(rows, SelfCheckedRows):
+    if isinstance(rows, engines.SelfCheckedRows):
         other = rows.differs(ours, at, block, bound=TOLERANCE * bound)
     else:
         other = differs(

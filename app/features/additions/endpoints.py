@@ -7,20 +7,19 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.access.idempotency import Once, StoredResponse
 from app.api import forms, models, uploads
 from app.api.calls import Call, accepted, respond
 from app.api.gateway import Mount, serves
 from app.catalogue import datasets, evaluation
 from app.catalogue.evaluation import Comparison, Part
-from app.db import now
-from app.db.tables import Dataset
+from app.db import now, tables
 from app.deletion import search_repository
+from app.features.additions import repository
 from app.features.additions import service as additions
 from app.rows import formats, ingest
 from lethe.contract.datasets import RowsIn
 from lethe.contract.fields import PageOut, Paging
-from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
+from lethe.contract.problems import EvaluationOverlaps, FieldError, InputInvalid, Problem, SubjectSuppressed
 from lethe.encoding import schema as schemas
 from lethe.features.additions import contract
 
@@ -34,7 +33,7 @@ router = APIRouter(route_class=forms.SpooledRoute)
 @uploads.takes(RowsIn)
 def add_records(
     call: Call,
-    once: Once,
+    once: idempotency.Once,
     dataset_id: str,
     file: Annotated[UploadFile, File(description="Rows in a file, as the dataset has them: .csv, .parquet or .npz.")],
     form: RowsIn,
@@ -69,7 +68,7 @@ def add_records(
             suppressed=uploads.suppressed(call, dataset_id, skip=form.suppressed == "skip"),
         )
 
-    def register(session: Session) -> StoredResponse:
+    def register(session: Session) -> idempotency.StoredResponse:
         if _to_compare(session, call, dataset, staged) != compared:
             raise models.came_or_went()
         if not search_repository.suppressed_since(session, began, dataset_id).isdisjoint(staged.subject_refs):
@@ -112,19 +111,23 @@ def get_addition(call: Call, dataset_id: str, addition_id: str) -> contract.Addi
         return contract.AdditionOut.of(additions.get(session, dataset_id=dataset_id, addition_id=addition_id))
 
 
-def _to_compare(session: Session, call: Call, dataset: Dataset, staged: additions.Staged) -> list[Comparison]:
-    """Return the comparisons of the added rows with data that must have no person or row in common with them. Raises
-    `EvaluationOverlaps`."""
-    return evaluation.of_addition(
-        session,
-        dataset=dataset,
-        rows=Part(rows_id=staged.addition_id, root=staged.root),
-        subject_refs=staged.subject_refs,
-        may_know=not call.caller.discreet,
-    )
+def _to_compare(session: Session, call: Call, dataset: tables.Dataset, staged: additions.Staged) -> list[Comparison]:
+    """Return the comparisons of the added rows with each dataset that the models of theirs are evaluated on, and each
+    whose models are evaluated on it: they must have no person or row in common. Raises `EvaluationOverlaps`."""
+    rows = Part(rows_id=staged.addition_id, root=staged.root)
+    newcomers = {ref for ref in staged.subject_refs if ref is not None}
+    comparisons = []
+    for other, is_measured in repository.datasets_apart_from(session, dataset_id=dataset.id):
+        shared = repository.count_subjects_among(session, newcomers, dataset_id=other.id)
+        if shared:
+            raise EvaluationOverlaps.people(count=evaluation.stated_count(shared, may_know=not call.caller.discreet))
+        learned_on = evaluation.parts_of(session, dataset if is_measured else other)
+        others = evaluation.parts_of(session, other)
+        comparisons.append(Comparison(newcomers=(rows,), others=others, learned_on=learned_on))
+    return comparisons
 
 
-def _kind(file: UploadFile, dataset: Dataset) -> formats.Kind:
+def _kind(file: UploadFile, dataset: tables.Dataset) -> formats.Kind:
     """Return the kind of a file. Raises `InputInvalid` if its rows would not be encoded like the dataset's."""
     kind = ingest.kind_of(file.filename or "")
     if dataset.schema is None and kind != "npz":

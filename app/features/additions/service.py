@@ -9,21 +9,18 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.catalogue import datasets
-from app.db import actor, now
-from app.db.bulk import Page, page
+from app.db import actor, bulk, now
 from app.db.tables import Addition, Dataset, Model, Record, new_id
-from app.rows import records, uploads
-from app.rows.formats import Batch
+from app.rows import formats, records, uploads
 from app.rows.row_store import RowStore
 from app.rows.uploads import References, RowUpload, Suppressed, take_in
-from lethe.contract import problems
-from lethe.contract.sets import AdditionStatus
+from lethe.contract import problems, sets
 from lethe.features.additions.contract import AdditionUnknown, DatasetFull
 
 
-def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> Page[Addition]:
+def additions(session: Session, *, dataset_id: str, limit: int, cursor: str | None) -> bulk.Page[Addition]:
     query = sa.select(Addition).where(Addition.dataset_id == dataset_id)
-    return page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, Addition.created_at, Addition.id, limit=limit, cursor=cursor)
 
 
 def bounded_models(session: Session, *, dataset_id: str) -> list[Model]:
@@ -60,7 +57,7 @@ def stage(rows: RowStore, dataset: Dataset, upload: RowUpload, *, num_free: int,
     """
     addition_id = new_id("add")
 
-    def check(batch: Batch, num_taken: int) -> None:
+    def check(batch: formats.Batch, num_taken: int) -> None:
         if batch.features.shape[1] != dataset.num_features + 1:
             expected = f"expected {dataset.num_features} features, as in the dataset"
             raise problems.InputInvalid.other_shape([problems.FieldError("x", expected)])
@@ -101,7 +98,7 @@ def register(session: Session, *, dataset: Dataset, staged: Staged) -> Addition:
         dataset_id=dataset.id,
         num_records=num_records,
         digest=staged.root,
-        status=AdditionStatus.PENDING,
+        status=sets.AdditionStatus.PENDING,
         staged=True,
         created_at=now(session),
     )

@@ -16,13 +16,11 @@ from app.catalogue import service as catalogue
 from app.db import now
 from app.db.sealed import Particulars
 from app.db.tables import Dataset, DeletionRequest, Model
-from app.deletion import claims, completion, repository, retention, search_repository
+from app.deletion import claims, completion, history, repository, retention, search_repository, status
 from app.deletion import service as deletion
 from app.deletion.completion import Submitted
-from app.deletion.history import Change
 from app.deletion.remembered import REMEMBERED, Remembered
 from app.deletion.repository import Lookup
-from app.deletion.status import OPEN
 from app.features.archives import service as archives
 from app.unlearning import retirement
 from lethe.contract.problems import ModelUnknown, TransitionForbidden
@@ -58,7 +56,7 @@ def catch_up(session: Session, remembered: Sequence[Remembered]) -> Again:
 
 def _must_restore(remembered: Remembered) -> bool:
     return (
-        remembered.status in OPEN | {RequestStatus.COMPLETED}
+        remembered.status in status.OPEN | {RequestStatus.COMPLETED}
         and remembered.subject_ref != search_repository.UNKNOWN_SUBJECT
     )
 
@@ -77,7 +75,7 @@ def _recreate(session: Session, remembered: Remembered, lookup: Lookup, *, at: d
     request = DeletionRequest(
         **values, status=RequestStatus.RECEIVED, particulars=Particulars(), kept=retention.kept(Particulars())
     )
-    created = Change(
+    created = history.Change(
         request=request,
         kind=EventKind.RECEIVED,
         status=RequestStatus.RECEIVED,
@@ -95,7 +93,7 @@ def _recreate(session: Session, remembered: Remembered, lookup: Lookup, *, at: d
 
 def _update(session: Session, request: DeletionRequest, remembered: Remembered) -> bool:
     """Update an open request to its copy, and return True if it changed. A request that has ended stays as it is."""
-    if request.status not in OPEN:
+    if request.status not in status.OPEN:
         return False
     at = now(session)
     if remembered.status in (RequestStatus.CANCELLED, RequestStatus.REJECTED):

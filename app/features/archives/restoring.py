@@ -28,8 +28,8 @@ from app.audit import service as audit
 from app.audit.checkpoints import AUDIT, CHAINS, LEDGER, StoredChain
 from app.catalogue import additions
 from app.config import Settings
-from app.db import Database, bulk, migrate, now
-from app.db.tables import RequestEvent
+from app.db import Database, migrate, now
+from app.db.tables import Checkpoint, RequestEvent
 from app.deletion import claims
 from app.deletion import repository as deletion_repository
 from app.deletion.remembered import Remembered
@@ -39,10 +39,8 @@ from app.features.archives.archive import Piece, Reader
 from app.features.archives.catching_up import Again
 from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, TABLES, VAULT, JournalPosition, Progress
 from app.installations import Installation
-from app.journal import repository as journal_repository
 from app.journal import tombstones, verification
 from app.journal.journal import HeadSignature, Journal, JournalLine
-from app.key_checks import DatabaseIdentity
 from app.keys import KeyEncryptionFile, SubjectKey
 from app.rows import repository as rows_repository
 from app.rows.blocks import BLOCK_ROWS, Shape, mapped
@@ -208,10 +206,10 @@ def _load(installation: Installation, pieces: _Pieces, *, progress: Progress) ->
             progress("tables", number, len(archive.TABLES))
             for piece in table_pieces:
                 archive.load(session, archive.TABLES[name], piece.content)
-        bulk.count_on(session)
+        archive.count_on(session)
 
 
-def _check_keys(installation: Installation) -> DatabaseIdentity:
+def _check_keys(installation: Installation) -> key_checks.DatabaseIdentity:
     """Return the identity of the restored database, and accept the new key encryption key.
 
     Raises `BackupDamaged` if the keys in the archive are not those of its database, and `BackupRefused` if the place of
@@ -302,7 +300,7 @@ def _finish(installation: Installation, restored: Restored, journal: Journal | N
     """Record the restore in the chains of every tenant, sign these, continue the tombstones, and allow serving."""
     heads = {(head.tenant_id, head.log): head for head in journal.heads()} if journal else {}
     with installation.database.writing() as session:
-        last = audit_repository.last_checkpoint(session)
+        last = _last_checkpoint(session)
         signed = last.number if last else 0
         for tenant_id in service.tenant_ids(session):
             lost = {chain.name: _lost(session, chain, heads.get((tenant_id, chain.name))) for chain in CHAINS}
@@ -449,16 +447,21 @@ def _copy_tombstones(journal: Path, own: Path) -> None:
     sync_folder(own.parent)
 
 
+def _last_checkpoint(session: Session) -> Checkpoint | None:
+    """Return the checkpoint that was signed last, of any chain; None if there is no checkpoint."""
+    return session.scalars(sa.select(Checkpoint).order_by(Checkpoint.number.desc()).limit(1)).one_or_none()
+
+
 def record_restored(installation: Installation, *, signed: int | None = None) -> None:
     """Append a `restored` line, to continue from the events of the restored database and from its checkpoints up to
     number `signed`, by default all of them."""
 
     def restored(_last: JournalLine | None) -> list[JournalLine]:
         with installation.database.reading() as session:
-            number = journal_repository.last_event(session)
+            number = session.scalar(sa.select(sa.func.max(RequestEvent.id))) or 0
             event = session.get(RequestEvent, number)
             of = event.request_id if event else None
-            last = audit_repository.last_checkpoint(session)
+            last = _last_checkpoint(session)
             last_signed = signed if signed is not None else last.number if last else 0
             return [JournalLine(kind="restored", number=number, of=of, signed=last_signed, at=now(session))]
 

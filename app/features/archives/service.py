@@ -50,7 +50,6 @@ from app.journal.repository import BACKED_UP, TELLING
 from app.keys import KeyEncryption, KeyEncryptionFile
 from app.rows import records
 from app.rows import repository as rows_repository
-from app.rows.repository import dataset_of_rows
 from app.unlearning import repository as unlearning_repository
 from app.unlearning import service as unlearning
 from app.vault.store import sync_folder
@@ -149,7 +148,7 @@ def people_by_role(session: Session) -> dict[str, int]:
 
 def set_root(session: Session, rows_id: str, root: str) -> None:
     """Record the root of rows that were rewritten with the same content, which repairs damage other than of records."""
-    dataset = dataset_of_rows(session, rows_id)
+    dataset = rows_repository.dataset_of_rows(session, rows_id)
     assert dataset is not None
     if dataset.damage and dataset.damage["rows"] == rows_id and dataset.damage["kind"] != DamageKind.RECORD:
         dataset.damaged_at, dataset.damage = None, None

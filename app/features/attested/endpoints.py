@@ -11,14 +11,12 @@ from app.api.calls import Call, created, page_of, respond
 from app.api.gateway import Mount, serves
 from app.audit import service as audit
 from app.db import now
-from app.features.attested import service
-from app.features.attested.tables import AttestedTrainer
+from app.features.attested import service, tables
 from app.features.systems.service import registered, retire
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
 from lethe.contract.sets import Scope
 from lethe.features.attested import contract
-from lethe.features.attested.contract import AttestedTrainerOut, RetrainingOut
 
 router = APIRouter()
 _PLANNED = 100
@@ -36,15 +34,15 @@ def create_attested_trainer(call: Call, once: Once, body: contract.AttestedTrain
 
 
 @serves(router, contract.LIST)
-def list_attested_trainers(call: Call, query: Paging) -> PageOut[AttestedTrainerOut]:
+def list_attested_trainers(call: Call, query: Paging) -> PageOut[contract.AttestedTrainerOut]:
     with _reading(call) as session:
-        page = page_of(registered(session, AttestedTrainer), limit=query.limit, cursor=query.cursor)
+        page = page_of(registered(session, tables.AttestedTrainer), limit=query.limit, cursor=query.cursor)
         items = [_trainer(session, call, row) for row in page.items]
     return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_attested_trainer(call: Call, attested_trainer_id: str) -> AttestedTrainerOut:
+def get_attested_trainer(call: Call, attested_trainer_id: str) -> contract.AttestedTrainerOut:
     with _reading(call) as session:
         return _trainer(session, call, service.get(session, attested_trainer_id))
 
@@ -52,7 +50,7 @@ def get_attested_trainer(call: Call, attested_trainer_id: str) -> AttestedTraine
 @serves(router, contract.CHANGE)
 def change_attested_trainer(
     call: Call, attested_trainer_id: str, body: contract.AttestedTrainerChangeIn
-) -> AttestedTrainerOut:
+) -> contract.AttestedTrainerOut:
     changes = {name: value for name, value in dict(body).items() if value is not None}
     if body.webhook_url is not None:
         _check_url(call, body.webhook_url)
@@ -113,11 +111,11 @@ def _check_url(call: Call, url: str) -> None:
     receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
 
 
-def _trainer(session: Session, call: Call, row: AttestedTrainer) -> AttestedTrainerOut:
-    planned = [RetrainingOut.of(retraining) for retraining in service.planned(session, row)[:_PLANNED]]
+def _trainer(session: Session, call: Call, row: tables.AttestedTrainer) -> contract.AttestedTrainerOut:
+    planned = [contract.RetrainingOut.of(retraining) for retraining in service.planned(session, row)[:_PLANNED]]
     manifest = service.latest_manifest(session, row)
     is_readable = not row.address.is_damaged
-    return AttestedTrainerOut.of(
+    return contract.AttestedTrainerOut.of(
         row,
         contact=row.address.contact if is_readable else None,
         webhook_url=row.address.url if is_readable and call.caller.has(Scope.ADMIN) else None,

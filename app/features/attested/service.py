@@ -19,13 +19,11 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import DeletionRequest, Model, Suppression, Version, new_id
-from app.deletion import search_repository
-from app.deletion.history import Change
+from app.deletion import history, search_repository
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
 from app.features.systems.service import complete, fewest, is_usable, may_concern, set_details, unknown_datasets
 from app.features.systems.tables import SystemAddress
 from app.features.webhooks import service as webhooks
-from app.features.webhooks.service import API_VERSION, WebhookMessage
 from app.keys import Keys
 from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown
 from lethe.contract.sets import EventKind, VersionStatus
@@ -135,7 +133,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     return lambda request: bool(_concerned(of_tenant(request.tenant_id), request))
 
 
-def follow(session: Session, changes: Sequence[Change]) -> None:
+def follow(session: Session, changes: Sequence[history.Change]) -> None:
     """Let accepted requests wait, and end the waits of withdrawn ones, in the transaction of the change."""
     if accepted := {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}:
         _open(session, accepted)
@@ -145,7 +143,7 @@ def follow(session: Session, changes: Sequence[Change]) -> None:
             wait.status, wait.ended_at = CANCELLED, withdrawn[wait.request_id]
 
 
-def _open(session: Session, accepted: Mapping[str, Change]) -> None:
+def _open(session: Session, accepted: Mapping[str, history.Change]) -> None:
     trainers = _in_use(session, {change.request.tenant_id for change in accepted.values()})
     if not trainers:
         return
@@ -361,7 +359,7 @@ def _news(session: Session, trainer: AttestedTrainer) -> dict[str, Any] | None:
     """Return what the trainer has to be told; None if it was told as much."""
     due, *later = planned(session, trainer)
     news = {
-        "api_version": API_VERSION,
+        "api_version": webhooks.API_VERSION,
         "trainer_id": trainer.id,
         "retraining_id": trainer.retraining_id,
         "latest_at": due.latest_at.astimezone(datetime.UTC).isoformat(),
@@ -389,7 +387,7 @@ def announce(session: Session, trainer_id: str) -> None:
     body = json.dumps({"type": DUE, "timestamp": at.isoformat(), "data": news}, separators=(",", ":"))
     trainer.announced = news
     webhooks.send_all(
-        session, [WebhookMessage(request=carrier, urls=[trainer.address.url], event=DUE, body=body, at=at)]
+        session, [webhooks.WebhookMessage(request=carrier, urls=[trainer.address.url], event=DUE, body=body, at=at)]
     )
 
 

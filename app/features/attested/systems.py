@@ -4,8 +4,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.features.attested import service
-from app.features.attested.tables import AttestedManifest, AttestedTrainer
+from app.features.attested import service, tables
 from app.features.systems.service import registered
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
 from lethe.features.attested.evidence import MANIFEST
@@ -17,7 +16,7 @@ _KIND = "attested_trainer"
 def _systems(session: Session) -> list[RegisteredSystem]:
     return [
         RegisteredSystem.of(row, kind=_KIND, grade=Grade.RETRAINED_ATTESTED)
-        for row in registered(session, AttestedTrainer)
+        for row in registered(session, tables.AttestedTrainer)
     ]
 
 
@@ -35,7 +34,7 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence(manifest: AttestedManifest | None) -> dict[str, Any]:
+def _evidence(manifest: tables.AttestedManifest | None) -> dict[str, Any]:
     if manifest is None:
         return {"type": "none"}
     return {"type": MANIFEST, "public_key": manifest.public_key, "jws": manifest.jws}

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app import telemetry
+from app import periodic, telemetry
 from app.access.rates import Exchange, Minute, ShareRates
-from app.periodic import Periodic
 
 if TYPE_CHECKING:
     import redis
@@ -24,7 +23,7 @@ class RedisExchange:
         self._redis = redis.Redis.from_url(url, socket_timeout=_REDIS_SECONDS, socket_connect_timeout=_REDIS_SECONDS)
         self._minute = minute
         self._is_away = False
-        self._sharing = Periodic("call-rates", self._share, seconds=_EVERY_SECONDS).start()
+        self._sharing = periodic.Periodic("call-rates", self._share, seconds=_EVERY_SECONDS).start()
 
     def close(self) -> None:
         self._sharing.stop()

@@ -3,8 +3,7 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from app import telemetry
-from app.dispatch import RingBroker
+from app import dispatch, telemetry
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -54,4 +53,4 @@ def celery_client(broker_url: str) -> "Celery":
     return client
 
 
-NOTIFIERS: tuple[RingBroker, ...] = (CeleryNotifier,)
+NOTIFIERS: tuple[dispatch.RingBroker, ...] = (CeleryNotifier,)

@@ -12,7 +12,6 @@ from app.api.gateway import Mount, serves
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, InputInvalid, PreconditionFailed
 from lethe.features.analysis import work
-from lethe.features.analysis.work import WorkBudget
 from lethe.features.calculator import contract
 from lethe.features.theorems import CALCULATOR, Bound, evaluate
 from lethe.features.theorems.bound import NotionError
@@ -43,11 +42,11 @@ class _Route(APIRoute):
         return handle
 
 
-def _budget() -> WorkBudget:
-    return WorkBudget(units=_WORK, seconds=_SECONDS)
+def _budget() -> work.WorkBudget:
+    return work.WorkBudget(units=_WORK, seconds=_SECONDS)
 
 
-async def _stop_on_disconnect(request: Request, budget: WorkBudget) -> None:
+async def _stop_on_disconnect(request: Request, budget: work.WorkBudget) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     budget.stop()

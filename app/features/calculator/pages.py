@@ -7,12 +7,8 @@ from fastapi import Query, Response
 
 from app.api import problems
 from app.features.calculator import endpoints as bounds
-from app.features.desk import forms
+from app.features.desk import forms, languages, menu, request_context
 from app.features.desk import rendering as pages
-from app.features.desk.languages import marked
-from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
-from app.features.desk.request_context import TheContext
 from lethe.contract.problems import Problem
 from lethe.features.calculator.contract import BoundIn, BoundOut, BoundParameterOut, BoundUnknown
 
@@ -20,16 +16,17 @@ router = pages.new_router()
 
 
 @router.get("/calculator")
-def list_bounds(context: TheContext, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
+def list_bounds(context: request_context.TheContext, sought: Annotated[str, Query(max_length=100)] = "") -> Response:
     """List the theorems whose name, title or reference has all words of `sought`."""
     words = sought.lower().split()
     theorems = context.ask(bounds.list_bounds).items
-    matches = [bound for bound in theorems if all(word in _searched(bound) for word in words)]
+    texts = [f"{bound.name} {bound.title} {bound.reference}".lower() for bound in theorems]
+    matches = [bound for bound, text in zip(theorems, texts, strict=True) if all(word in text for word in words)]
     return context.page("calculator/list.html", bounds=matches, sought=sought, of=len(theorems))
 
 
 @router.get("/calculator/{name}")
-def show_bound(context: TheContext, name: str) -> Response:
+def show_bound(context: request_context.TheContext, name: str) -> Response:
     """Show a theorem with its form, and its value if the address has parameters, so that links show values."""
     bound = next((item for item in context.ask(bounds.list_bounds).items if item.name == name), None)
     if bound is None:
@@ -53,10 +50,6 @@ def show_bound(context: TheContext, name: str) -> Response:
         outputs=outputs,
         error=error,
     )
-
-
-def _searched(bound: BoundOut) -> str:
-    return f"{bound.name} {bound.title} {bound.reference}".lower()
 
 
 def _params(bound: BoundOut, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -91,4 +84,4 @@ def _paired(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(50, marked("Calculator"), f"{ROOT}/calculator", bounds.list_bounds, "evidence"),)
+MENU = (menu.MenuEntry(50, languages.marked("Calculator"), f"{pages.ROOT}/calculator", bounds.list_bounds, "evidence"),)

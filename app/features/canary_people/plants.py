@@ -13,9 +13,8 @@ from sqlalchemy.orm import Session
 
 from app.db import now
 from app.features.canary_people.tables import CanaryRound
-from app.features.trainers import columns, service
+from app.features.trainers import columns, sandbox, service
 from app.features.trainers.plants import Plant, Planted, PlantVerdict, Score, TrainingContext
-from app.features.trainers.sandbox import TrainerRefused
 from app.features.trainers.tables import Trainer, Training
 from app.installations import Installation
 from app.vault.pieces import Vault
@@ -40,7 +39,7 @@ def plant(installation: Installation, context: TrainingContext) -> Planted | Non
         outcomes = [outcome for outcome in session.scalars(rounds) if outcome is not None]
         wanted: int = trainer.specification["canary_people"]
     if CanaryOutcome.ALARM in outcomes:
-        raise TrainerRefused(ALARM)
+        raise sandbox.TrainerRefused(ALARM)
     number = min(wanted, context.rows.num_rows // ROWS_PER_CANARY)
     if number < drawing.MIN_PLANTED:
         return None
@@ -87,7 +86,7 @@ def _forgotten(session: Session, vault: Vault, context: TrainingContext) -> list
     )
     contents = [service.opened(vault, row.content) for row in session.scalars(query)]
     if None in contents:
-        raise TrainerRefused("canaries_damaged")
+        raise sandbox.TrainerRefused("canaries_damaged")
     return [_unpacked(content) for content in contents if content is not None]
 
 

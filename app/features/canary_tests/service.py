@@ -12,10 +12,8 @@ from app.audit import service as audit
 from app.catalogue import service as catalogue
 from app.db import now
 from app.db.tables import Dataset, Model, Run
-from app.unlearning import planner
+from app.unlearning import kinds, planner
 from app.unlearning import service as unlearning
-from app.unlearning.kinds import PlannedRun
-from app.unlearning.planner import Plan, PlanReason
 from lethe.contract import problems
 from lethe.contract.sets import QueueRule, RunKind, RunStatus
 from lethe.proof import accountant
@@ -58,11 +56,11 @@ class CanaryTest:
         lanes = model.audit_lanes * model.audit_chains
         return CanaryPlan(lanes=lanes, steps_before=before, steps=run.steps_total - before)
 
-    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+    def plan(self, session: Session, dataset: Dataset) -> kinds.PlannedRun:
         model = _model_to_test(session, dataset_id=dataset.id)
         assert model is not None
         plan = _plan(catalogue.mechanism_of(model), epsilon=model.epsilon, delta=model.delta)
-        return PlannedRun(model=model, plan=plan, live=None)
+        return kinds.PlannedRun(model=model, plan=plan, live=None)
 
     def start(self, session: Session, run: Run) -> None:
         """Do nothing: `audit_asked_at` stays set until the run ends."""
@@ -82,12 +80,12 @@ class CanaryTest:
         """Do nothing: the tests are runs, which a retired model keeps."""
 
 
-def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> Plan:
+def _plan(mechanism: Mechanism, *, epsilon: float, delta: float) -> planner.Plan:
     """Plan a canary test, which learns canaries and forgets them in the steps that the first deletion would take."""
     learned = planner.after(accountant.started(mechanism), planner.learn(mechanism), records=0)
     forgetting = planner.forget(learned, records=1, epsilon=epsilon, delta=delta)
     steps = mechanism.learn_steps + (forgetting.steps if forgetting.kind == RunKind.UNLEARN else 0)
-    return Plan(kind=RunKind.AUDIT, steps=steps, reason=PlanReason.CANARY_TEST_REQUESTED)
+    return planner.Plan(kind=RunKind.AUDIT, steps=steps, reason=planner.PlanReason.CANARY_TEST_REQUESTED)
 
 
 def _model_to_test(session: Session, *, dataset_id: str) -> Model | None:

@@ -3,9 +3,8 @@
 from fastapi import APIRouter, Response
 
 from app.api.gateway import Mount
-from app.features.desk import case_endpoints
+from app.features.desk import case_endpoints, languages, request_context
 from app.features.desk import rendering as pages
-from app.features.desk.languages import gettext
 from app.features.desk.menu import is_at, menu_of
 from app.features.desk.pages import (
     administration,
@@ -22,8 +21,6 @@ from app.features.desk.pages import (
     requests,
     runs,
 )
-from app.features.desk.rendering import ROOT
-from app.features.desk.request_context import TheContext
 from lethe import sockets
 from lethe.contract.problems import NotFound
 
@@ -49,8 +46,8 @@ _unknown = pages.new_router()
 
 
 @_unknown.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-def refuse_unknown_page(_context: TheContext) -> Response:
-    raise NotFound(gettext("There is no such page."))
+def refuse_unknown_page(_context: request_context.TheContext) -> Response:
+    raise NotFound(languages.gettext("There is no such page."))
 
 
 def routers() -> list[APIRouter]:
@@ -66,11 +63,11 @@ def install(gateway: APIRouter) -> None:
         "between": evidence.between,
         "findings": evidence.findings,
     }
-    gateway.mount(f"{ROOT}/static", pages.Assets())
+    gateway.mount(f"{pages.ROOT}/static", pages.Assets())
     for router in (*routers(), reply.public, _unknown):
         gateway.include_router(router)
 
 
 MOUNTS = (Mount(router=case_endpoints.router), Mount(router=case_endpoints.files))
 INSTALLERS = (install,)
-REFUSALS = ((ROOT, pages.refused), (reply.public.prefix, pages.refused))
+REFUSALS = ((pages.ROOT, pages.refused), (reply.public.prefix, pages.refused))

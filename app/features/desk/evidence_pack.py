@@ -20,13 +20,13 @@ from app.access import service as access
 from app.audit import checkpoints, repository
 from app.audit import service as audit
 from app.db.tables import AuditEntry
+from app.features.custody.repository import audit_entries
 from app.features.desk import languages, replies
 from app.features.desk.pages.evidence import certificate_in_words
-from app.features.desk.replies import Reply
 from app.keys import Keys
-from lethe.contract.audit_log import AuditEntryOut
 from lethe.contract.certificates import CertificatesOut
 from lethe.contract.deletion_requests import DeletionRequestOut, RequestEventOut
+from lethe.features.custody.contract import AuditEntryOut
 from lethe.features.desk import evidence_pack as packs
 from lethe.features.desk.contract import ReplyUnprintable
 
@@ -54,7 +54,7 @@ class PackContents:
     request: DeletionRequestOut
     events: Sequence[RequestEventOut]
     proof: CertificatesOut
-    reply: Reply
+    reply: replies.Reply
     log: AuditPart
     keys: Mapping[str, Any]
     made_at: datetime.datetime
@@ -68,9 +68,8 @@ def record(session: Session, keys: Keys, *, request_id: str, tenant_id: str, kin
 
 def audit_part(session: Session, *, request_id: str, tenant_id: str) -> AuditPart:
     """Return the audit entries about a request, and those between them up to the next signed checkpoint."""
-    about = repository.entries(session, tenant_id=tenant_id, before=None, limit=_MAX_ENTRIES, object_id=request_id)[
-        ::-1
-    ]
+    found = audit_entries(session, tenant_id=tenant_id, before=None, limit=_MAX_ENTRIES, object_id=request_id)
+    about = found[::-1]
     last = next(iter(repository.checkpoints(session, checkpoints.AUDIT, tenant_id=tenant_id, limit=1)), None)
     rows: Sequence[AuditEntry] = about
     is_linked = bool(last and about and about[-1].sequence <= last.sequence < about[0].sequence + MAX_LINKED_ENTRIES)

@@ -10,11 +10,8 @@ from fastapi import Query, Request, Response
 from starlette.datastructures import FormData
 
 from app.config import Settings
+from app.features.desk import languages, request_context, sessions
 from app.features.desk import rendering as pages
-from app.features.desk import sessions
-from app.features.desk.languages import gettext
-from app.features.desk.rendering import ROOT
-from app.features.desk.request_context import COOKIE, check_form
 from lethe.contract.problems import Problem, UploadTooLarge
 
 _BROWSER_COOKIE = "lethe_login"
@@ -29,8 +26,8 @@ async def form_of(request: Request, settings: Settings) -> FormData:
     """Read a form of a page before a login. Raises `UploadTooLarge` and `FormRefused`."""
     length = request.headers.get("content-length", "")
     if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
-        raise UploadTooLarge(gettext("This form is longer than any key or password."))
-    await check_form(request, settings, form_token(request))
+        raise UploadTooLarge(languages.gettext("This form is longer than any key or password."))
+    await request_context.check_form(request, settings, form_token(request))
     return await request.form()
 
 
@@ -53,7 +50,7 @@ def page(request: Request, template: str, *, token: str, error: Problem | None =
 
 def let_in(request: Request, response: Response, token: str) -> Response:
     """Set the cookie of a session."""
-    sessions.put(request, response, COOKIE, token, secure=is_https(request))
+    sessions.put(request, response, request_context.COOKIE, token, secure=is_https(request))
     sessions.drop(request, response, _BROWSER_COOKIE)
     return response
 
@@ -66,8 +63,8 @@ def is_https(request: Request) -> bool:
 def onward_page(address: str) -> str:
     """Return `address` if it is a page of the dashboard with its query, and otherwise the overview."""
     path, _, _ = address.partition("?")
-    is_inside = path == ROOT or path.startswith(f"{ROOT}/")
-    return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else ROOT
+    is_inside = path == pages.ROOT or path.startswith(f"{pages.ROOT}/")
+    return address if is_inside and not set(address) & set("\\#\r\n") and "//" not in path else pages.ROOT
 
 
 def account_key(email: str) -> str:

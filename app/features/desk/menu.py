@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.api import accounting, audit_log, datasets, deletion_requests, models, runs, tenants
+from app.api import datasets, deletion_requests, models, runs, tenants
+from app.features.custody import endpoints as custody
 from app.features.desk.languages import marked
 from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext
@@ -52,13 +53,13 @@ _OWN = (
     MenuEntry(14, marked("Overview"), f"{ROOT}/overview", overview.get_overview),
     MenuEntry(20, marked("Models"), f"{ROOT}/models", models.list_models, "models"),
     MenuEntry(30, marked("Accounting"), f"{ROOT}/accounting", insight.get_dataset_account, "evidence"),
-    MenuEntry(40, marked("Ledger"), f"{ROOT}/ledger", accounting.get_ledger_head, "evidence"),
+    MenuEntry(40, marked("Ledger"), f"{ROOT}/ledger", custody.get_ledger_head, "evidence"),
     MenuEntry(60, marked("Datasets"), f"{ROOT}/datasets", datasets.list_datasets, "models"),
     MenuEntry(80, marked("Runs"), f"{ROOT}/runs", runs.list_runs, "models"),
     MenuEntry(90, marked("Suppressions"), f"{ROOT}/suppressions", deletion_requests.list_suppressions),
     MenuEntry(130, marked("Keys"), f"{ROOT}/keys", tenants.list_api_keys, "settings"),
     MenuEntry(140, marked("Policy"), f"{ROOT}/tenant", tenants.get_own_tenant, "settings"),
-    MenuEntry(150, marked("Audit log"), f"{ROOT}/audit-log", audit_log.list_audit_entries, "evidence"),
+    MenuEntry(150, marked("Audit log"), f"{ROOT}/audit-log", custody.list_audit_entries, "evidence"),
     MenuEntry(160, marked("Tenants"), f"{ROOT}/tenants", tenants.list_tenants, "settings"),
     MenuEntry(170, marked("Installation"), f"{ROOT}/settings", tenants.list_tenants, "settings"),
 )

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.accounting.certificates import require_whole
-from app.api.accounting import guarantee_of
 from app.deletion.deadlines import zone_named
 from app.features.desk.rounding import at_most
+from app.features.insight.endpoints import guarantee_of
 from lethe.contract.certificates import CertificateOut, CertificatesOut, GuaranteeOut
 from lethe.contract.deletion_requests import DeletionRequestOut
 from lethe.contract.sets import ClockState, Outcome, Regulation, RejectionGround, RequestStatus

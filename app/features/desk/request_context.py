@@ -17,16 +17,13 @@ from starlette.datastructures import FormData
 
 from app.access import service as access
 from app.access.idempotency import Once
-from app.access.service import Caller
 from app.api import datasets, deletion_requests, models, tenants
 from app.api.calls import WINDOW, At, Call, Known
 from app.api.gateway import operation_of
 from app.api.intake import Intake
 from app.config import Settings
+from app.features.desk import languages, lists, sessions
 from app.features.desk import rendering as pages
-from app.features.desk import sessions
-from app.features.desk.languages import gettext
-from app.features.desk.lists import PagePosition
 from lethe.contract.problems import NotFound
 from lethe.features.desk.contract import FormRefused
 
@@ -58,7 +55,7 @@ class RequestContext:
     names: dict[str, str] = field(default_factory=dict)
 
     @property
-    def caller(self) -> Caller:
+    def caller(self) -> access.Caller:
         return self.call.caller
 
     def may(self, endpoint: Callable[..., Any]) -> bool:
@@ -93,7 +90,7 @@ class RequestContext:
         return self.ask(endpoint, **arguments) if self.may(endpoint) else None
 
     def listing(
-        self, endpoint: Callable[..., Any], place: PagePosition, singular: str, plural: str, /, **arguments: Any
+        self, endpoint: Callable[..., Any], place: lists.PagePosition, singular: str, plural: str, /, **arguments: Any
     ) -> dict[str, Any]:
         """Return what the template of a list needs: the page at `place`, and how many of the entries it shows."""
         page = self.ask(endpoint, **arguments, limit=place.size, cursor=place.cursor)
@@ -149,7 +146,7 @@ def _parameter_types(endpoint: Callable[..., Any]) -> dict[str, Any]:
     return {name: kind for name, kind in typing.get_type_hints(endpoint).items() if name != "return"}
 
 
-def _authenticated(request: Request, installation: At) -> tuple[Caller, str]:
+def _authenticated(request: Request, installation: At) -> tuple[access.Caller, str]:
     """Return the caller of the session, and its token. Raises `Unauthenticated`."""
     token = sessions.read(request, COOKIE)
     with installation.database.reading() as session:
@@ -161,7 +158,7 @@ def _authenticated(request: Request, installation: At) -> tuple[Caller, str]:
 
 
 async def _context(
-    request: Request, installation: At, login: Annotated[tuple[Caller, str], Depends(_authenticated)]
+    request: Request, installation: At, login: Annotated[tuple[access.Caller, str], Depends(_authenticated)]
 ) -> RequestContext:
     caller, token = login
     state: Known = request.app.state.known
@@ -199,7 +196,7 @@ async def check_form(request: Request, settings: Settings, expected: str) -> Non
         token = request.headers.get("x-csrf-token") or (await request.form()).get(_FORM_TOKEN)
     if not (isinstance(token, str) and hmac.compare_digest(token.encode(), expected.encode())):
         raise FormRefused(
-            gettext("The form did not come from a page of this session. Open the page again and repeat it.")
+            languages.gettext("The form did not come from a page of this session. Open the page again and repeat it.")
         )
 
 

@@ -15,11 +15,8 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.db import now, sealed
 from app.db.tables import AuditEntry, DeletionRequest, new_id
-from app.deletion import retention
-from app.deletion.deadlines import zone_named
-from app.deletion.retention import RetentionLevel
-from app.features.desk import repository
-from app.features.desk.file_kinds import AttachmentFile
+from app.deletion import deadlines, retention
+from app.features.desk import file_kinds, repository
 from app.features.desk.tables import AttachedFile, FileName, Note, RequestAttachment, RequestNote
 from app.features.people import repository as people_repository
 from app.features.people import users
@@ -66,13 +63,13 @@ def add_note(session: Session, request: DeletionRequest, *, text: str, policy: P
         text=Note(text=text),
     )
     session.add(note)
-    request.kept = RetentionLevel.DETAILS
+    request.kept = retention.RetentionLevel.DETAILS
     audit.record(session, "deletion_request.note_added", request.id, note=note.id)
     return note
 
 
 def attach(
-    session: Session, request: DeletionRequest, *, file: AttachmentFile, max_attachments: int, policy: Policy
+    session: Session, request: DeletionRequest, *, file: file_kinds.AttachmentFile, max_attachments: int, policy: Policy
 ) -> RequestAttachment:
     """Store a file with the details of a request; the audit log has its id and not its name.
 
@@ -94,7 +91,7 @@ def attach(
         content=AttachedFile.of(file.content, key=key),
     )
     session.add(attachment)
-    request.kept = RetentionLevel.DETAILS
+    request.kept = retention.RetentionLevel.DETAILS
     audit.record(session, "deletion_request.attachment_added", request.id, attachment=attachment.id)
     return attachment
 
@@ -147,7 +144,7 @@ def record_sent_reply(
 
     Raises `InputInvalid` for a day before the request was received or in the future, in the request's time zone.
     """
-    zone = zone_named(request.time_zone)
+    zone = deadlines.zone_named(request.time_zone)
     if not request.submitted_at.astimezone(zone).date() <= sent_on <= now(session).astimezone(zone).date():
         fault = FieldError("sent_on", "expected a day from the receipt of the request until today")
         raise InputInvalid("The reply cannot have been sent on that day.", [fault])
@@ -177,7 +174,7 @@ def _require_kept(session: Session, request: DeletionRequest, *, policy: Policy)
     days = datetime.timedelta(days=retention.days_of_details(policy))
     is_over = request.ended_at is not None and request.ended_at + days <= now(session)
     # A request may have been reduced to its trace under an earlier policy.
-    if is_over or request.kept == RetentionLevel.TRACE:
+    if is_over or request.kept == retention.RetentionLevel.TRACE:
         raise contract.DetailsErased(
             "The policy keeps details of this request no longer, so what is added now would be erased at once. Keep it "
             "in your own files, about the id of the request."

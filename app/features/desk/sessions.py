@@ -17,11 +17,9 @@ from fastapi import Request, Response
 from sqlalchemy.orm import Session
 
 from app.access import service as access
-from app.access.service import Caller
 from app.audit import service as audit
 from app.config import Settings
-from app.db import now
-from app.db.tables import ApiKey
+from app.db import now, tables
 from app.features.desk import repository
 from app.features.desk.rendering import ROOT
 from app.features.desk.tables import DashboardSession
@@ -74,7 +72,7 @@ def form_token(token: str) -> str:
     return hashlib.sha256(f"lethe dashboard form {token}".encode()).hexdigest()
 
 
-def open_session(session: Session, *, token: str, caller: Caller, settings: Settings) -> None:
+def open_session(session: Session, *, token: str, caller: access.Caller, settings: Settings) -> None:
     """Open a session in which the holder of `token` acts as `caller`."""
     at = now(session)
     ends = at + datetime.timedelta(hours=settings.dashboard_session_hours)
@@ -87,7 +85,7 @@ def open_session(session: Session, *, token: str, caller: Caller, settings: Sett
     audit.record(session, "dashboard.session_opened", caller.id)
 
 
-def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[Caller, bool]:
+def caller_of(session: Session, token: str | None, *, settings: Settings) -> tuple[access.Caller, bool]:
     """Return the caller of a session, and True if its use is to be recorded by `touch`.
 
     Raises `Unauthenticated` if there is no session, or it is over.
@@ -99,14 +97,14 @@ def caller_of(session: Session, token: str | None, *, settings: Settings) -> tup
     return _caller(session, stored, at), at - stored.seen_at >= _SEEN_EVERY
 
 
-def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -> Caller:
+def _caller(session: Session, stored: DashboardSession, at: datetime.datetime) -> access.Caller:
     """Return the caller of a session. Raises `Unauthenticated` if their key or login is no longer valid."""
     if stored.user_id is not None:
         user = session.get_one(User, stored.user_id)
         if user.disabled_at is not None:
             raise Unauthenticated("This account can no longer log in.")
         return users.caller_as(session, user)
-    key = session.get_one(ApiKey, stored.api_key_id)
+    key = session.get_one(tables.ApiKey, stored.api_key_id)
     if not access.is_in_force(key, at=at):
         raise Unauthenticated("Log in with another key: the one of this session is no longer valid.")
     return access.caller_with(session, key)
@@ -118,7 +116,7 @@ def touch(session: Session, token: str) -> None:
         stored.seen_at = now(session)
 
 
-def close_session(session: Session, *, token: str, caller: Caller) -> None:
+def close_session(session: Session, *, token: str, caller: access.Caller) -> None:
     """End a session at logout."""
     repository.end_dashboard_session(session, _hash_of(token))
     audit.record(session, "dashboard.session_closed", caller.id)

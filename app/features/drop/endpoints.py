@@ -15,7 +15,6 @@ from app.features.drop.service import LineState
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.drop import contract, standard
 from lethe.features.drop.contract import MAX_LISTED, list_of
-from lethe.features.drop.standard import DropList
 from lethe.features.identities.contract import IdentifierIn
 
 router = APIRouter()
@@ -23,14 +22,14 @@ _FILES = 100
 _IN_MEMORY_BYTES = 2**20
 _PIECE_BYTES = 2**16
 _OF_KIND = {
-    DropList.EMAIL: standard.email,
-    DropList.PHONE: standard.phone,
-    DropList.MAID: standard.maid,
-    DropList.CTVID: standard.ctvid,
+    standard.DropList.EMAIL: standard.email,
+    standard.DropList.PHONE: standard.phone,
+    standard.DropList.MAID: standard.maid,
+    standard.DropList.CTVID: standard.ctvid,
 }
 
 
-def _refs(call: Call, drop_list: DropList, hashes: Iterable[str]) -> list[str]:
+def _refs(call: Call, drop_list: standard.DropList, hashes: Iterable[str]) -> list[str]:
     """Return the keyed hashes of hashes (base64) of a list."""
     parts = b"drop", call.caller.tenant_id.encode(), drop_list.encode()
     keys = call.installation.keys
@@ -43,7 +42,7 @@ def load_drop_lines(call: Call, body: contract.LinesIn) -> contract.LinesLoadedO
     lines: dict[str, str] = {}
     for line in body.lines:
         # The contract has the list either in the name of the file or in the line.
-        [ref] = _refs(call, DropList(drop_list or line.list_type or ""), [line.hash])
+        [ref] = _refs(call, standard.DropList(drop_list or line.list_type or ""), [line.hash])
         if lines.setdefault(line.id, ref) != ref:
             raise InputInvalid(
                 "Nothing was loaded: an ID of DROP means one line.", [FieldError(line.id, "is repeated")]
@@ -105,7 +104,7 @@ def get_drop(call: Call) -> contract.DropOut:
             out.append(
                 contract.FileOut(
                     file=file.name,
-                    list_type=DropList(list_of(file.name) or ""),
+                    list_type=standard.DropList(list_of(file.name) or ""),
                     num_lines=file.num_lines,
                     num_loaded=states.total(),
                     num_removed=states[LineState.REMOVED],
@@ -120,7 +119,7 @@ def get_drop(call: Call) -> contract.DropOut:
                     ],
                 )
             )
-        return contract.DropOut(files=out, lists=[service.known(session, drop_list) for drop_list in DropList])
+        return contract.DropOut(files=out, lists=[service.known(session, drop_list) for drop_list in standard.DropList])
 
 
 @serves(router, contract.ANSWER)

@@ -16,10 +16,8 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import Dataset, DeletionRequest, Record, RequestAlias, Suppression
-from app.deletion import search_repository, suppression
+from app.deletion import completion, search_repository, suppression
 from app.deletion import service as deletion
-from app.deletion.completion import Submitted
-from app.deletion.service import RequestDraft
 from app.deletion.status import OPEN
 from app.features.drop.tables import DropFile, DropHash, DropLine
 from app.features.identities.tables import Identity
@@ -197,7 +195,7 @@ def match(session: Session, *, after: str, limit: int) -> str | None:
         }
     policy = access.policy_of(session, by.tenant_id)
     drafts = [
-        RequestDraft(
+        deletion.RequestDraft(
             by=by,
             policy=policy,
             discreet=False,
@@ -214,7 +212,7 @@ def match(session: Session, *, after: str, limit: int) -> str | None:
         for line in lines
     ]
     for line, result in zip(lines, deletion.submit_all(session, drafts) if drafts else (), strict=True):
-        if isinstance(result, Submitted):
+        if isinstance(result, completion.Submitted):
             line.request_id = result.request.id
     return lines[-1].line_id if len(lines) == limit else None
 

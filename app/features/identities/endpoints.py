@@ -15,7 +15,6 @@ from lethe.contract.fields import SubjectIn
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import Scope
 from lethe.features.identities import contract
-from lethe.features.identities.contract import BUILT_IN, CUSTOMER_ID
 
 router = APIRouter()
 _LISTED = 20
@@ -68,7 +67,7 @@ def get_identities(call: Call) -> contract.IdentitiesOut:
     with call.reading() as session:
         defined = kinds.regions(session, call.caller.tenant_id)
         people, unknown, identifiers, datasets = service.counts(session)
-    names = [*BUILT_IN, *sorted(defined.keys() - set(BUILT_IN))]
+    names = [*contract.BUILT_IN, *sorted(defined.keys() - set(contract.BUILT_IN))]
     return contract.IdentitiesOut(
         num_people=people,
         num_unknown=unknown,
@@ -104,10 +103,10 @@ def get_request_identities(call: Call, request_id: str) -> contract.RequestIdent
 
 
 def _identities_of(request: DeletionRequest, datasets: dict[str, str]) -> contract.RequestIdentitiesOut:
-    resolution = request.resolution or {"kind": CUSTOMER_ID, "linked": {}}
+    resolution = request.resolution or {"kind": contract.CUSTOMER_ID, "linked": {}}
     covered = Counter(resolution["linked"].values())
     covered[resolution["kind"]] += 1
-    covered[CUSTOMER_ID] += len(request.alias_refs or ())
+    covered[contract.CUSTOMER_ID] += len(request.alias_refs or ())
     reached = [
         contract.ReachedKindOut(
             kind=kind, num_identifiers=count, dataset_ids=[id_ for id_, keyed in datasets.items() if keyed == kind]

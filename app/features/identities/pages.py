@@ -5,7 +5,6 @@ from fastapi import Response
 from app.features.desk import rendering as pages
 from app.features.desk.languages import marked
 from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
 from app.features.identities import endpoints
 
@@ -19,4 +18,4 @@ def show_identities(context: TheContext) -> Response:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(95, marked("Identities"), f"{ROOT}/identities", endpoints.get_identities, "settings"),)
+MENU = (MenuEntry(95, marked("Identities"), f"{pages.ROOT}/identities", endpoints.get_identities, "settings"),)

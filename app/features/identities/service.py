@@ -16,11 +16,7 @@ from app.access import service as access
 from app.audit import service as audit
 from app.db import actor, bulk, now
 from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
-from app.deletion import completion, history, repository, search_repository, suppression
-from app.deletion.completion import Submitted
-from app.deletion.history import Change
-from app.deletion.service import RequestDraft
-from app.deletion.status import OPEN
+from app.deletion import completion, history, repository, search_repository, service, status, suppression
 from app.features.identities.tables import Identity
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import EventKind, RequestStatus
@@ -177,7 +173,7 @@ def _forgotten(session: Session, refs: Collection[str]) -> dict[str, str]:
         query = sa.select(Suppression.subject_ref, Suppression.request_id).where(
             Suppression.subject_ref.in_(batch),
             Suppression.dataset_id == search_repository.ANYWHERE,
-            ~sa.exists().where(_names(Suppression.subject_ref), DeletionRequest.status.in_(OPEN)),
+            ~sa.exists().where(_names(Suppression.subject_ref), DeletionRequest.status.in_(status.OPEN)),
         )
         forgotten.update((ref, request_id) for ref, request_id in session.execute(query))
     return forgotten
@@ -228,7 +224,7 @@ class _Resolution:
     is_unknown: bool
 
 
-def resolve(session: Session, drafts: Sequence[RequestDraft]) -> list[RequestDraft]:
+def resolve(session: Session, drafts: Sequence[service.RequestDraft]) -> list[service.RequestDraft]:
     """Return requests with the identifiers that the map leads to, and with whether any of all can name rows."""
     questions = [
         _Asked(
@@ -310,7 +306,7 @@ class _Keyed:
         return {self.of_dataset[id_] for id_ in question.dataset_ids if id_ in self.of_dataset} or {CUSTOMER_ID}
 
 
-_UNKNOWN = sa.and_(DeletionRequest.unknown_at.is_not(None), DeletionRequest.status.in_(repository.these(OPEN)))
+_UNKNOWN = sa.and_(DeletionRequest.unknown_at.is_not(None), DeletionRequest.status.in_(repository.these(status.OPEN)))
 
 
 def is_any_unknown(session: Session) -> bool:
@@ -347,7 +343,7 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
     bulk.store(session, RequestAlias, aliases, unless_there=True)
     policy = access.policy_of(session, request.tenant_id)
     if request.status == RequestStatus.IN_REVIEW and is_to_accept and policy.auto_accept:
-        new = Submitted(actor=audit.SERVICE, request=request)
+        new = completion.Submitted(actor=audit.SERVICE, request=request)
         lookup = repository.look_up(session, subject_refs=request.subject_refs)
         completion.accept(new, lookup, policy=policy, at=at, verb=_VERB)
         completion.store(session, [new], at=at)
@@ -358,7 +354,7 @@ def _go_on(session: Session, request: DeletionRequest, resolution: _Resolution) 
         # `completion.settle` reads the person's rows again, because the request has waited as a doubted one.
         suppression.add(session, [request], at=at)
     # Receivers are not called again: they must not learn that the identity was unknown.
-    change = Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)
+    change = history.Change(request=request, kind=kind, status=request.status, actor=audit.SERVICE, at=at, verb=_VERB)
     history.write(session, [change])
 
 
@@ -381,7 +377,7 @@ def drop_forgotten(session: Session, *, limit: int) -> int:
     these belong together."""
     others, other = sa.orm.aliased(Identity), Identity
     waits = sa.exists().where(
-        others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(OPEN)
+        others.person == other.person, _names(others.subject_ref), DeletionRequest.status.in_(status.OPEN)
     )
     people = list(session.scalars(_OVER.where(~waits).limit(limit)))
     if not people:

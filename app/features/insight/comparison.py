@@ -9,13 +9,8 @@ from app.unlearning import planner
 from lethe.contract.models import ModelIn
 from lethe.contract.problems import PreconditionFailed, TargetUnreachable
 from lethe.features.insight import costs
-from lethe.features.insight.costs import Cost
-from lethe.proof import accountant, calibration, guarantees, methods
-from lethe.proof.accountant import Run
-from lethe.proof.budget import Adaptive
+from lethe.proof import accountant, budget, calibration, guarantees, losses, methods
 from lethe.proof.calibration import ModelSettings
-from lethe.proof.guarantees import Notion
-from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
 REQUESTS = (1, 10, 100)
@@ -44,7 +39,7 @@ class MethodPlan:
 
 def costs_of(
     dataset: Dataset, *, objective: str | None, loss_width: float | None, l2: float | None
-) -> tuple[Objective, list[Cost]]:
+) -> tuple[losses.Objective, list[costs.Cost]]:
     """Return the objective and costs of a default model with the given settings, ordered by epsilon and then by l2.
     Raises `PreconditionFailed`."""
     problem, delta = mechanisms.problem_of(dataset, objective, loss_width), mechanisms.default_delta(dataset)
@@ -103,7 +98,7 @@ def taken(plans: list[MethodPlan]) -> str | None:
 def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPlan:
     """Plan the first `DECISIVE` requests; each later one takes as many steps as the last of them."""
     method, learned = methods.of(mechanism), planner.learn(mechanism)
-    start = chain = methods.replay(mechanism, [Run(steps=learned.steps)])
+    start = chain = methods.replay(mechanism, [accountant.Run(steps=learned.steps)])
     steps = []
     deletion_mu = 0.0
     for request in range(DECISIVE):
@@ -117,14 +112,14 @@ def _planned(mechanism: Mechanism, *, epsilon: float, delta: float) -> MethodPla
     for requests in REQUESTS:
         runs = Counter([learned.steps, *steps[:requests], *steps[-1:] * (requests - len(steps))])
         exposures = (accountant.exposed(mechanism, runs, records=1),)
-        bound = Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
+        bound = budget.Adaptive(mu=methods.adaptive_mu(exposures), bounded=False, summed=exposures)
         adaptive.append(guarantees.adaptive(bound, delta=delta).epsilon)
-    released = guarantees.of_chain(start, last_run=Run(steps=learned.steps), delta=delta)
+    released = guarantees.of_chain(start, last_run=accountant.Run(steps=learned.steps), delta=delta)
     return MethodPlan(
         method=method.name,
         learn_passes=learned.steps / mechanism.num_batches,
         request_passes=steps[0] / mechanism.num_batches,
-        deletion=guarantees.guarantee(Notion.DELETION, mu=deletion_mu, delta=delta).epsilon,
-        release=next(guarantee.epsilon for guarantee in released if guarantee.notion is Notion.RELEASE),
+        deletion=guarantees.guarantee(guarantees.Notion.DELETION, mu=deletion_mu, delta=delta).epsilon,
+        release=next(guarantee.epsilon for guarantee in released if guarantee.notion is guarantees.Notion.RELEASE),
         adaptive=tuple(adaptive),
     )

@@ -14,13 +14,11 @@ from app.db.tables import Certificate, Model, stored_mechanism
 from app.unlearning.planner import Plan, PlanReason, after, forget, learn
 from lethe.contract.sets import RunKind
 from lethe.features.insight import margins
-from lethe.proof import accountant, calibration, guarantees, methods
+from lethe.proof import accountant, calibration, errors, guarantees, methods
 from lethe.proof.accountant import Chain
-from lethe.proof.errors import InfeasibleError
-from lethe.proof.guarantees import Guarantee, Notion
 
 
-def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
+def reset(model: Model, *, at_most: int) -> tuple[int, guarantees.Guarantee] | None:
     """Return the minimum number of steps on the present data after which a model's initial parameters no longer matter
     up to its target, and the guarantee after them; None above `at_most`, and if no run goes on from any parameters."""
     mechanism = stored_mechanism(model.mechanism)
@@ -29,10 +27,10 @@ def reset(model: Model, *, at_most: int) -> tuple[int, Guarantee] | None:
     imported = accountant.imported(mechanism)
     try:
         steps = calibration.least_steps(imported, records=0, epsilon=model.epsilon, delta=model.delta, at_most=at_most)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         return None
     mu = accountant.reset_mu(imported.mechanism, steps=steps)
-    return steps, guarantees.guarantee(Notion.RESET, mu=mu, delta=model.delta)
+    return steps, guarantees.guarantee(guarantees.Notion.RESET, mu=mu, delta=model.delta)
 
 
 def epsilon_without_steps(chain: Chain, *, records: int, delta: float) -> float:
@@ -51,7 +49,7 @@ def releases_left(
     mechanism = stored_mechanism(model.mechanism)
     try:
         return margins.releases_left(exposed, mechanism, records=records, steps=steps, epsilon=epsilon, delta=delta)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         return None
 
 
@@ -62,7 +60,7 @@ def room(chain: Chain, *, epsilon: float, delta: float) -> int:
         return 0
     try:
         return margins.most_records(chain, steps=fewer, epsilon=epsilon, delta=delta)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         return 0
 
 
@@ -71,8 +69,8 @@ class CertificateStatement:
     """Signed guarantees of one request and one model, and the guarantees of the model's live version today."""
 
     certificate: Certificate
-    signed: list[Guarantee]
-    today: list[Guarantee]
+    signed: list[guarantees.Guarantee]
+    today: list[guarantees.Guarantee]
 
 
 def statements_of(session: Session, *, request_id: str) -> list[CertificateStatement]:

@@ -18,7 +18,6 @@ from lethe.features.insight.curve import Epsilons, Point
 from lethe.proof import accountant, conversion, guarantees, methods
 from lethe.proof.accountant import Chain, Exposure, Run
 from lethe.proof.budget import Adaptive
-from lethe.proof.guarantees import Guarantee
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,7 @@ class Segment:
     entry: dict[str, Any]
     steps_before: int
     largest: int | None
-    adaptive: Guarantee | None
+    adaptive: guarantees.Guarantee | None
     exports: int
     points: tuple[Point, ...]
 
@@ -117,7 +116,7 @@ class _Releases:
         for model_id, mechanism, steps in repository.lost_models(session, dataset_id=model.dataset_id):
             self._models.append((model_id, mechanism, [(0, -1, count) for count in steps]))
 
-    def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> Guarantee:
+    def to_forgotten(self, body: dict[str, Any], *, records: int, delta: float) -> guarantees.Guarantee:
         """Return the guarantee to a person whose `records` became null before this entry.
 
         Exposures are counted as by `certificates.Evidences`.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
@@ -10,7 +11,7 @@ from app.accounting import budgets, certificates, runtime_estimates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
 from app.accounting.runtime_estimates import RuntimeEstimate
-from app.api.accounting import guarantee_of, guarantees_to_response, joint_to_response
+from app.api.accounting import joint_to_response
 from app.api.calls import Call, number_in
 from app.api.deletion_requests import view_of
 from app.api.gateway import Mount, serves
@@ -21,20 +22,15 @@ from app.db.tables import Dataset, DeletionRequest, Model, Run, Version, stored_
 from app.deletion import service as deletion
 from app.features.insight import comparison, costs, curve, outlook, summary
 from app.features.insight import repository as insight_repository
-from app.features.insight.costs import Option
-from app.features.insight.curve import Segment
-from app.features.insight.outlook import ModelOutlook
 from app.features.quality import gates as quality
 from app.unlearning import planner, queue, waiting
-from app.unlearning.planner import Plan, PlanReason
-from lethe.contract.certificates import TargetOut
+from lethe.contract.certificates import GuaranteeOut, TargetOut
 from lethe.contract.models import WaitingOut
 from lethe.contract.problems import FieldError, InputInvalid, RequestUnknown, Sentence
 from lethe.contract.sets import Metric, RunKind, VersionStatus
 from lethe.features.insight import contract, margins
-from lethe.proof import accountant, guarantees, methods
+from lethe.proof import accountant, conversion, guarantees, methods
 from lethe.proof.accountant import Chain, Exposure
-from lethe.proof.guarantees import Notion
 
 router = APIRouter()
 accounting_router = APIRouter()
@@ -53,7 +49,7 @@ def preview_deletion_request(call: Call, request_id: str) -> contract.RequestPre
         )
 
 
-def _model_to_forget(forecast: ModelOutlook) -> contract.ModelToForgetOut:
+def _model_to_forget(forecast: outlook.ModelOutlook) -> contract.ModelToForgetOut:
     model, plan, wait = forecast.model, forecast.plan, forecast.wait
     return contract.ModelToForgetOut(
         model_id=model.id,
@@ -120,7 +116,7 @@ def get_trajectory(call: Call, model_id: str, query: contract.TrajectoryQuery) -
     )
 
 
-def _segment(segment: Segment) -> contract.SegmentOut:
+def _segment(segment: curve.Segment) -> contract.SegmentOut:
     entry = segment.entry
     return contract.SegmentOut.of(
         segment,
@@ -154,7 +150,7 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     epsilon, delta = body.epsilon or model.epsilon, body.delta or model.delta
     plan = planner.forget(chain, records=records, epsilon=epsilon, delta=delta)
     if body.steps is not None:
-        plan = Plan(kind=RunKind.UNLEARN, steps=body.steps, reason=PlanReason.REQUESTED)
+        plan = planner.Plan(kind=RunKind.UNLEARN, steps=body.steps, reason=planner.PlanReason.REQUESTED)
     reached = planner.after(chain, plan, records=records)
     compared = costs.options(
         chain, records=records, epsilon=epsilon, delta=delta, expected_requests=body.expected_requests
@@ -182,7 +178,7 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
     )
 
 
-def options_to_response(options: list[Option], measured: RuntimeEstimate | None) -> list[contract.OptionOut]:
+def options_to_response(options: list[costs.Option], measured: RuntimeEstimate | None) -> list[contract.OptionOut]:
     return [
         contract.OptionOut.of(
             option, seconds=_seconds(measured, option.steps), reason=of_plan(option.reason, option.facts)
@@ -322,7 +318,7 @@ def get_dataset_account(call: Call, dataset_id: str, query: contract.AccountQuer
     if models and any(exposure.releases for exposure in exposed.values()):
         delta = delta or min(model.delta for model in models)
         mu = methods.adaptive_mu(exposed.values())
-        used = guarantees_to_response([guarantees.guarantee(Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
+        used = guarantees_to_response([guarantees.guarantee(guarantees.Notion.ADAPTIVE, mu=mu, delta=delta)])[0]
     return contract.DatasetAccountOut(dataset_id=dataset.id, used=used, models=by_model)
 
 
@@ -351,7 +347,7 @@ def _budget(
     )
 
 
-def _next_run(plan: Plan, records: int) -> contract.NextRunOut:
+def _next_run(plan: planner.Plan, records: int) -> contract.NextRunOut:
     reason = of_plan(plan.reason, plan.facts)
     return contract.NextRunOut(kind=plan.kind, steps=plan.steps, reason=reason, records=records)
 
@@ -370,6 +366,16 @@ def _left(
     epsilon, delta = epsilon or model.epsilon, delta or model.delta
     count = costs.releases_left(session, model, records=1, steps=plan.steps, epsilon=epsilon, delta=delta)
     return contract.ReleasesLeftOut(epsilon=epsilon, delta=delta, steps_per_release=plan.steps, records=1, count=count)
+
+
+def guarantee_of(stated: dict[str, Any]) -> GuaranteeOut:
+    """Return the guarantee that a ledger entry or a certificate states, with the accuracy of the best attacker."""
+    accuracy = conversion.gdp_balanced_accuracy(mu=stated["mu"])
+    return GuaranteeOut(**stated | {"best_attacker_accuracy": accuracy})
+
+
+def guarantees_to_response(stated: list[guarantees.Guarantee]) -> list[GuaranteeOut]:
+    return [GuaranteeOut(**guarantee.stated()) for guarantee in stated]
 
 
 MOUNTS = (Mount(router=router), Mount(router=accounting_router, by_accounting=True))

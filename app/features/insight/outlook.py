@@ -12,8 +12,6 @@ from app.db.tables import OWED, DeletionRequest, Model
 from app.deletion import completion, deadlines, repository
 from app.features.insight import repository as insight_repository
 from app.unlearning import planner, waiting
-from app.unlearning.planner import Plan
-from app.unlearning.waiting import Wait
 from lethe.contract.sets import RequestStatus, WaitReason
 
 _UNDECIDED = (RequestStatus.RECEIVED, RequestStatus.IN_REVIEW)
@@ -27,10 +25,10 @@ class ModelOutlook:
 
     model: Model
     rows: int
-    plan: Plan | None
+    plan: planner.Plan | None
     passes: float | None
     seconds: float | None
-    wait: Wait | None
+    wait: waiting.Wait | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ def of_request(session: Session, request: DeletionRequest) -> RequestOutlook | N
     )
 
 
-def _of_model(session: Session, model: Model, rows: int, wait: Wait | None) -> ModelOutlook:
+def _of_model(session: Session, model: Model, rows: int, wait: waiting.Wait | None) -> ModelOutlook:
     if model.live_version is None or not rows:
         return ModelOutlook(model=model, rows=rows, plan=None, passes=None, seconds=None, wait=wait)
     chain = accounting.standing(session, model).chain
@@ -80,12 +78,12 @@ def _of_model(session: Session, model: Model, rows: int, wait: Wait | None) -> M
     )
 
 
-def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> Wait | None:
+def _wait(session: Session, request: DeletionRequest, model_waits: waiting.Waiting | None) -> waiting.Wait | None:
     """Return what this request waits for, among the waits of all requests of the model; None if it does not wait."""
     if model_waits is None:
         return None
     if request.status in _UNDECIDED:
         return next((wait for wait in model_waits.reasons if wait.reason is WaitReason.IN_REVIEW), None)
     if deadlines.is_held(request, at=now(session)):
-        return Wait(reason=WaitReason.GRACE, requests=1, until=request.held_until)
+        return waiting.Wait(reason=WaitReason.GRACE, requests=1, until=request.held_until)
     return next((wait for wait in model_waits.reasons if wait.reason not in _NOT_READY), None)

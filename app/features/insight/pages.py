@@ -9,13 +9,11 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import models, problems
-from app.api.calls import Cursor
+from app.api import calls, models, problems
 from app.features.desk import languages
 from app.features.desk import rendering as pages
 from app.features.desk.forms import OptionalCount, OptionalPositive
 from app.features.desk.languages import gettext, marked
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import count, given, number
 from app.features.insight import endpoints
@@ -44,7 +42,7 @@ class CurvePlot:
 
 @router.get("/models/{model_id}/curve")
 def show_curve(
-    context: TheContext, model_id: str, axis: Axis = "runs", cursor: Cursor = None, known: int | None = None
+    context: TheContext, model_id: str, axis: Axis = "runs", cursor: calls.Cursor = None, known: int | None = None
 ) -> Response:
     """Plot epsilon and influence along the runs of a model.
 
@@ -377,7 +375,7 @@ def _week_texts(total: int, day: str, name: str) -> tuple[str, str]:
 
 
 def _requests_path(**query: datetime.date | str) -> str:
-    return f"{ROOT}/requests?{urllib.parse.urlencode(query)}"
+    return f"{pages.ROOT}/requests?{urllib.parse.urlencode(query)}"
 
 
 PAGES = (router,)

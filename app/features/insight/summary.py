@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.deletion import deadlines
-from app.deletion.views import View
+from app.deletion import deadlines, views
 from app.features.insight import repository
 from lethe.features.insight.contract import DAYS, WEEKS
 
@@ -56,7 +55,7 @@ class Summary:
         return None
 
 
-def of_requests(session: Session, *, view: View, zone: str) -> Summary:
+def of_requests(session: Session, *, view: views.View, zone: str) -> Summary:
     today = view.at.astimezone(deadlines.zone_named(zone)).date()
     days = [today + n * _DAY for n in range(DAYS)]
     monday = today - today.weekday() * _DAY

@@ -7,7 +7,6 @@ from fastapi import APIRouter
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
 from app.features.leaving import service as leaving
-from app.features.leaving.service import Survey
 from lethe.features.leaving import contract
 
 router = APIRouter()
@@ -35,7 +34,7 @@ def get_leaving_reasons(call: Call, query: contract.LeavingReasonsQuery) -> cont
     )
 
 
-def _to_response(survey: Survey) -> contract.SurveyOut:
+def _to_response(survey: leaving.Survey) -> contract.SurveyOut:
     return contract.SurveyOut(
         odds=survey.response.odds,
         epsilon=survey.response.epsilon,

@@ -7,11 +7,9 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Once, StoredResponse
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves
-from app.features.ledgers import service
-from app.features.ledgers.tables import DpModel
+from app.features.ledgers import service, tables
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.ledgers import contract
-from lethe.features.ledgers.contract import CurvePoint, DpModelOut
 
 router = APIRouter()
 
@@ -29,20 +27,20 @@ def create_dp_model(call: Call, once: Once, body: contract.DpModelIn) -> JSONRes
 
 
 @serves(router, contract.LIST)
-def list_dp_models(call: Call, query: Paging) -> PageOut[DpModelOut]:
+def list_dp_models(call: Call, query: Paging) -> PageOut[contract.DpModelOut]:
     with call.reading() as session:
         page = service.models(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[_model(session, row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_dp_model(call: Call, dp_model_id: str) -> DpModelOut:
+def get_dp_model(call: Call, dp_model_id: str) -> contract.DpModelOut:
     with call.reading() as session:
         return _model(session, service.get(session, dp_model_id))
 
 
 @serves(router, contract.RENEW)
-def renew_dp_model(call: Call, dp_model_id: str, body: contract.LedgerIn) -> DpModelOut:
+def renew_dp_model(call: Call, dp_model_id: str, body: contract.LedgerIn) -> contract.DpModelOut:
     with call.reading() as session:
         service.get(session, dp_model_id)
     numbers = service.recompute(body)
@@ -58,19 +56,19 @@ def retire_dp_model(call: Call, dp_model_id: str) -> None:
         service.retire(session, service.get(session, dp_model_id))
 
 
-def _model(session: Session, row: DpModel) -> DpModelOut:
+def _model(session: Session, row: tables.DpModel) -> contract.DpModelOut:
     ledger = service.ledger_of(session, row)
     counted, waiting = service.counts(session, row, ledger)
     forgotten = counted * ledger.max_rows_per_person
     names = ("ledger", "relation", "delta", "max_rows_per_person", "trained_from", "epsilon", "budget_epsilon")
-    return DpModelOut(
+    return contract.DpModelOut(
         id=row.id,
         name=row.name,
         dataset_ids=row.dataset_ids,
         version=row.version,
         ledger_id=ledger.id,
         **{name: getattr(ledger, name) for name in names},
-        curve=[CurvePoint(rows=rows, epsilon=epsilon) for rows, epsilon in ledger.curve],
+        curve=[contract.CurvePoint(rows=rows, epsilon=epsilon) for rows, epsilon in ledger.curve],
         budget_rows=ledger.budget_rows,
         forgotten_rows=forgotten,
         retraining_due=forgotten + (0 if waiting else ledger.max_rows_per_person) > ledger.budget_rows,

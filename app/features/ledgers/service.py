@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 
 from app.audit import service as audit
 from app.db import actor, bulk, now
-from app.db.bulk import Page, page
 from app.db.tables import DeletionRequest, new_id
 from app.deletion.history import Change
 from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
@@ -134,9 +133,9 @@ def ledger_of(session: Session, model: DpModel) -> DpLedger:
     return session.scalars(query).one()
 
 
-def models(session: Session, *, limit: int, cursor: str | None) -> Page[DpModel]:
+def models(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[DpModel]:
     """Return a page of models, newest first."""
-    return page(session, sa.select(DpModel), DpModel.created_at, DpModel.id, limit=limit, cursor=cursor)
+    return bulk.page(session, sa.select(DpModel), DpModel.created_at, DpModel.id, limit=limit, cursor=cursor)
 
 
 def counts(session: Session, model: DpModel, ledger: DpLedger) -> tuple[int, int]:

@@ -8,9 +8,7 @@ from app.features.ledgers import service
 from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
 from app.features.systems.service import registered
 from app.features.systems.systems import RegisteredSystem, RequestProof, SystemKind, iso, map_of
-from lethe.features.ledgers import accountant
-from lethe.features.ledgers.contract import DpRequestStatus
-from lethe.features.ledgers.evidence import BOUNDED, SPENT
+from lethe.features.ledgers import accountant, contract, evidence
 from lethe.features.systems.contract import Grade
 
 _KIND = "dp_model"
@@ -25,7 +23,7 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
         proof.line(
             {"id": model.id, "kind": _KIND, "name": model.name},
             _evidence(entry, ledger),
-            waiting=entry.status == DpRequestStatus.WAITING,
+            waiting=entry.status == contract.DpRequestStatus.WAITING,
             opened_at=iso(entry.opened_at),
             ended_at=iso(entry.ended_at),
             system_map=map_of(model.dataset_ids),
@@ -36,13 +34,13 @@ def _lines(session: Session, proof: RequestProof) -> list[dict[str, Any]]:
 
 def _evidence(entry: DpRequest, ledger: DpLedger | None) -> dict[str, Any]:
     if ledger is None:
-        return {"type": SPENT, "status": entry.status}
+        return {"type": evidence.SPENT, "status": entry.status}
     steps = accountant.read(ledger.ledger)
     known = dict(ledger.curve)
     if entry.forgotten_rows not in known:
         known[entry.forgotten_rows] = accountant.epsilon(steps, rows=entry.forgotten_rows, delta=ledger.delta)
     return {
-        "type": BOUNDED,
+        "type": evidence.BOUNDED,
         "ledger_id": ledger.id,
         "version": ledger.version,
         "ledger": ledger.ledger,

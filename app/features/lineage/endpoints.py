@@ -14,7 +14,6 @@ from app.catalogue import service as catalogue
 from app.db import actor
 from app.deletion import service as deletion
 from app.features.lineage import repository, service
-from app.features.lineage.service import FirstWithout, ModelLineage, PersonLineage, Serving
 from lethe.contract.fields import PageOut, SubjectIn
 from lethe.features.lineage import contract
 
@@ -74,7 +73,7 @@ def get_serving(
     return JSONResponse(answer.model_dump(mode="json"), headers=headers)
 
 
-def _etag(permission: Serving) -> str:
+def _etag(permission: service.Serving) -> str:
     """Return an ETag of the answer without its times, so that a 304 renews a permission."""
     stable = (
         permission.model_id,
@@ -110,11 +109,11 @@ def trace_lineage(call: Call, body: SubjectIn) -> contract.LineageOut:
         return _lineage(service.of_person(session, subject_ref=subject_ref(call, body)))
 
 
-def _lineage(lineage: PersonLineage) -> contract.LineageOut:
+def _lineage(lineage: service.PersonLineage) -> contract.LineageOut:
     return contract.LineageOut.of(lineage, models=[_model(model) for model in lineage.models])
 
 
-def _model(lineage: ModelLineage) -> contract.ModelLineageOut:
+def _model(lineage: service.ModelLineage) -> contract.ModelLineageOut:
     return contract.ModelLineageOut.of(
         lineage,
         model_id=lineage.model.id,
@@ -124,7 +123,7 @@ def _model(lineage: ModelLineage) -> contract.ModelLineageOut:
     )
 
 
-def _first_without(first: FirstWithout | None) -> contract.FirstWithoutOut | None:
+def _first_without(first: service.FirstWithout | None) -> contract.FirstWithoutOut | None:
     if first is None:
         return None
     version, certificate = first.version, first.certificate

@@ -17,7 +17,6 @@ from app.catalogue import service as catalogue
 from app.db import actor, now
 from app.db.tables import Certificate, DeletionRequest, Model, Version, new_id
 from app.features.lineage import repository
-from app.features.lineage.repository import Presence
 from app.features.lineage.tables import Export
 from lethe.contract.problems import VersionUnknown
 from lethe.contract.sets import Scope, VersionStatus
@@ -54,7 +53,7 @@ class ModelLineage:
 class PersonLineage:
     """Lineage of a person's rows over all datasets concerned."""
 
-    datasets: list[Presence]
+    datasets: list[repository.Presence]
     models: list[ModelLineage]
 
 
@@ -72,7 +71,7 @@ def of_person(session: Session, *, subject_ref: str) -> PersonLineage:
 
 
 def _of(
-    session: Session, subject_refs: Collection[str], datasets: list[Presence], *, request_id: str | None
+    session: Session, subject_refs: Collection[str], datasets: list[repository.Presence], *, request_id: str | None
 ) -> PersonLineage:
     of_dataset = {presence.id: presence for presence in datasets}
     asked_models = repository.asked_models(session, subject_refs=subject_refs)

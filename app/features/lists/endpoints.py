@@ -27,7 +27,6 @@ from app.audit import service as audit
 from app.db.tables import DeletionRequest
 from app.deletion import search_repository
 from app.deletion import service as deletion
-from app.deletion.search_repository import Sought
 from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
 from lethe import sockets
@@ -47,7 +46,7 @@ _METADATA = "metadata."
 _LIST_SEPARATOR = ";"
 _TRUTH = {"true": True, "false": False}
 
-_FILTERS = [field.name for field in fields(Sought) if field.default is None]
+_FILTERS = [field.name for field in fields(search_repository.Sought) if field.default is None]
 """Names of the filters of `Sought`, for the audit log."""
 
 _SOME_REFUSED: dict[int | str, dict[str, Any]] = {
@@ -241,7 +240,7 @@ _Page = tuple[list[DeletionRequest], Mapping[str, str] | None]
 """Requests of the export, and the names of their assignees; None if the caller may not see assignees."""
 
 
-def _pages(call: Call, view: View, search: Sought) -> Iterator[_Page]:
+def _pages(call: Call, view: View, search: search_repository.Sought) -> Iterator[_Page]:
     """Yield the pages of the export, each from a session of its own: a slow reader keeps no transaction open."""
     cursor = None
     while True:
@@ -309,8 +308,8 @@ def count_deletion_requests(call: Call, query: RequestFilter) -> contract.CountO
 @serves(router, contract.DECIDE)
 def decide_deletion_requests(call: Call, body: contract.DecisionsIn) -> contract.DecisionsOut:
     _check(body)
-    filters = body.model_dump(include={field.name for field in fields(Sought)})
-    search = Sought(**filters, horizon=deletion_requests.horizon_of(call))
+    filters = body.model_dump(include={field.name for field in fields(search_repository.Sought)})
+    search = search_repository.Sought(**filters, horizon=deletion_requests.horizon_of(call))
     decided = refused = 0
     with call.writing() as session:
         view = deletion_requests.view_of(session, call)

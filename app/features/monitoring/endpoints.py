@@ -10,20 +10,17 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from app import telemetry
-from app.api import problems
-from app.api.calls import Call, call_with
+from app import errors, installations, telemetry
+from app.api import calls, problems
 from app.api.gateway import Lifespan, Mount
-from app.errors import AddressInUse
 from app.features.monitoring.metrics import Metrics
-from app.installations import Installation
 from lethe.contract.sets import Scope
 
 router = APIRouter(tags=["Operations"])
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=problems.responses())
-def metrics(request: Request, call: Annotated[Call, call_with(Scope.METRICS_READ)]) -> PlainTextResponse:
+def metrics(request: Request, call: Annotated[calls.Call, calls.call_with(Scope.METRICS_READ)]) -> PlainTextResponse:
     """Return Prometheus metrics of calls, the queue, runs and workers. They contain no personal data."""
     return PlainTextResponse(exposition(request.app.state.metrics), media_type=CONTENT_TYPE_LATEST)
 
@@ -43,7 +40,7 @@ def scraped(app: FastAPI) -> Iterator[None]:
 
     Raises `AddressInUse`.
     """
-    installation: Installation = app.state.installation
+    installation: installations.Installation = app.state.installation
     settings, app.state.metrics = installation.settings, Metrics(installation)
     if settings.metrics_port is None:
         yield
@@ -52,7 +49,7 @@ def scraped(app: FastAPI) -> Iterator[None]:
         server = ThreadingHTTPServer((settings.metrics_host, settings.metrics_port), _handler(app.state.metrics))
     except OSError as error:
         where = f"{settings.metrics_host}:{settings.metrics_port}"
-        raise AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_METRICS_PORT.") from error
+        raise errors.AddressInUse(f"Cannot listen on {where} ({error.strerror}); set LETHE_METRICS_PORT.") from error
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:

@@ -17,17 +17,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import db, installations, telemetry
 from app.catalogue import repository as catalogue_repository
-from app.db import now
 from app.db.tables import Dataset, DeletionRequest, Run
 from app.deletion.repository import these
 from app.deletion.status import OPEN
 from app.errors import AuditFailed
-from app.installations import Installation
 from app.journal.verification import BackupState
 from app.operations import repository, service
-from app.operations.repository import WaitingCount
 from app.operations.service import FAILURES, ServiceState
 from lethe.contract.problems import DatabasePutBack, Unavailable
 from lethe.contract.sets import Regulation, RunStatus, WorkerState
@@ -76,11 +73,11 @@ def count_damaged(session: Session) -> int:
 
 
 def _grouped(
-    waiting: Sequence[WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
-) -> dict[str, list[WaitingCount]]:
+    waiting: Sequence[repository.WaitingCount], name: str, *, at_most: int, preferred: Sequence[str] = ()
+) -> dict[str, list[repository.WaitingCount]]:
     """Group counts by the attribute `name`. Keep `at_most` values: the `preferred` ones first, then by overdue, at-risk
     and waiting requests; all other values form the group `_THE_OTHERS`."""
-    groups: dict[str, list[WaitingCount]] = {value: [] for value in preferred}
+    groups: dict[str, list[repository.WaitingCount]] = {value: [] for value in preferred}
     for count in waiting:
         groups.setdefault(getattr(count, name), []).append(count)
 
@@ -109,7 +106,7 @@ def _free_bytes(folder: Path) -> float:
 class Metrics:
     """Prometheus metrics of one installation; the calls and errors of this process are counted elsewhere."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: installations.Installation) -> None:
         self._installation = installation
         self._lock = threading.Lock()
         self._updated_at = -math.inf
@@ -175,7 +172,7 @@ class Metrics:
             self._installation.database.require_served()
             with self._installation.database.reading() as session:
                 self._set(service.state(session, self._installation))
-                self._reported.set(reported_open(session, at=now(session)))
+                self._reported.set(reported_open(session, at=db.now(session)))
                 self._count_runs(session)
                 self._damaged.set(count_damaged(session))
                 degraded = catalogue_repository.degraded_versions(session).values()
@@ -219,7 +216,7 @@ class Metrics:
 
         Every run that began before the oldest run under way has ended, and ended runs never change.
         """
-        moment = now(session)
+        moment = db.now(session)
         settled = (
             min((run.started_at for run in repository.running(session)), default=moment) - _MAX_TRANSACTION_DURATION
         )

@@ -7,26 +7,24 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.orm import Session
 
 from app.access import idempotency
-from app.access.idempotency import Once, StoredResponse
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves
 from app.features.networks import service, under_way
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.networks import contract
-from lethe.features.networks.contract import EncodingOut, EncodingsOut, NetworkIn, NetworkOut
 from lethe.features.networks.encoders.process import examine
 
 router = APIRouter(route_class=forms.SpooledRoute)
 
 
 @serves(router, contract.UPLOAD)
-@uploads.takes(NetworkIn)
+@uploads.takes(contract.NetworkIn)
 def create_network(
     call: Call,
-    once: Once,
+    once: idempotency.Once,
     file: Annotated[UploadFile, File(description="ONNX file of the network, with its weights in it.")],
-    form: NetworkIn,
+    form: contract.NetworkIn,
 ) -> JSONResponse:
     with call.reading() as session:
         if answer := idempotency.replay(session, once):
@@ -36,26 +34,26 @@ def create_network(
     with service.place(call.caller.tenant_id):
         examined = examine(file.file.read(limits.file_bytes + 1), limits)
 
-    def register(session: Session) -> StoredResponse:
+    def register(session: Session) -> idempotency.StoredResponse:
         row = service.register(session, examined=examined, **dict(form))
         call.require_room(session=session)
-        return created(NetworkOut.of(row), f"/v1/networks/{row.id}")
+        return created(contract.NetworkOut.of(row), f"/v1/networks/{row.id}")
 
     return respond(call.perform(once, register))
 
 
 @serves(router, contract.LIST)
-def list_networks(call: Call, query: Paging) -> PageOut[NetworkOut]:
+def list_networks(call: Call, query: Paging) -> PageOut[contract.NetworkOut]:
     with call.reading() as session:
         page = service.listed(session, limit=query.limit, cursor=query.cursor)
-        items = [NetworkOut.of(row) for row in page.items]
+        items = [contract.NetworkOut.of(row) for row in page.items]
         return PageOut(items=items, next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_network(call: Call, network_id: str) -> NetworkOut:
+def get_network(call: Call, network_id: str) -> contract.NetworkOut:
     with call.reading() as session:
-        return NetworkOut.of(service.get(session, network_id))
+        return contract.NetworkOut.of(service.get(session, network_id))
 
 
 @serves(router, contract.FILE)
@@ -72,9 +70,9 @@ def delete_network(call: Call, network_id: str) -> None:
 
 
 @serves(router, contract.ENCODINGS)
-def list_encodings(call: Call) -> EncodingsOut:
+def list_encodings(call: Call) -> contract.EncodingsOut:
     encodings = under_way.listed(call.installation.settings, call.caller.tenant_id)
-    return EncodingsOut(items=[EncodingOut.of(encoding) for encoding in encodings])
+    return contract.EncodingsOut(items=[contract.EncodingOut.of(encoding) for encoding in encodings])
 
 
 MOUNTS = (Mount(router=router),)

@@ -12,7 +12,6 @@ from app.features.desk.forms import text
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.networks import endpoints as networks
 from lethe.contract.problems import FieldError, InputInvalid, Problem
@@ -48,7 +47,7 @@ def upload_network(context: TheContext, form: Form) -> Response:
         )
     except Problem as error:
         return _listed(context, place=PagePosition(), fields=fields, error=error)
-    return pages.see(f"{ROOT}/networks/{json.loads(bytes(answer.body))['id']}", done="made")
+    return pages.see(f"{pages.ROOT}/networks/{json.loads(bytes(answer.body))['id']}", done="made")
 
 
 @router.get("/networks/{network_id}")
@@ -64,7 +63,7 @@ def show_network(context: TheContext, network_id: str, done: Done = "") -> Respo
 def delete_network(context: TheContext, network_id: str) -> Response:
     """Delete a network."""
     context.ask(networks.delete_network, network_id=network_id)
-    return pages.see(f"{ROOT}/networks", done="deleted")
+    return pages.see(f"{pages.ROOT}/networks", done="deleted")
 
 
 def _listed(
@@ -96,4 +95,4 @@ def _file(part: object) -> UploadFile:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(70, marked("Networks"), f"{ROOT}/networks", networks.list_networks, "models"),)
+MENU = (MenuEntry(70, marked("Networks"), f"{pages.ROOT}/networks", networks.list_networks, "models"),)

@@ -18,18 +18,15 @@ from sqlalchemy.orm import Session
 from app.audit import service as audit
 from app.catalogue import datasets
 from app.config import Settings
-from app.db import actor, now
-from app.db.bulk import Page
-from app.db.tables import Dataset, new_id
+from app.db import actor, bulk, now, tables
 from app.features.networks import repository, under_way
 from app.features.networks.tables import Network
 from app.rows.formats import FeaturesOf
 from app.turns import Turns
-from lethe.contract import problems
-from lethe.contract.fields import expected
-from lethe.contract.models import TangentIn
+from lethe.contract import fields, models, problems
 from lethe.contract.problems import Busy, FieldError, InputInvalid
 from lethe.encoding.rows import numbers_of
+from lethe.features.networks import contract
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
 from lethe.features.networks.encoders.process import Encoder, ExaminedNetwork
@@ -127,9 +124,9 @@ def register(
     except PrivacyError as error:
         raise problems.NetworkInvalid("{error}; send it so, since certificates state it.", error=str(error)) from error
     if existing := repository.by_sha256(session, examined.sha256):
-        raise problems.NetworkExists(network_id=existing.id)
+        raise contract.NetworkExists(network_id=existing.id)
     row = Network(
-        id=new_id("net"),
+        id=tables.new_id("net"),
         tenant_id=actor(session).tenant_id,
         name=name,
         sha256=examined.sha256,
@@ -150,7 +147,7 @@ def get(session: Session, network_id: str) -> Network:
     return problems.NetworkUnknown.if_none(repository.network(session, network_id), network_id=network_id)
 
 
-def listed(session: Session, *, limit: int, cursor: str | None) -> Page[Network]:
+def listed(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[Network]:
     return repository.networks(session, limit=limit, cursor=cursor)
 
 
@@ -201,16 +198,16 @@ def delete(session: Session, network_id: str) -> None:
     """
     row = get(session, network_id)
     if dataset_id := repository.first_dataset_on(session, network_id):
-        raise problems.NetworkInUse.by_dataset(dataset_id=dataset_id, network_id=network_id)
+        raise contract.NetworkInUse.by_dataset(dataset_id=dataset_id, network_id=network_id)
     for model_id, mechanism in repository.mechanisms_in_service(session):
         stated = mechanism.get("network")
         if isinstance(stated, dict) and stated.get("sha256") == row.sha256:
-            raise problems.NetworkInUse.by_model(model_id=model_id, network_id=network_id)
+            raise contract.NetworkInUse.by_model(model_id=model_id, network_id=network_id)
     repository.drop(session, row)
     audit.record(session, "network.deleted", network_id, sha256=row.sha256)
 
 
-def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[PublicNetwork, int]:
+def linearised(session: Session, dataset: tables.Dataset, tangent: models.TangentIn) -> tuple[PublicNetwork, int]:
     """Return the linearised network for the mechanism of a tangent model, and the number of the model's parameters.
 
     Raises:
@@ -235,7 +232,7 @@ def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[
     _check_outputs(dataset, network)
     shapes = {parameter["name"]: parameter["shape"] for parameter in network.parameters}
     if unknown := sorted(set(tangent.layers) - shapes.keys()):
-        layers = expected(sorted(shapes), found=unknown[0])
+        layers = fields.expected(sorted(shapes), found=unknown[0])
         raise _refusal(f"Network {network.id} has no weights {unknown[0]!r}.", layers=layers)
     linearisation = Linearisation(
         layers=tuple(tangent.layers),
@@ -248,7 +245,7 @@ def linearised(session: Session, dataset: Dataset, tangent: TangentIn) -> tuple[
     return dataclasses.replace(named(network), linearisation=linearisation), num_parameters
 
 
-def _check_outputs(dataset: Dataset, network: Network) -> None:
+def _check_outputs(dataset: tables.Dataset, network: Network) -> None:
     """Check for one output per class or label; two classes may also have one output, the difference of two scores."""
     if dataset.target:
         raise _refusal(

@@ -12,16 +12,16 @@ from sqlalchemy.orm import Session
 from app import heartbeat
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
-from app.db.tables import DeletionRequest
+from app.db.tables import AuditEntry, DeletionRequest, InstallationIdentity
 from app.deletion.status import OPEN, TRANSITIONS
 from app.journal import repository as backup_repository
 from app.operations import service as operations
-from app.operations.service import ModelStanding
 from app.unlearning import repository as unlearning_repository
 from lethe import sockets
-from lethe.contract.sets import DeliveryStatus, WorkerState
+from lethe.contract.sets import WorkerState
 from lethe.features.overview import contract
 from lethe.features.overview.contract import COUNTED, BackupsOut, HostOut, ModelsCountOut, OverviewOut
+from lethe.features.webhooks.contract import DeliveryStatus
 
 router = APIRouter()
 
@@ -47,7 +47,8 @@ def get_overview(call: Call) -> OverviewOut:
         unresolved = unlearning_repository.unresolved_runs(session)
         undelivered = _undelivered(session, at_most=COUNTED)
         counts = [count(session) for count in sockets.plugs("app.features", "hooks", "STORED_BYTES")]
-        backup_at, first_start = backup_repository.last_backup_at(session), backup_repository.first_start(session)
+        backup_at = _last_backup_at(session)
+        first_start = session.scalar(sa.select(InstallationIdentity.created_at))
     failed_runs: Counter[str] = Counter()
     for _, code, count in unresolved:
         failed_runs[code or "unknown"] += count
@@ -74,7 +75,7 @@ def get_overview(call: Call) -> OverviewOut:
     )
 
 
-def _counted(models: Sequence[ModelStanding]) -> ModelsCountOut:
+def _counted(models: Sequence[operations.ModelStanding]) -> ModelsCountOut:
     return ModelsCountOut(
         total=len(models),
         waiting=sum(standing.first_due_at is not None for standing in models),
@@ -99,6 +100,14 @@ def _ended_requests(session: Session, *, at_most: int) -> dict[str, int]:
         ids = sa.select(DeletionRequest.id).where(DeletionRequest.status == status).limit(at_most).subquery()
         counts.append(sa.select(sa.func.count()).select_from(ids).scalar_subquery().label(status.value))
     return dict(session.execute(sa.select(*counts)).mappings().one())
+
+
+def _last_backup_at(session: Session) -> datetime.datetime | None:
+    """Return the time of the last finished backup in the audit log of the session's tenant, if any."""
+    # Hexadecimal digits follow the prefix.
+    is_backup = sa.and_(AuditEntry.object_id >= "bak_", AuditEntry.object_id < "bak_g")
+    query = sa.select(sa.func.max(AuditEntry.at)).where(is_backup, AuditEntry.action == backup_repository.BACKED_UP)
+    return session.scalar(query)
 
 
 MOUNTS = (Mount(router=router),)

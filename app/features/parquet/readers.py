@@ -7,13 +7,13 @@ import io
 import struct
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
+from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.rows import formats
-from app.rows.ingest import ReadTable, check_columns
+from app.rows import formats, ingest
 from lethe.contract.problems import FieldError, InputInvalid, RowInvalid, SchemaInvalid, UploadTooLarge
 from lethe.encoding.columns import Vector, refuse
 from lethe.encoding.rows import Schema
@@ -22,7 +22,7 @@ _PIECE = 2**20
 """Maximum number of bytes per read."""
 
 
-def read_parquet(file: io.RawIOBase, schema: Schema, max_bytes: int) -> Iterator[formats.Batch]:
+def read_parquet(file: io.RawIOBase, schema: Schema, _folder: Path, max_bytes: int) -> Iterator[formats.Batch]:
     with io.BufferedReader(file, _PIECE) as stream:
         metadata, arrow = _checked_metadata(stream, schema, max_bytes)
         # Dictionaries keep repeated texts once: expanded for every row, a small file could exhaust the memory.
@@ -56,7 +56,7 @@ def _checked_metadata(stream: IO[bytes], schema: Schema, max_bytes: int) -> tupl
         parquet = pq.ParquetFile(stream)
         metadata, arrow = parquet.metadata, parquet.schema_arrow
     formats.check_size(formats.encoded_bytes(metadata.num_rows, schema.num_features), max_bytes)
-    check_columns(arrow.names, schema)
+    ingest.check_columns(arrow.names, schema)
     vectors = {column.name: column for column in schema.features if isinstance(column, Vector)}
     faults = (_type_fault(name, arrow.field(name).type, schema, vectors) for name in schema.used)
     refuse(SchemaInvalid, [fault for fault in faults if fault])
@@ -320,4 +320,4 @@ class _Reader:
         return (number >> 1) ^ -(number & 1)
 
 
-READERS: tuple[tuple[str, ReadTable], ...] = (("parquet", read_parquet),)
+READERS: tuple[tuple[str, ingest.FileReader], ...] = (("parquet", ingest.FileReader(table=read_parquet)),)

@@ -4,11 +4,9 @@ from fastapi import APIRouter, Response
 
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
-from app.features.people import repository, users
-from app.features.people.tables import User
+from app.features.people import repository, tables, users
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.people import contract
-from lethe.features.people.contract import InvitedUserOut, UserChangeIn, UserIn, UserOut
 
 router = APIRouter()
 
@@ -16,33 +14,33 @@ _WELCOME = "/admin/welcome?invitation="
 
 
 @serves(router, contract.CREATE)
-def create_user(call: Call, body: UserIn, response: Response) -> InvitedUserOut:
+def create_user(call: Call, body: contract.UserIn, response: Response) -> contract.InvitedUserOut:
     with call.writing() as session:
         user, invitation = users.create(session, name=body.name, email=body.email, role=body.role, by=call.caller)
     return _invited(user, invitation, response)
 
 
 @serves(router, contract.LIST)
-def list_users(call: Call, query: Paging) -> PageOut[UserOut]:
+def list_users(call: Call, query: Paging) -> PageOut[contract.UserOut]:
     with call.reading() as session:
         page = repository.users(session, limit=query.limit, cursor=query.cursor)
     return PageOut(items=[_to_response(user) for user in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_user(call: Call, user_id: str) -> UserOut:
+def get_user(call: Call, user_id: str) -> contract.UserOut:
     with call.reading() as session:
         return _to_response(users.get(session, user_id))
 
 
 @serves(router, contract.CHANGE)
-def change_user(call: Call, user_id: str, body: UserChangeIn) -> UserOut:
+def change_user(call: Call, user_id: str, body: contract.UserChangeIn) -> contract.UserOut:
     with call.writing() as session:
         return _to_response(users.change(session, user_id, by=call.caller, name=body.name, role=body.role))
 
 
 @serves(router, contract.INVITE)
-def invite_user(call: Call, user_id: str, response: Response) -> InvitedUserOut:
+def invite_user(call: Call, user_id: str, response: Response) -> contract.InvitedUserOut:
     with call.writing() as session:
         user, invitation = users.invite(session, user_id, by=call.caller)
     return _invited(user, invitation, response)
@@ -54,13 +52,13 @@ def disable_user(call: Call, user_id: str) -> None:
         users.disable(session, user_id, by=call.caller)
 
 
-def _invited(user: User, invitation: str, response: Response) -> InvitedUserOut:
+def _invited(user: tables.User, invitation: str, response: Response) -> contract.InvitedUserOut:
     response.headers["Location"] = f"/v1/users/{user.id}"
-    return InvitedUserOut(**_to_response(user).model_dump(), invitation=_WELCOME + invitation)
+    return contract.InvitedUserOut(**_to_response(user).model_dump(), invitation=_WELCOME + invitation)
 
 
-def _to_response(user: User) -> UserOut:
-    return UserOut.of(
+def _to_response(user: tables.User) -> contract.UserOut:
+    return contract.UserOut.of(
         user,
         has_password=user.password_hash is not None,
         has_totp=user.totp.is_damaged or bool(user.totp.secret),

@@ -19,21 +19,15 @@ from starlette.datastructures import FormData
 
 from app.access.service import Caller
 from app.api import calls, problems
-from app.api.calls import At, Known
 from app.db import Actor
-from app.features.desk import gate, sessions
+from app.features.desk import gate, menu, sessions
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, text
-from app.features.desk.gate import Next, account_key
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import words
 from app.features.people import credentials, endpoints, oidc, users
-from app.features.people.credentials import enrolment
-from app.features.people.oidc import Attempt, OidcIdentity
 from app.features.people.tables import User
 from app.installations import Installation
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem, RateLimited
@@ -42,14 +36,14 @@ from lethe.features.people import contract
 router = pages.new_router()
 
 _COOKIE = "lethe_oidc"
-_PATH = f"{ROOT}/oidc"
+_PATH = f"{pages.ROOT}/oidc"
 _SECONDS = 600
 Sent = Annotated[str, Query(max_length=4096)]
 
 
 @router.get("/oidc")
 # Addresses of logins usually name this parameter so.
-async def begin(request: Request, installation: At, next: Next = ROOT) -> Response:  # noqa: A002
+async def begin(request: Request, installation: calls.At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
     """Redirect to the identity provider."""
     limits = _provider_limits(request, installation)
     limits.rates.count_login(calls.address_of(request.scope))
@@ -64,7 +58,7 @@ async def begin(request: Request, installation: At, next: Next = ROOT) -> Respon
 
 @router.get("/oidc/return")
 async def come_back(
-    request: Request, installation: At, state: Sent = "", code: Sent = "", error: Sent = ""
+    request: Request, installation: calls.At, state: Sent = "", code: Sent = "", error: Sent = ""
 ) -> Response:
     """Log in the invited person whom the identity provider names."""
     limits = _provider_limits(request, installation)
@@ -90,11 +84,11 @@ async def come_back(
     return gate.let_in(request, answer, token)
 
 
-def _provider_limits(request: Request, installation: Installation) -> Known:
+def _provider_limits(request: Request, installation: Installation) -> calls.Known:
     """Return the limits of calls to the provider. Raises `NotFound` if none is configured, and `RateLimited`."""
     if installation.settings.oidc_issuer is None:
         raise NotFound(gettext("This installation knows no identity provider."))
-    limits: Known = request.app.state.known
+    limits: calls.Known = request.app.state.known
     limits.rates.admit(calls.address_of(request.scope))
     return limits
 
@@ -105,7 +99,7 @@ def _back(request: Request, installation: Installation) -> str:
     return f"{origin}{_PATH}/return"
 
 
-def _enter(installation: Installation, identity: OidcIdentity, token: str) -> Caller:
+def _enter(installation: Installation, identity: oidc.OidcIdentity, token: str) -> Caller:
     """Log the person in with the session `token`, and return the caller. Raises `IdentityRefused`."""
     with installation.database.reading() as session:
         user = users.of_identity(session, identity)
@@ -122,7 +116,7 @@ def _log_in(session: Session, installation: Installation, user: User, token: str
     return caller
 
 
-def _sealed(installation: Installation, attempt: Attempt, onward: str) -> str:
+def _sealed(installation: Installation, attempt: oidc.Attempt, onward: str) -> str:
     """Return the cookie of an attempt, authenticated so that no other service on this host can forge it, and with its
     own expiry."""
     until = str(int(time.time()) + _SECONDS)
@@ -131,7 +125,7 @@ def _sealed(installation: Installation, attempt: Attempt, onward: str) -> str:
     return f"{content.decode()}.{_mac(installation, content)}"
 
 
-def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
+def _opened(installation: Installation, cookie: str) -> tuple[oidc.Attempt, str]:
     """Return the attempt of a cookie and the page to go on to. Raises `IdentityRefused`."""
     content, _, mac = cookie.partition(".")
     is_ours = hmac.compare_digest(mac.encode(), _mac(installation, content.encode()).encode())
@@ -141,7 +135,7 @@ def _opened(installation: Installation, cookie: str) -> tuple[Attempt, str]:
             gettext("No login was started in this browser in the last ten minutes. Start again.")
         )
     state, nonce, verifier, onward, _ = fields
-    return Attempt(state=state, nonce=nonce, verifier=verifier), onward
+    return oidc.Attempt(state=state, nonce=nonce, verifier=verifier), onward
 
 
 def _mac(installation: Installation, content: bytes) -> str:
@@ -152,16 +146,16 @@ Invitation = Annotated[str, Query(max_length=200)]
 
 
 @router.get("/welcome")
-def welcome_page(request: Request, installation: At, invitation: Invitation = "") -> Response:
+def welcome_page(request: Request, installation: calls.At, invitation: Invitation = "") -> Response:
     """Show the form for the password of an invited person."""
     return _welcome_page(request, installation, _invited_user(installation, invitation), invitation)
 
 
 @router.post("/welcome")
-async def accept_invitation(request: Request, installation: At) -> Response:
+async def accept_invitation(request: Request, installation: calls.At) -> Response:
     """Set the password, enrol the authenticator app if there is a code of it, and log the person in."""
     form = await gate.form_of(request, installation.settings)
-    state: Known = request.app.state.known
+    state: calls.Known = request.app.state.known
     invitation, password = text(form, "invitation"), str(form.get("password", ""))
     secret, code = text(form, "secret"), text(form, "code")
     user, token = await run_in_threadpool(_invited_user, installation, invitation), sessions.new_token()
@@ -175,7 +169,7 @@ async def accept_invitation(request: Request, installation: At) -> Response:
         )
     except InputInvalid as error:
         return _welcome_page(request, installation, user, invitation, error=error, secret=secret)
-    return gate.let_in(request, pages.see(ROOT), token)
+    return gate.let_in(request, pages.see(pages.ROOT), token)
 
 
 def _invited_user(installation: Installation, invitation: str) -> User:
@@ -214,7 +208,7 @@ def _welcome_page(
         invitation=invitation,
         user=user,
         least=credentials.MIN_LENGTH,
-        enrolment=enrolment(user.email, secret),
+        enrolment=credentials.enrolment(user.email, secret),
         is_totp_required=installation.settings.require_totp,
     )
 
@@ -242,7 +236,7 @@ async def change_password(context: TheContext, form: Form) -> Response:
             sessions.open_session(session, token=token, caller=context.caller, settings=settings)
 
     await run_in_threadpool(change)
-    return gate.let_in(context.request, pages.see(f"{ROOT}/account", done="password"), token)
+    return gate.let_in(context.request, pages.see(f"{pages.ROOT}/account", done="password"), token)
 
 
 @router.post("/account/totp")
@@ -259,7 +253,7 @@ async def enrol_app(context: TheContext, form: Form) -> Response:
         await run_in_threadpool(add, user)
     except (InputInvalid, RateLimited) as error:
         return await run_in_threadpool(_account_page, context, error=error, at="totp", secret=secret)
-    return pages.see(f"{ROOT}/account", done="enrolled")
+    return pages.see(f"{pages.ROOT}/account", done="enrolled")
 
 
 @router.post("/account/totp/remove")
@@ -277,7 +271,7 @@ async def remove_app(context: TheContext, form: Form) -> Response:
         await run_in_threadpool(drop, await _confirmed(context, form))
     except (InputInvalid, RateLimited) as error:
         return await run_in_threadpool(_account_page, context, error=error, at="totp")
-    return pages.see(f"{ROOT}/account", done="removed")
+    return pages.see(f"{pages.ROOT}/account", done="removed")
 
 
 async def _confirmed(context: RequestContext, form: FormData) -> User:
@@ -286,8 +280,8 @@ async def _confirmed(context: RequestContext, form: FormData) -> User:
     user = await run_in_threadpool(_own_user, context)
     if user is None:
         raise NotFound(gettext("This session belongs to an API key, which has no password."))
-    state: Known = context.request.app.state.known
-    places = calls.address_of(context.request.scope), account_key(user.email)
+    state: calls.Known = context.request.app.state.known
+    places = calls.address_of(context.request.scope), gate.account_key(user.email)
     state.rates.admit(*places)
     password = str(form.get("present", ""))
     if not await anyio.to_thread.run_sync(credentials.matches, password, user.password_hash, limiter=state.strangers):
@@ -317,7 +311,7 @@ def _account_page(
         error=error,
         at=at,
         least=credentials.MIN_LENGTH,
-        enrolment=enrolment(user.email, secret) if user and not user.totp.secret else None,
+        enrolment=credentials.enrolment(user.email, secret) if user and not user.totp.secret else None,
         is_totp_required=context.call.installation.settings.require_totp,
     )
 
@@ -362,7 +356,7 @@ def change_person(context: TheContext, form: Form, user_id: str) -> Response:
         context.ask(endpoints.change_user, user_id=user_id, body=body)
     except Problem as error:
         return _person_page(context, user_id, error)
-    return pages.see(f"{ROOT}/people/{user_id}", done="changed")
+    return pages.see(f"{pages.ROOT}/people/{user_id}", done="changed")
 
 
 @router.post("/people/{user_id}/invite")
@@ -381,7 +375,7 @@ def disable_person(context: TheContext, user_id: str) -> Response:
         context.ask(endpoints.disable_user, user_id=user_id)
     except Problem as error:
         return _person_page(context, user_id, error)
-    return pages.see(f"{ROOT}/people", done="disabled")
+    return pages.see(f"{pages.ROOT}/people", done="disabled")
 
 
 def _status(user: contract.UserOut) -> str:
@@ -438,4 +432,4 @@ def _people_page(
 
 
 PAGES = (router,)
-MENU = (MenuEntry(120, marked("People"), f"{ROOT}/people", endpoints.list_users, "settings"),)
+MENU = (menu.MenuEntry(120, marked("People"), f"{pages.ROOT}/people", endpoints.list_users, "settings"),)

@@ -10,15 +10,12 @@ from sqlalchemy.orm import Session
 from app.access import repository as access_repository
 from app.access.service import Caller
 from app.audit import service as audit
-from app.db import actor, now
-from app.db.tables import Tenant, new_id
-from app.features.people import credentials, repository
-from app.features.people.oidc import OidcIdentity
+from app.db import actor, now, tables
+from app.features.people import credentials, oidc, repository
 from app.features.people.tables import Authenticator, User
 from lethe import sockets
-from lethe.contract import problems
+from lethe.contract import problems, tenants
 from lethe.contract.sets import Scope
-from lethe.contract.tenants import Policy
 from lethe.features.people import contract
 
 DECIDING = frozenset(
@@ -40,7 +37,7 @@ def create(session: Session, *, name: str, email: str, role: contract.Role, by: 
     if repository.is_known(session, email):
         raise contract.UserExists("Somebody with this e-mail address is there already; invite them again instead.")
     user = User(
-        id=new_id("usr"),
+        id=tables.new_id("usr"),
         tenant_id=actor(session).tenant_id,
         name=name,
         email=email,
@@ -62,14 +59,14 @@ def get(session: Session, user_id: str) -> User:
 
 def caller_as(session: Session, user: User) -> Caller:
     """Return the caller that a logged-in person is."""
-    tenant = session.get_one(Tenant, user.tenant_id)
+    tenant = session.get_one(tables.Tenant, user.tenant_id)
     return Caller(
         id=user.id,
         name=user.name,
         tenant_name=tenant.name,
         tenant_id=user.tenant_id,
         scopes=frozenset(contract.SCOPES_OF[contract.Role(user.role)]),
-        policy=Policy.stored(tenant.policy),
+        policy=tenants.Policy.stored(tenant.policy),
         calls_per_minute=None,
         is_person=True,
     )
@@ -181,7 +178,7 @@ def entered(session: Session, user: User, *, password: str | None = None) -> Non
         user.password_hash = credentials.hash_of(password)
 
 
-def of_identity(session: Session, identity: OidcIdentity) -> User:
+def of_identity(session: Session, identity: oidc.OidcIdentity) -> User:
     """Return the person named by an identity provider. The provider's own id identifies the person. At the first login
     the verified address does, if the person has a password or an open invitation. Raises `IdentityRefused` for people
     who were not invited, or are disabled or locked."""
@@ -198,7 +195,7 @@ def of_identity(session: Session, identity: OidcIdentity) -> User:
     return user
 
 
-def link(session: Session, user: User, identity: OidcIdentity) -> None:
+def link(session: Session, user: User, identity: oidc.OidcIdentity) -> None:
     """Link the person to the provider's own id, and end an open invitation."""
     if user.oidc_subject is None:
         user.oidc_issuer, user.oidc_subject = identity.issuer, identity.subject

@@ -11,11 +11,9 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app import telemetry
-from app.api import problems
-from app.api.calls import Call
+from app.api import calls, problems
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
-from app.deletion.service import RequestDraft
 from lethe import sockets
 from lethe.contract.problems import InputInvalid, Problem, UploadTooLarge
 
@@ -35,7 +33,7 @@ async def small_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def by_kind(call: Call, kind: str) -> str | None:
+def by_kind(call: calls.Call, kind: str) -> str | None:
     """Return `kind` if identifiers of this kind lead to the tenant's people, by its identity map or a dataset; None if
     they are its subject ids."""
     with call.reading() as session:
@@ -46,7 +44,7 @@ def by_kind(call: Call, kind: str) -> str | None:
 
 def submit(
     session: Session,
-    call: Call,
+    call: calls.Call,
     kinds: Mapping[str, str | None],
     *,
     source: str,
@@ -61,7 +59,7 @@ def submit(
     `protocol_fields` are the other fields of `RequestDraft` that a protocol sets.
     """
     drafts = [
-        RequestDraft(
+        deletion.RequestDraft(
             by=call.caller.actor,
             policy=call.caller.policy,
             maker=call.caller.maker,

@@ -12,11 +12,8 @@ from app.db import Actor, now
 from app.db.tables import DeletionRequest
 from app.deletion import service as deletion
 from app.deletion.views import View
-from app.features.protocols import drp, service
+from app.features.protocols import drp, parsing, service, tables
 from app.features.protocols.dialects import by_kind, small_body, speaking, submit
-from app.features.protocols.drp import Exercise, Revocation
-from app.features.protocols.parsing import parsed
-from app.features.protocols.tables import Agent
 from app.features.webhooks import receiver
 from app.installations import Installation
 from lethe.contract.problems import IdempotencyConflict, RequestUnknown
@@ -46,7 +43,7 @@ def exercise(call: AgentCall, message: Message) -> Response:
     """Submit a deletion request for a person. Repetitions get the same answer."""
     with call.reading() as session:
         agent, at = _agent(session, call), now(session)
-    body = parsed(Exercise, drp.open_message(message, verify_key=agent.verify_key))
+    body = parsing.parsed(drp.Exercise, drp.open_message(message, verify_key=agent.verify_key))
     policy = call.caller.policy
     drp.check(body, agent_id=agent.agent_id, business_id=policy.drp_business_id, at=at)
     person = drp.subject(body, claim=policy.drp_claim)
@@ -97,7 +94,7 @@ def revoke(call: AgentCall, request_id: str, message: Message) -> Response:
     with call.writing() as session:
         agent = _agent(session, call)
         request = _managed(session, agent, request_id)
-        parsed(Revocation, drp.open_message(message, verify_key=agent.verify_key))
+        parsing.parsed(drp.Revocation, drp.open_message(message, verify_key=agent.verify_key))
         if request.status != RequestStatus.CANCELLED:
             deletion.cancel(session, request, discreet=True)
         status = _status(session, call, request)
@@ -135,11 +132,11 @@ def _set_up(installation: Installation, agent_id: str, message: bytes) -> str:
         return service.set_up(session, agent.id, message=message)
 
 
-def _agent(session: Session, call: Call) -> Agent:
+def _agent(session: Session, call: Call) -> tables.Agent:
     return service.calling(session, api_key_id=call.caller.id)
 
 
-def _managed(session: Session, agent: Agent, request_id: str) -> DeletionRequest:
+def _managed(session: Session, agent: tables.Agent, request_id: str) -> DeletionRequest:
     """Return a request of this agent. Raises `MessageRefused` for any other, whether it exists or not."""
     try:
         request = deletion.get(session, request_id)
@@ -150,7 +147,7 @@ def _managed(session: Session, agent: Agent, request_id: str) -> DeletionRequest
     raise MessageRefused("This agent has made no request with this id.")
 
 
-def _is_same(request: DeletionRequest, body: Exercise, subject_ref: str) -> bool:
+def _is_same(request: DeletionRequest, body: drp.Exercise, subject_ref: str) -> bool:
     return (request.subject_ref, request.regulation, request.particulars.callback_urls) == (
         subject_ref,
         _regulation(body),
@@ -158,11 +155,11 @@ def _is_same(request: DeletionRequest, body: Exercise, subject_ref: str) -> bool
     )
 
 
-def _regulation(body: Exercise) -> str:
+def _regulation(body: drp.Exercise) -> str:
     return "ccpa" if body.regime == "ccpa" else "other"
 
 
-def _callback_urls(body: Exercise) -> list[str]:
+def _callback_urls(body: drp.Exercise) -> list[str]:
     return [] if body.status_callback is None else [body.status_callback]
 
 

@@ -18,9 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.access import subjects
 from app.audit import service as audit
-from app.db import actor, now
-from app.db.bulk import Page, page
-from app.db.tables import new_id
+from app.db import actor, bulk, now, tables
 from app.deletion.admission import IdentityStatement, sha256_of
 from app.features.protocols.tables import IdentityIssuer, UsedStatement
 from app.keys import Keys
@@ -36,9 +34,9 @@ _MIN_RSA_BITS, _MAX_RSA_BITS = 2048, 8192
 _PRIVATE = {"d", "p", "q", "dp", "dq", "qi", "k", "oth"}
 
 
-def issuers(session: Session, *, limit: int, cursor: str | None) -> Page[IdentityIssuer]:
+def issuers(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[IdentityIssuer]:
     query = sa.select(IdentityIssuer)
-    return page(session, query, IdentityIssuer.created_at, IdentityIssuer.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, IdentityIssuer.created_at, IdentityIssuer.id, limit=limit, cursor=cursor)
 
 
 def existing(session: Session, issuer_ids: Collection[str]) -> set[str]:
@@ -133,7 +131,7 @@ def register(session: Session, *, issuer: str, audience: str, jwks: Mapping[str,
     if _by_name(session, issuer) is not None:
         raise IssuerExists("This issuer is registered already; delete it to register other keys.")
     row = IdentityIssuer(
-        id=new_id("iss"),
+        id=tables.new_id("iss"),
         tenant_id=actor(session).tenant_id,
         issuer=issuer,
         audience=audience,

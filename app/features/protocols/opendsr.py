@@ -28,8 +28,7 @@ from app.db.tables import DeletionRequest
 from app.errors import SigningUnusable
 from app.features.protocols.parsing import ProtocolMessage, parsed
 from app.keys import Keys, read_or_create
-from lethe.contract import sets
-from lethe.contract.fields import SubjectRule
+from lethe.contract import fields, sets
 from lethe.contract.problems import FieldError, InputInvalid
 
 SOURCE = "opendsr"
@@ -84,7 +83,7 @@ class SubjectRequest(ProtocolMessage):
         list[Annotated[RawIdentity | HashedIdentity, Field(discriminator="identity_format")]],
         Field(min_length=1, max_length=100),
     ]
-    api_version: Annotated[str, Field(pattern=r"^2(\.\d{1,3})?$")] | None = None
+    api_version: Annotated[str, Field(pattern=r"^2(\.\d{1,3})?$"), fields.WHOLE] | None = None
     status_callback_urls: Annotated[list[str], Field(max_length=10, default_factory=list)]
     extensions: dict[str, Any] | None = None
 
@@ -133,7 +132,7 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     wrong += [
         FieldError(f"subject_identities.{place}.identity_value", fault)
         for place, identity in enumerate(request.subject_identities)
-        if (fault := subjects.fault_of(subjects.normal(identity.identity_value, SubjectRule.TEXT)))
+        if (fault := subjects.fault_of(subjects.normal(identity.identity_value, fields.SubjectRule.TEXT)))
     ]
     # An extension may name further people; ignoring it would erase too little.
     if domain in (request.extensions or {}):
@@ -148,7 +147,7 @@ def subject_kinds(
     *,
     keys: Keys,
     tenant_id: str,
-    rule: SubjectRule,
+    rule: fields.SubjectRule,
     of_email: Callable[[list[str]], list[str]] | None,
 ) -> dict[str, str | None]:
     """Return the distinct references of the request's identities, each with its kind; None for a subject id. `rule` is

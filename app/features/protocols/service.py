@@ -7,20 +7,17 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import actor, now, sealed
-from app.db.bulk import Page, page
+from app.db import actor, bulk, now, sealed
 from app.db.tables import DeletionRequest, new_id
-from app.features.protocols import drp
-from app.features.protocols.drp import Envelope
-from app.features.protocols.parsing import parsed
+from app.features.protocols import drp, parsing
 from app.features.protocols.tables import Agent
 from lethe.contract.problems import KeyUnknown, Problem
 from lethe.contract.sets import Scope
 from lethe.features.protocols.contract import AgentExists, AgentUnknown, MessageRefused
 
 
-def agents(session: Session, *, limit: int, cursor: str | None) -> Page[Agent]:
-    return page(session, sa.select(Agent), Agent.created_at, Agent.id, limit=limit, cursor=cursor)
+def agents(session: Session, *, limit: int, cursor: str | None) -> bulk.Page[Agent]:
+    return bulk.page(session, sa.select(Agent), Agent.created_at, Agent.id, limit=limit, cursor=cursor)
 
 
 def agent(session: Session, row_id: str) -> Agent | None:
@@ -80,7 +77,7 @@ def addressee(session: Session, *, agent_id: str, message: bytes) -> Agent:
     at = now(session)
     for row in agents_called(session, agent_id):
         with contextlib.suppress(Problem):
-            envelope = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key))
+            envelope = parsing.parsed(drp.Envelope, drp.open_message(message, verify_key=row.verify_key))
             business_id = access.policy_of(session, row.tenant_id).drp_business_id
             drp.check(envelope, agent_id=agent_id, business_id=business_id, at=at)
             return row
@@ -93,7 +90,7 @@ def set_up(session: Session, row_id: str, *, message: bytes) -> str:
     row = agent(session, row_id)
     if row is None:
         raise _refused()
-    issued_at = parsed(Envelope, drp.open_message(message, verify_key=row.verify_key)).issued_at
+    issued_at = parsing.parsed(drp.Envelope, drp.open_message(message, verify_key=row.verify_key)).issued_at
     if row.set_up_at is not None and issued_at <= row.set_up_at:
         raise _refused()
     _revoke_token(session, row)

@@ -12,17 +12,14 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.audit.service import Deed
-from app.catalogue import repository
-from app.catalogue.prediction import MAX_RANKED_CLASSES
+from app.catalogue import prediction, repository
 from app.db.tables import Model, Version
 from lethe.contract.fields import expected
 from lethe.contract.models import QualityIn, QualityOut
 from lethe.contract.problems import FieldError, PreconditionFailed
-from lethe.contract.sets import Metric, OnBreach, RemedyKind
-from lethe.proof import accountant, calibration
-from lethe.proof.accountant import Run
-from lethe.proof.errors import InfeasibleError, PrivacyError
+from lethe.contract.sets import Metric, OnBreach
+from lethe.features.quality.contract import RemedyKind
+from lethe.proof import accountant, calibration, errors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -62,7 +59,7 @@ def measured(mechanism: Mechanism) -> tuple[Metric, ...]:
     if mechanism.objective.is_regression:
         of_counts = (Metric.MEAN_POISSON_DEVIANCE,) if mechanism.objective is Objective.POISSON_REGRESSION else ()
         return Metric.R_SQUARED, Metric.MEAN_ABSOLUTE_ERROR, *of_counts
-    ranked = (Metric.AUC,) if mechanism.num_classes <= MAX_RANKED_CLASSES else ()
+    ranked = (Metric.AUC,) if mechanism.num_classes <= prediction.MAX_RANKED_CLASSES else ()
     if mechanism.objective is Objective.SMOOTHED_HINGE:
         return Metric.ACCURACY, *ranked
     probable = Metric.LOG_LOSS, Metric.CALIBRATION_ERROR
@@ -127,7 +124,7 @@ def release(session: Session, model: Model, version: Version) -> None:
 
 def _record(session: Session, action: str, model: Model, version: Version) -> None:
     """Write an audit entry; the actor is `lethe` when a run judged the version."""
-    deed = Deed(
+    deed = audit.Deed(
         tenant_id=model.tenant_id,
         actor=audit.actor_of(session),
         action=action,
@@ -226,14 +223,14 @@ def _like(mechanism: Mechanism, *, num_slots: int, l2: float, epsilon: float, de
             objective=mechanism.objective,
             num_parameters=mechanism.num_parameters,
         )
-    except PrivacyError:
+    except errors.PrivacyError:
         return None
 
 
 def _request_steps(mechanism: Mechanism, *, epsilon: float, delta: float) -> int:
-    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     try:
         return calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=mechanism.learn_steps)
-    except InfeasibleError:
+    except errors.InfeasibleError:
         # The request would be served by learning again.
         return mechanism.learn_steps

@@ -5,13 +5,10 @@ from typing import Literal
 from fastapi import Response
 
 from app.api import models, problems
-from app.features.desk import forms
+from app.features.desk import forms, wording
 from app.features.desk import rendering as pages
-from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext, marked
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import words
 from app.features.quality import endpoints as quality
 from lethe.contract.models import ModelOut
 from lethe.contract.problems import Problem
@@ -38,12 +35,12 @@ def set_gate(context: TheContext, model_id: str, form: Form) -> Response:
     """Set or replace the gate. If it is refused, show the form again with the error."""
     context.require(quality.update_model)
     gate = {
-        "metric": text(form, "metric"),
-        "threshold": forms.parse_optional_number(text(form, "threshold")),
-        "on_breach": text(form, "on_breach"),
+        "metric": forms.text(form, "metric"),
+        "threshold": forms.parse_optional_number(forms.text(form, "threshold")),
+        "on_breach": forms.text(form, "on_breach"),
     }
     try:
-        context.ask(quality.update_model, model_id=model_id, body=checked(ModelChangeIn, quality=gate))
+        context.ask(quality.update_model, model_id=model_id, body=forms.checked(ModelChangeIn, quality=gate))
     except Problem as error:
         return _page(context, model_id, error=error)
     return _back(model_id, "set")
@@ -64,7 +61,7 @@ def release_version(context: TheContext, model_id: str, number: models.Number) -
 
 
 def _back(model_id: str, done: Done) -> Response:
-    return pages.see(f"{ROOT}/models/{model_id}/quality", done=done)
+    return pages.see(f"{pages.ROOT}/models/{model_id}/quality", done=done)
 
 
 def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Problem | None = None) -> Response:
@@ -73,7 +70,7 @@ def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Pro
         "models/quality.html",
         status=problems.status_of(type(error)) if error else 200,
         model=model,
-        metrics=[(metric.value, words(metric)) for metric in _offered(model)],
+        metrics=[(metric.value, wording.words(metric)) for metric in _offered(model)],
         on_breach=[(value, gettext(label)) for value, label in ON_BREACH],
         remedies=None if model.retired_at else context.ask(quality.list_remedies, model_id=model_id),
         may_change=context.may(quality.update_model) and not model.retired_at,

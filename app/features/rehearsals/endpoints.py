@@ -14,13 +14,12 @@ from app.features.rehearsals.tables import Rehearsal
 from app.unlearning import repository
 from lethe.contract.fields import PageOut, Paging
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalIn, RehearsalOut, RehearsalStatus
 
 router = APIRouter()
 
 
 @serves(router, contract.ASK)
-def rehearse(call: Call, model_id: str, body: RehearsalIn, once: Once) -> JSONResponse:
+def rehearse(call: Call, model_id: str, body: contract.RehearsalIn, once: Once) -> JSONResponse:
     def ask(session: Session) -> StoredResponse:
         rehearsal = rehearsals.ask(session, catalogue.get_model(session, model_id), people=body.people)
         # The answer is made of the stored row, with its defaults.
@@ -33,7 +32,7 @@ def rehearse(call: Call, model_id: str, body: RehearsalIn, once: Once) -> JSONRe
 
 
 @serves(router, contract.LIST)
-def list_rehearsals(call: Call, model_id: str, query: Paging) -> PageOut[RehearsalOut]:
+def list_rehearsals(call: Call, model_id: str, query: Paging) -> PageOut[contract.RehearsalOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
         page = rehearsals.rehearsals(session, model_id=model_id, limit=query.limit, cursor=query.cursor)
@@ -42,15 +41,15 @@ def list_rehearsals(call: Call, model_id: str, query: Paging) -> PageOut[Rehears
 
 
 @serves(router, contract.GET)
-def get_rehearsal(call: Call, model_id: str, rehearsal_id: str) -> RehearsalOut:
+def get_rehearsal(call: Call, model_id: str, rehearsal_id: str) -> contract.RehearsalOut:
     with call.reading() as session:
         return _to_response(session, rehearsals.get(session, model_id=model_id, rehearsal_id=rehearsal_id))
 
 
-def _to_response(session: Session, rehearsal: Rehearsal) -> RehearsalOut:
-    is_running = rehearsal.status == RehearsalStatus.RUNNING
+def _to_response(session: Session, rehearsal: Rehearsal) -> contract.RehearsalOut:
+    is_running = rehearsal.status == contract.RehearsalStatus.RUNNING
     run = repository.run(session, rehearsal.run_id) if is_running and rehearsal.run_id else None
-    return RehearsalOut.of(rehearsal, progress=progress(session, run) if run else None, limits=contract.LIMITS)
+    return contract.RehearsalOut.of(rehearsal, progress=progress(session, run) if run else None, limits=contract.LIMITS)
 
 
 MOUNTS = (Mount(router=router),)

@@ -8,11 +8,9 @@ from fastapi import Response
 from app.api import models, problems
 from app.features.desk import forms
 from app.features.desk import rendering as pages
-from app.features.desk.forms import checked, text
 from app.features.desk.glossary import advice
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.rehearsals import endpoints as rehearsals
 from lethe.contract.problems import Problem
@@ -66,17 +64,17 @@ def rehearse(context: TheContext, model_id: str, form: Form) -> Response:
     context.require(rehearsals.rehearse)
     may_read = context.may(rehearsals.list_rehearsals)
     try:
-        people = forms.parse_optional_number(text(form, "people"))
-        body = checked(RehearsalIn, **({} if people is None else {"people": people}))
+        people = forms.parse_optional_number(forms.text(form, "people"))
+        body = forms.checked(RehearsalIn, **({} if people is None else {"people": people}))
         context.ask(rehearsals.rehearse, model_id=model_id, body=body)
     except Problem as error:
         if not may_read:
             raise
         return _list(context, model_id, PagePosition(), error=error)
     if not may_read:
-        return pages.see(f"{ROOT}/models/{model_id}", done="rehearsal")
+        return pages.see(f"{pages.ROOT}/models/{model_id}", done="rehearsal")
     [newest] = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=1).items
-    return pages.see(f"{ROOT}/models/{model_id}/rehearsals/{newest.id}")
+    return pages.see(f"{pages.ROOT}/models/{model_id}/rehearsals/{newest.id}")
 
 
 @router.get("/models/{model_id}/rehearsals/{rehearsal_id}")

@@ -22,34 +22,29 @@ from sqlalchemy.orm import Session
 from app.accounting import repository as accounting_repository
 from app.audit import service as audit
 from app.catalogue import service as catalogue
-from app.db import now
-from app.db.bulk import Page, page
-from app.db.functions import raw
+from app.db import bulk, functions, now
 from app.db.tables import Addition, Dataset, DeletionRequest, Model, Record, RequestAlias, Run, new_id
 from app.deletion import repository as deletion_repository
 from app.deletion.status import OPEN
 from app.features.rehearsals.tables import Rehearsal, RehearsedRows
-from app.rows import records
-from app.rows.repository import StoredRecord, stored_records
-from app.unlearning import queue, service
-from app.unlearning.kinds import PlannedRun
+from app.rows import records, repository
+from app.unlearning import kinds, queue, service
 from app.unlearning.planner import Plan, PlanReason
 from lethe.contract.sets import AdditionStatus, QueueRule, RunKind
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalStatus
 from lethe.proof.canary_test import CanaryPlan
 
 _AT_ONCE = 10_000
-_OPEN = (RehearsalStatus.WAITING, RehearsalStatus.RUNNING)
-_DONE = (RehearsalStatus.COMPLETED, RehearsalStatus.OUTDATED)
+_OPEN = (contract.RehearsalStatus.WAITING, contract.RehearsalStatus.RUNNING)
+_DONE = (contract.RehearsalStatus.COMPLETED, contract.RehearsalStatus.OUTDATED)
 _RANDOM = SystemRandom()
 SAMPLE = 5_000
 """Maximum number of people of the retain set and of the test set."""
 
 
-def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> Page[Rehearsal]:
+def rehearsals(session: Session, *, model_id: str, limit: int, cursor: str | None) -> bulk.Page[Rehearsal]:
     query = sa.select(Rehearsal).where(Rehearsal.model_id == model_id)
-    return page(session, query, Rehearsal.asked_at, Rehearsal.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, Rehearsal.asked_at, Rehearsal.id, limit=limit, cursor=cursor)
 
 
 def open_rehearsal(session: Session, *, dataset_id: str) -> Rehearsal | None:
@@ -70,7 +65,7 @@ def rehearsal_done(session: Session, *, model: Model, version_id: str) -> str | 
 def is_measured(session: Session, *, dataset_id: str) -> bool:
     """Return True if a rehearsal has measured the present rows of a dataset, or runs for one of its models."""
     running = sa.select(Rehearsal.id).join(Model, Model.id == Rehearsal.model_id)
-    running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == RehearsalStatus.RUNNING)
+    running = running.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(sa.union_all(_rows_rehearsed(dataset_id), running)).first() is not None
 
 
@@ -90,19 +85,19 @@ def _rows_rehearsed(dataset_id: str) -> sa.Select[str]:
 def rehearsal_to_make(session: Session, *, dataset_id: str) -> Rehearsal | None:
     """Return the oldest waiting rehearsal of a dataset's models; None without one."""
     query = sa.select(Rehearsal).join(Model, Model.id == Rehearsal.model_id)
-    query = query.where(Model.dataset_id == dataset_id, Rehearsal.status == RehearsalStatus.WAITING)
+    query = query.where(Model.dataset_id == dataset_id, Rehearsal.status == contract.RehearsalStatus.WAITING)
     return session.scalars(query.order_by(Rehearsal.asked_at, Rehearsal.id).limit(1)).first()
 
 
 def with_waiting(models: sa.Select[str, str]) -> sa.Select[str, str, datetime.datetime]:
     """Restrict a query to models with a waiting rehearsal, and add the time at which it was requested."""
     joined = models.add_columns(Rehearsal.asked_at).join(Rehearsal, Rehearsal.model_id == Model.id)
-    return joined.where(Rehearsal.status == RehearsalStatus.WAITING)
+    return joined.where(Rehearsal.status == contract.RehearsalStatus.WAITING)
 
 
 def rehearsal_of(session: Session, *, run_id: str) -> Rehearsal | None:
     """Return the rehearsal that a run carries out; None without one."""
-    query = sa.select(Rehearsal).where(Rehearsal.run_id == run_id, Rehearsal.status == RehearsalStatus.RUNNING)
+    query = sa.select(Rehearsal).where(Rehearsal.run_id == run_id, Rehearsal.status == contract.RehearsalStatus.RUNNING)
     return session.scalars(query).one_or_none()
 
 
@@ -115,8 +110,8 @@ def forget_reports(session: Session, *, dataset_id: str) -> None:
     measured = sa.select(Model.id).where(
         sa.or_(Model.dataset_id == dataset_id, Model.evaluation_dataset_id == dataset_id)
     )
-    completed = sa.and_(Rehearsal.model_id.in_(measured), Rehearsal.status == RehearsalStatus.COMPLETED)
-    session.execute(sa.update(Rehearsal).where(completed).values(report=None, status=RehearsalStatus.OUTDATED))
+    completed = sa.and_(Rehearsal.model_id.in_(measured), Rehearsal.status == contract.RehearsalStatus.COMPLETED)
+    session.execute(sa.update(Rehearsal).where(completed).values(report=None, status=contract.RehearsalStatus.OUTDATED))
 
 
 def _has_no_request(dataset_id: str, tenant_id: str) -> sa.ColumnElement[bool]:
@@ -142,10 +137,10 @@ def count_without_requests(session: Session, *, dataset_id: str, tenant_id: str)
     return num_people, num_unlinked
 
 
-def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[StoredRecord]:
+def records_of(session: Session, *, dataset_id: str, subject_refs: list[str]) -> list[repository.StoredRecord]:
     """Return the records of people in a dataset."""
     mine = sa.and_(Record.dataset_id == dataset_id, Record.subject_ref.in_(subject_refs))
-    return stored_records(session, mine)
+    return repository.stored_records(session, mine)
 
 
 def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) -> Iterator[tuple[bytes | None, int]]:
@@ -153,7 +148,7 @@ def rows_without_requests(session: Session, *, dataset_id: str, tenant_id: str) 
 
     Rows of a person are adjacent.
     """
-    person = raw(Record.subject_ref)
+    person = functions.raw(Record.subject_ref)
     query = sa.select(person, Record.slot).where(_has_no_request(dataset_id, tenant_id)).order_by(person, Record.slot)
     for row in session.execute(query.execution_options(yield_per=_AT_ONCE)):
         yield row[0], row[1]
@@ -289,11 +284,11 @@ class RehearsalKind:
     def canaries(self, run: Run, model: Model) -> CanaryPlan | None:
         """Return None: a rehearsal is measured on rows."""
 
-    def plan(self, session: Session, dataset: Dataset) -> PlannedRun:
+    def plan(self, session: Session, dataset: Dataset) -> kinds.PlannedRun:
         rehearsal = _next(session, dataset.id)
         model = session.get_one(Model, rehearsal.model_id)
         live = catalogue.get_live_version(session, model)
-        return PlannedRun(model=model, plan=_plans(session, model, records=rehearsal.people)[1], live=live)
+        return kinds.PlannedRun(model=model, plan=_plans(session, model, records=rehearsal.people)[1], live=live)
 
     def start(self, session: Session, run: Run) -> None:
         rehearsal = _next(session, run.dataset_id)

@@ -12,14 +12,13 @@ from app.features.stores.tables import SearchReport
 from app.features.systems import service as systems
 from app.features.systems.tables import SystemTask
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.features.stores import evidence
-from lethe.features.stores.contract import SearchReportIn
+from lethe.features.stores import contract, evidence
 from lethe.features.systems import acknowledgements
 from lethe.features.systems.contract import AcknowledgementIn
 from lethe.proof.errors import PreconditionError
 
 
-def accept(session: Session, task: SystemTask, body: SearchReportIn, *, caller: Caller) -> None:
+def accept(session: Session, task: SystemTask, body: contract.SearchReportIn, *, caller: Caller) -> None:
     """Acknowledge a task by the system's signature over a report, and store the report. Repeating the call is a no-op.
 
     Raises `InputInvalid` for a report that is malformed, not the signed one, or tells of something left; and as

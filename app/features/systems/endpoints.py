@@ -9,11 +9,9 @@ from sqlalchemy.orm import Session
 from app.access.idempotency import Once, StoredResponse
 from app.api.calls import Call, created, page_of, respond
 from app.api.gateway import Mount, serves
-from app.db import now
-from app.db.tables import DeletionRequest
+from app.db import now, tables
 from app.deletion import service as deletion
 from app.features.systems import service, systems
-from app.features.systems.systems import RegisteredSystem
 from app.features.systems.tables import System, SystemTask
 from app.features.webhooks import receiver
 from lethe.contract.fields import PageOut, Paging
@@ -139,13 +137,13 @@ def _check_url(call: Call, url: str) -> None:
     receiver.check_url(url, call.installation.settings.webhook_networks(), path="webhook_url")
 
 
-def _system(call: Call, row: RegisteredSystem) -> contract.SystemOut:
+def _system(call: Call, row: systems.RegisteredSystem) -> contract.SystemOut:
     return contract.SystemOut.of(row, webhook_url=row.webhook_url if call.caller.has(Scope.ADMIN) else None)
 
 
 def task_out(session: Session, row: SystemTask) -> contract.TaskOut:
     """Return a task as the API does."""
-    deadline = session.get_one(DeletionRequest, row.request_id).deadline
+    deadline = session.get_one(tables.DeletionRequest, row.request_id).deadline
     return contract.TaskOut.of(
         row,
         system_name=session.get_one(System, row.system_id).name,

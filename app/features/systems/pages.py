@@ -11,7 +11,6 @@ from app.features.desk.glossary import labels
 from app.features.desk.languages import marked, spoken
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.systems import endpoints
 from lethe.contract.problems import Problem
@@ -43,7 +42,7 @@ def close_task(context: TheContext, form: Form, task_id: str) -> Response:
         context.ask(endpoints.close_system_task, task_id=task_id, body=body)
     except Problem as error:
         return _list(context, PagePosition(), status=problems.status_of(type(error)), error=error)
-    return pages.see(f"{ROOT}/systems")
+    return pages.see(f"{pages.ROOT}/systems")
 
 
 @router.get("/requests/{request_id}/systems")
@@ -83,4 +82,4 @@ def _list(context: RequestContext, place: PagePosition, *, status: int | None = 
 
 
 PAGES = (router,)
-MENU = (MenuEntry(70, marked("Systems"), f"{ROOT}/systems", endpoints.list_systems, "settings"),)
+MENU = (MenuEntry(70, marked("Systems"), f"{pages.ROOT}/systems", endpoints.list_systems, "settings"),)

@@ -18,16 +18,12 @@ from sqlalchemy.orm import Session
 from app.access.service import Caller
 from app.audit import service as audit
 from app.db import actor, bulk, now
-from app.db.bulk import Page, page
 from app.db.tables import ApiKey, Dataset, DeletionRequest, Model, new_id
-from app.deletion import completion
-from app.deletion.history import Change
-from app.deletion.retention import RetentionLevel
+from app.deletion import completion, history, retention
 from app.features.protocols.drp import SMALL_ORDER
 from app.features.systems.tables import System, SystemAddress, SystemTask, TaskNote
 from app.features.webhooks import repository as webhooks_repository
 from app.features.webhooks import service as webhooks
-from app.features.webhooks.service import API_VERSION, WebhookMessage
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.contract.sets import ClockState, EventKind, RequestStatus
 from lethe.features.systems import acknowledgements, contract
@@ -113,14 +109,14 @@ def tasks(
     request_id: str | None,
     limit: int,
     cursor: str | None,
-) -> Page[SystemTask]:
+) -> bulk.Page[SystemTask]:
     """Return a page of tasks that match, newest first."""
     wanted = {"status": status, "system_id": system_id, "request_id": request_id}
     query = sa.select(SystemTask).filter_by(**{name: value for name, value in wanted.items() if value is not None})
     if overdue:
         query = query.join(DeletionRequest, DeletionRequest.id == SystemTask.request_id)
         query = query.where(SystemTask.status == _OPEN, DeletionRequest.deadline <= now(session))
-    return page(session, query, SystemTask.opened_at, SystemTask.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, SystemTask.opened_at, SystemTask.id, limit=limit, cursor=cursor)
 
 
 def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
@@ -134,7 +130,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     return lambda request: bool(of_tenant(request.tenant_id).concerned(request))
 
 
-def follow(session: Session, changes: Sequence[Change]) -> None:
+def follow(session: Session, changes: Sequence[history.Change]) -> None:
     """Open tasks of accepted requests, and cancel those of withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
     if accepted:
@@ -144,7 +140,7 @@ def follow(session: Session, changes: Sequence[Change]) -> None:
         _cancel(session, withdrawn)
 
 
-def _open(session: Session, changes: Sequence[Change]) -> None:
+def _open(session: Session, changes: Sequence[history.Change]) -> None:
     register = _Register(session, {change.request.tenant_id for change in changes})
     if not register.systems:
         return
@@ -173,7 +169,7 @@ def _open(session: Session, changes: Sequence[Change]) -> None:
     webhooks.send_all(session, messages)
 
 
-def _cancel(session: Session, withdrawn: Mapping[str, Change]) -> None:
+def _cancel(session: Session, withdrawn: Mapping[str, history.Change]) -> None:
     messages = []
     for task, system in _open_tasks(session, withdrawn.keys()):
         change = withdrawn[task.request_id]
@@ -260,7 +256,7 @@ def _end(
     session.flush()
     request = session.get_one(DeletionRequest, task.request_id)
     if note is not None:
-        task.note, request.kept = TaskNote(text=note), RetentionLevel.DETAILS
+        task.note, request.kept = TaskNote(text=note), retention.RetentionLevel.DETAILS
     complete(session, [request.id])
 
 
@@ -393,14 +389,14 @@ def is_usable(public_key: str) -> bool:
 
 def _messages(
     event: str, task: SystemTask, system: System, request: DeletionRequest, *, at: datetime.datetime
-) -> list[WebhookMessage]:
+) -> list[webhooks.WebhookMessage]:
     """Return the webhook of a task; none if the address of its system is damaged. The person is not named: the system
     finds the person by the request's external id."""
     if system.address.is_damaged:
         return []
     particulars = request.particulars
     data = {
-        "api_version": API_VERSION,
+        "api_version": webhooks.API_VERSION,
         "id": task.id,
         "system_id": system.id,
         "request_id": request.id,
@@ -412,7 +408,7 @@ def _messages(
     }
     timestamp = at.astimezone(datetime.UTC).isoformat()
     body = json.dumps({"type": event, "timestamp": timestamp, "data": data}, separators=(",", ":"))
-    return [WebhookMessage(request=request, urls=[system.address.url], event=event, body=body, at=at)]
+    return [webhooks.WebhookMessage(request=request, urls=[system.address.url], event=event, body=body, at=at)]
 
 
 def note_keys(session: Session, request_ids: Collection[str]) -> dict[str, list[str]]:

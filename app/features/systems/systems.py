@@ -13,13 +13,12 @@ from typing import Any, Self
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app import signing
+from app import db, signing
 from app.access import service as access
 from app.access import subjects
 from app.accounting import certificates
 from app.accounting import repository as accounting_repository
 from app.accounting import service as accounting
-from app.db import now
 from app.db.tables import OWED, DeletionRequest, Erasure, Model
 from app.deletion import completion, deadlines
 from app.deletion import repository as deletion_repository
@@ -114,7 +113,7 @@ def statement_of(session: Session, keys: Keys, request: DeletionRequest) -> dict
     certified = sorted(line["system"]["id"] for line in lines if line["evidence"]["type"] == "certificate")
     joint = accounting.joint_of(session, request_id=request.id)
     return bundle.statement(
-        issued_at=iso(now(session)),
+        issued_at=iso(db.now(session)),
         request={
             "id": request.id,
             "submitted_at": iso(request.submitted_at),
@@ -206,7 +205,7 @@ def _line_of_rows(session: Session, proof: RequestProof, certified: set[str]) ->
     if erasures and all(erasure.dataset_id in certified for erasure in erasures):
         return None
     is_over = request.status == RequestStatus.COMPLETED
-    is_searched = not deadlines.is_held(request, at=now(session)) and request.doubted_at is None
+    is_searched = not deadlines.is_held(request, at=db.now(session)) and request.doubted_at is None
     is_erased = all(erasure.nulled_at is not None for erasure in erasures)
     waiting = not is_over and not (is_erased if erasures else is_searched)
     evidence: dict[str, Any] = _NOTHING

@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session
 
 from app.access import idempotency
 from app.access import service as access
-from app.access.idempotency import Once, StoredResponse
 from app.api import forms, uploads
 from app.api.calls import Call, created, respond
 from app.api.gateway import Mount, serves
@@ -25,16 +24,6 @@ from lethe.contract.fields import PageOut, Paging
 from lethe.contract.problems import FieldError, InputInvalid, Problem, SubjectSuppressed
 from lethe.encoding.targets import TargetColumn
 from lethe.features.trainers import contract
-from lethe.features.trainers.contract import (
-    ArtefactOut,
-    ColumnOut,
-    NewTableOut,
-    PlannedOut,
-    TableOut,
-    TrainerOut,
-    TrainerPlanOut,
-    TrainingOut,
-)
 
 router = APIRouter(route_class=forms.SpooledRoute)
 
@@ -43,7 +32,7 @@ router = APIRouter(route_class=forms.SpooledRoute)
 @uploads.takes(contract.TableIn)
 def create_training_table(
     call: Call,
-    once: Once,
+    once: idempotency.Once,
     file: Annotated[UploadFile, File(description="Rows in a file: .csv, .parquet or .arrow.")],
     form: contract.TableIn,
 ) -> JSONResponse:
@@ -85,7 +74,7 @@ def create_training_table(
         present = columns.only(columns.with_tokens(table, tokens, subjects), kept)
         blocks = [service.sealed_block(vault, number, block) for number, block in enumerate(columns.in_blocks(present))]
 
-        def register(session: Session) -> StoredResponse:
+        def register(session: Session) -> idempotency.StoredResponse:
             if access.subject_rule_of(session, call.caller.tenant_id) != call.caller.policy.subject_rule:
                 raise access.rule_changed()
             if not search_repository.suppressed_since(session, began).isdisjoint(encoded.subject_refs):
@@ -101,7 +90,7 @@ def create_training_table(
                 blocks=blocks,
             )
             call.require_room(session=session)
-            out = NewTableOut(**dict(_table(session, call, row)), warnings=advice())
+            out = contract.NewTableOut(**dict(_table(session, call, row)), warnings=advice())
             return created(out, f"/v1/training-tables/{row.id}")
 
         answer = call.perform(once, register)
@@ -117,14 +106,14 @@ def create_training_table(
 
 
 @serves(router, contract.LIST_TABLES)
-def list_training_tables(call: Call, query: Paging) -> PageOut[TableOut]:
+def list_training_tables(call: Call, query: Paging) -> PageOut[contract.TableOut]:
     with call.reading() as session:
         page = service.tables(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[_table(session, call, row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET_TABLE)
-def get_training_table(call: Call, table_id: str) -> TableOut:
+def get_training_table(call: Call, table_id: str) -> contract.TableOut:
     with call.reading() as session:
         return _table(session, call, service.get_table(session, table_id))
 
@@ -138,8 +127,8 @@ def retire_training_table(call: Call, table_id: str) -> None:
 
 
 @serves(router, contract.CREATE)
-def create_trainer(call: Call, once: Once, body: contract.TrainerIn) -> JSONResponse:
-    def register(session: Session) -> StoredResponse:
+def create_trainer(call: Call, once: idempotency.Once, body: contract.TrainerIn) -> JSONResponse:
+    def register(session: Session) -> idempotency.StoredResponse:
         row = service.register(session, body)
         session.flush()
         call.require_room(session=session)
@@ -149,14 +138,14 @@ def create_trainer(call: Call, once: Once, body: contract.TrainerIn) -> JSONResp
 
 
 @serves(router, contract.LIST)
-def list_trainers(call: Call, query: Paging) -> PageOut[TrainerOut]:
+def list_trainers(call: Call, query: Paging) -> PageOut[contract.TrainerOut]:
     with call.reading() as session:
         page = service.trainers(session, limit=query.limit, cursor=query.cursor)
         return PageOut(items=[_trainer(session, call, row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)
-def get_trainer(call: Call, trainer_id: str) -> TrainerOut:
+def get_trainer(call: Call, trainer_id: str) -> contract.TrainerOut:
     with call.reading() as session:
         return _trainer(session, call, service.get(session, trainer_id))
 
@@ -169,7 +158,7 @@ def retire_trainer(call: Call, trainer_id: str) -> None:
 
 
 @serves(router, contract.TRAININGS)
-def list_trainings(call: Call, trainer_id: str, query: Paging) -> PageOut[TrainingOut]:
+def list_trainings(call: Call, trainer_id: str, query: Paging) -> PageOut[contract.TrainingOut]:
     with call.reading() as session:
         row = service.get(session, trainer_id)
         page = service.trainings(session, trainer_id=row.id, limit=query.limit, cursor=query.cursor)
@@ -177,17 +166,17 @@ def list_trainings(call: Call, trainer_id: str, query: Paging) -> PageOut[Traini
 
 
 @serves(router, contract.PLAN)
-def get_trainer_plan(call: Call, trainer_id: str) -> TrainerPlanOut:
+def get_trainer_plan(call: Call, trainer_id: str) -> contract.TrainerPlanOut:
     with call.reading() as session:
         row = service.get(session, trainer_id)
         planned = [] if call.caller.discreet else training.plan_of(session, row, at=now(session))
         seconds = service.last_seconds(session, row)
-    retrainings = [PlannedOut.of(retraining, late=retraining.is_late) for retraining in planned]
-    return TrainerPlanOut(expected_seconds=seconds, retrainings=retrainings)
+    retrainings = [contract.PlannedOut.of(retraining, late=retraining.is_late) for retraining in planned]
+    return contract.TrainerPlanOut(expected_seconds=seconds, retrainings=retrainings)
 
 
 @serves(router, contract.RELEASE)
-def release_trainer(call: Call, trainer_id: str) -> TrainerOut:
+def release_trainer(call: Call, trainer_id: str) -> contract.TrainerOut:
     with call.writing() as session:
         row = service.get(session, trainer_id)
         service.release(session, row)
@@ -205,17 +194,17 @@ def get_artefact(call: Call, trainer_id: str, name: str) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _table(session: Session, call: Call, row: TrainingTable) -> TableOut:
-    return TableOut.of(
+def _table(session: Session, call: Call, row: TrainingTable) -> contract.TableOut:
+    return contract.TableOut.of(
         row,
-        columns=[ColumnOut(**column) for column in row.columns],
+        columns=[contract.ColumnOut(**column) for column in row.columns],
         num_rows=None if call.caller.discreet else service.count_rows(session, row.id),
     )
 
 
-def _trainer(session: Session, call: Call, row: Trainer) -> TrainerOut:
+def _trainer(session: Session, call: Call, row: Trainer) -> contract.TrainerOut:
     """Return a trainer as the caller may see it: discreet callers do not see who waits."""
-    return TrainerOut.of(
+    return contract.TrainerOut.of(
         row,
         metric=row.specification["metric"],
         min_metric=row.specification["min_metric"],
@@ -224,9 +213,9 @@ def _trainer(session: Session, call: Call, row: Trainer) -> TrainerOut:
     )
 
 
-def _training(session: Session, row: Training) -> TrainingOut:
-    artefacts = [ArtefactOut.of(artefact) for artefact in service.artefacts(session, row.id)]
-    return TrainingOut.of(row, artefacts=artefacts)
+def _training(session: Session, row: Training) -> contract.TrainingOut:
+    artefacts = [contract.ArtefactOut.of(artefact) for artefact in service.artefacts(session, row.id)]
+    return contract.TrainingOut.of(row, artefacts=artefacts)
 
 
 MOUNTS = (Mount(router=router),)

@@ -17,7 +17,6 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from app.features.trainers import columns, plants, sandbox, service
-from app.features.trainers.sandbox import SandboxLimits, TrainerRefused
 from app.features.trainers.tables import TableBlock
 from app.features.trainers.training import ClaimedTraining
 from app.installations import Installation
@@ -54,7 +53,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
     outputs = run.train(inputs)
     is_repeated = _RANDOM.randrange(specification["repeat_one_in"]) == 0
     if is_repeated and run.train(inputs) != outputs:
-        raise TrainerRefused("trainer_not_reproducible")
+        raise sandbox.TrainerRefused("trainer_not_reproducible")
     artefacts = {name: outputs[f"artefacts/{name}"] for name in specification["artefacts"]}
     metrics = read_metrics(outputs.get(_METRICS), names=specification["metrics"] or ())
     findings: dict[str, Any] = {}
@@ -62,7 +61,7 @@ def train(installation: Installation, claimed: ClaimedTraining, *, look: Callabl
         verdict = extra.judge(lambda table: run.score(artefacts, table))
         findings[name] = verdict.report
         if verdict.code is not None:
-            raise TrainerRefused(verdict.code, findings)
+            raise sandbox.TrainerRefused(verdict.code, findings)
     return Result(artefacts=artefacts, metrics=metrics, findings=findings, repeated=is_repeated)
 
 
@@ -87,7 +86,7 @@ def _rows(installation: Installation, claimed: ClaimedTraining) -> pa.Table:
         query = sa.select(TableBlock).where(TableBlock.table_id == claimed.table_id).order_by(TableBlock.number)
         contents = [service.opened(installation.vault, block.content) for block in session.scalars(query)]
     if not contents or None in contents:
-        raise TrainerRefused("training_table_damaged")
+        raise sandbox.TrainerRefused("training_table_damaged")
     return pa.concat_tables([columns.from_bytes(content) for content in contents if content is not None])
 
 
@@ -106,7 +105,7 @@ def check_lock(lock: str) -> None:
         except importlib.metadata.PackageNotFoundError:
             is_same = False
         if not is_same:
-            raise TrainerRefused("trainer_environment_differs")
+            raise sandbox.TrainerRefused("trainer_environment_differs")
 
 
 def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, float]:
@@ -118,7 +117,7 @@ def read_metrics(content: bytes | None, *, names: Sequence[str]) -> dict[str, fl
             return {name: float(value) for name, value in values.items()}
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError):
         pass
-    raise TrainerRefused("trainer_metrics_invalid")
+    raise sandbox.TrainerRefused("trainer_metrics_invalid")
 
 
 class Commands:
@@ -149,9 +148,9 @@ class Commands:
         try:
             losses = np.load(io.BytesIO(outputs["losses.npy"]), allow_pickle=False)
         except (KeyError, ValueError, OSError, EOFError):
-            raise TrainerRefused("trainer_losses_invalid") from None
+            raise sandbox.TrainerRefused("trainer_losses_invalid") from None
         if losses.shape != (rows.num_rows,) or losses.dtype != np.float64 or not np.isfinite(losses).all():
-            raise TrainerRefused("trainer_losses_invalid")
+            raise sandbox.TrainerRefused("trainer_losses_invalid")
         return np.asarray(losses, dtype=np.float64)
 
     def _run(
@@ -163,7 +162,7 @@ class Commands:
         folders: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, bytes]:
-        limits = SandboxLimits(
+        limits = sandbox.SandboxLimits(
             seconds=self._specification["seconds"],
             memory_bytes=self._specification["memory_mib"] * 2**20,
             processes=self._specification["processes"],

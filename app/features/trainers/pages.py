@@ -6,7 +6,6 @@ from app.features.desk import rendering as pages
 from app.features.desk.languages import marked
 from app.features.desk.lists import ThePlace
 from app.features.desk.menu import MenuEntry
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import TheContext
 from app.features.trainers import endpoints
 
@@ -21,4 +20,4 @@ def show_trainers(context: TheContext, place: ThePlace) -> Response:
 
 
 PAGES = (router,)
-MENU = (MenuEntry(72, marked("Trainers"), f"{ROOT}/trainers", endpoints.list_trainers, "models"),)
+MENU = (MenuEntry(72, marked("Trainers"), f"{pages.ROOT}/trainers", endpoints.list_trainers, "models"),)

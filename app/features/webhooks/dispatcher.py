@@ -30,17 +30,16 @@ import prometheus_client
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from app import telemetry
+from app import periodic, telemetry
 from app.config import Settings
 from app.db import Database, now
 from app.features.webhooks import receiver as receivers
 from app.features.webhooks import repository, service
 from app.features.webhooks.receiver import Address, Network, Receiver, ReceiverRefused, Resolve
 from app.keys import Keys
-from app.periodic import Periodic
 from lethe.contract.problems import SealedTextDamaged
-from lethe.contract.sets import DeliveryStatus
 from lethe.features.webhooks import signatures as signature
+from lethe.features.webhooks.contract import DeliveryStatus
 
 _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_ADDRESSES = 4
@@ -417,7 +416,7 @@ class Dispatcher:
         self._latest: dict[str, int] = {}
         self._finished: deque[tuple[ClaimedDelivery, SendResult]] = deque()
         self._senders = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="webhooks")
-        self._working = Periodic("dispatcher", self._work, seconds=_POLL_SECONDS).start()
+        self._working = periodic.Periodic("dispatcher", self._work, seconds=_POLL_SECONDS).start()
         service.listen(self._working.wake)
 
     def close(self) -> None:

@@ -7,12 +7,11 @@ from app.access import tenants
 from app.access.service import Caller
 from app.api.calls import Call
 from app.api.gateway import Mount, serves
-from app.db import now
-from app.db.tables import Tenant
+from app.db import now, tables
 from app.features.webhooks import repository, service
 from app.features.webhooks.tables import WebhookDelivery
 from lethe.contract.fields import PageOut
-from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.sets import Scope
 from lethe.features.webhooks import contract
 
 router = APIRouter()
@@ -82,7 +81,7 @@ def _to_response(row: WebhookDelivery, caller: Caller) -> contract.DeliveryOut:
     return contract.DeliveryOut.of(
         row,
         url=row.letter.url if caller.has(Scope.ADMIN) and not row.letter.is_damaged else None,
-        next_attempt_at=row.next_attempt_at if row.status == DeliveryStatus.PENDING else None,
+        next_attempt_at=row.next_attempt_at if row.status == contract.DeliveryStatus.PENDING else None,
     )
 
 
@@ -92,7 +91,7 @@ def _sent(row: WebhookDelivery, caller: Caller) -> contract.SentOut:
     )
 
 
-def _secret(call: Call, tenant: Tenant) -> contract.SecretOut:
+def _secret(call: Call, tenant: tables.Tenant) -> contract.SecretOut:
     rotated_at = tenant.webhook_rotated_at
     return contract.SecretOut(
         secret=service.present(call.installation.keys, tenant),

@@ -9,7 +9,6 @@ from app.deletion.history import Change, OnChange
 from app.deletion.search_repository import Attached
 from app.features.overview.endpoints import CountUndelivered
 from app.features.webhooks import receiver, repository, service
-from app.features.webhooks.service import Announcement
 from lethe.contract.sets import EventKind
 from lethe.features.webhooks.contract import WebhookEvent
 
@@ -33,9 +32,9 @@ def announce(session: Session, changes: Sequence[Change]) -> None:
     service.announce(session, [_announcement(change) for change in called])
 
 
-def _announcement(change: Change) -> Announcement:
+def _announcement(change: Change) -> service.Announcement:
     event = _WEBHOOK_EVENTS.get(change.kind)
-    return Announcement(request=change.request, event=event, status=change.status, at=change.at)
+    return service.Announcement(request=change.request, event=event, status=change.status, at=change.at)
 
 
 ON_CHANGE: tuple[OnChange, ...] = (announce,)

@@ -3,19 +3,18 @@
 import datetime
 import functools
 
-from app.features.webhooks import repository, service
-from app.features.webhooks.dispatcher import Dispatcher
+from app.features.webhooks import dispatcher, repository, service
 from app.installations import Installation
 from app.operations.periodic_jobs import AT_ONCE, MAX_BATCHES, PeriodicJob
 
 
-def begin_dispatching(installation: Installation) -> Dispatcher:
+def begin_dispatching(installation: Installation) -> dispatcher.Dispatcher:
     """Start the dispatcher that sends deliveries for as long as the gateway runs."""
     settings = installation.settings
     dialects = {
         source: functools.partial(protocol.headers, settings) for source, protocol in service.protocols().items()
     }
-    return Dispatcher(installation.database, installation.keys, settings, dialects=dialects)
+    return dispatcher.Dispatcher(installation.database, installation.keys, settings, dialects=dialects)
 
 
 def purge_deliveries(installation: Installation) -> None:

@@ -20,8 +20,7 @@ from app.features.overview import endpoints as overview
 from app.features.webhooks import endpoints as webhook_deliveries
 from lethe.contract.fields import PageOut
 from lethe.contract.problems import Problem
-from lethe.contract.sets import DeliveryStatus
-from lethe.features.webhooks.contract import DeliveryOut, RedeliveriesIn, SecretRotationIn
+from lethe.features.webhooks.contract import DeliveryOut, DeliveryStatus, RedeliveriesIn, SecretRotationIn
 
 router = pages.new_router()
 

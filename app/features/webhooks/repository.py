@@ -7,11 +7,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
 from app.db import bulk, now, sealed
-from app.db.bulk import Page, page
 from app.db.tables import DeletionRequest, Tenant
 from app.features.webhooks.tables import WebhookDelivery
-from lethe.contract.sets import DeliveryStatus
-from lethe.features.webhooks.contract import WebhookEvent
+from lethe.features.webhooks.contract import DeliveryStatus, WebhookEvent
 
 _PENDING: sa.ColumnElement[str] = sa.literal_column("'pending'")
 """Literal in the statement, because SQLite uses the partial index of pending deliveries only if it sees the value."""
@@ -48,7 +46,7 @@ def deliveries(
     of_discreet_until: datetime.datetime | None,
     limit: int,
     cursor: str | None,
-) -> Page[WebhookDelivery]:
+) -> bulk.Page[WebhookDelivery]:
     """Return a page of deliveries, newest first; with `of_discreet_until`, only those of discreet requests that
     receivers could have by this time."""
     query = sa.select(WebhookDelivery).where(_IS_VISIBLE)
@@ -60,7 +58,7 @@ def deliveries(
         query = query.where(WebhookDelivery.request_id == request_id)
     if of_discreet_until is not None:
         query = _seen(query, of_discreet_until)
-    return page(session, query, WebhookDelivery.created_at, WebhookDelivery.id, limit=limit, cursor=cursor)
+    return bulk.page(session, query, WebhookDelivery.created_at, WebhookDelivery.id, limit=limit, cursor=cursor)
 
 
 def undelivered(session: Session, *, at_most: int) -> dict[str, int]:

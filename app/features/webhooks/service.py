@@ -16,9 +16,9 @@ from app.features.webhooks import receiver, repository
 from app.features.webhooks.tables import Payload, WebhookDelivery
 from app.keys import Keys
 from lethe import sockets
-from lethe.contract.sets import DeliveryStatus, RequestStatus
+from lethe.contract.sets import RequestStatus
 from lethe.features.webhooks import signatures as signature
-from lethe.features.webhooks.contract import DeliveryUnknown, SecretNotPresent, WebhookEvent
+from lethe.features.webhooks.contract import DeliveryStatus, DeliveryUnknown, SecretNotPresent, WebhookEvent
 
 API_VERSION = "1"
 OVERLAP = datetime.timedelta(hours=24)

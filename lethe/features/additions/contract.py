@@ -4,30 +4,26 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract import problems
-from lethe.contract.fields import Answer, PageOut, Paging
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, NotFound
-from lethe.contract.sets import AdditionStatus, Scope
+from lethe.contract import fields, operation, problems, sets
 
 
-class AdditionUnknown(NotFound, title="There is no such addition"):
+class AdditionUnknown(problems.NotFound, title="There is no such addition"):
     template = "There is no addition {addition_id!r} to this dataset."
 
 
-class DatasetFull(Conflict, title="The dataset has too few free slots"):
+class DatasetFull(problems.Conflict, title="The dataset has too few free slots"):
     template = (
         "{num_free} slots of the dataset are free, and their number is fixed: send {num_free} rows at most, or make "
         "another dataset."
     )
 
 
-class AdditionOut(Answer):
+class AdditionOut(fields.Answer):
     """Rows added to a dataset."""
 
     id: str = Field(description="ID of the addition.")
     dataset_id: str = Field(description="ID of the dataset.")
-    status: AdditionStatus = Field(
+    status: sets.AdditionStatus = Field(
         description="pending, applied (the rows are in their slots) or dropped (the dataset was retired or the rows "
         "were damaged before)."
     )
@@ -41,13 +37,13 @@ class NewAdditionOut(AdditionOut):
     num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
 
 
-_ADDITIONS = ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
+_ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
 
 ADD = _ADDITIONS.of_one(
     "add_records",
     "POST",
     "/records",
-    scope=Scope.MODELS_WRITE,
+    scope=sets.Scope.MODELS_WRITE,
     gives=NewAdditionOut,
     status=202,
     repeat="keyed",
@@ -71,9 +67,9 @@ ADDITIONS = _ADDITIONS.of_one(
     "list_additions",
     "GET",
     "/additions",
-    scope=Scope.MODELS_READ,
-    query=Paging,
-    gives=PageOut[AdditionOut],
+    scope=sets.Scope.MODELS_READ,
+    query=fields.Paging,
+    gives=fields.PageOut[AdditionOut],
     problems=(problems.DatasetUnknown,),
     does="List the additions of a dataset, newest first.",
 )
@@ -81,7 +77,7 @@ ADDITION = _ADDITIONS.of_two(
     "get_addition",
     "GET",
     "/additions/{addition_id}",
-    scope=Scope.MODELS_READ,
+    scope=sets.Scope.MODELS_READ,
     gives=AdditionOut,
     problems=(problems.DatasetUnknown, AdditionUnknown),
     does="Return an addition, with whether its rows have been written.",

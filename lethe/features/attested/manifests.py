@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from lethe.features.systems import acknowledgements
-from lethe.proof import wellformed
-from lethe.proof.errors import PreconditionError
+from lethe.proof import errors, wellformed
 
 FORMAT = "lethe-manifest/1"
 TYPE = "lethe-manifest+jws"
@@ -94,4 +93,4 @@ def read(compact_jws: str, public_key: str) -> dict[str, Any] | None:
 def _check(statement: Any) -> None:
     wellformed.check("the manifest", statement, _FIELDS)
     if statement["format"] != FORMAT:
-        raise PreconditionError("manifest_well_formed", f"Expected {FORMAT}")
+        raise errors.PreconditionError("manifest_well_formed", f"Expected {FORMAT}")

@@ -3,10 +3,7 @@
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call_one, composed
 from lethe.client.waiting import Progress, Watch, report
-from lethe.contract import models, runs
-from lethe.contract.models import ModelOut
-from lethe.contract.runs import RunOut, RunQuery
-from lethe.contract.sets import RunKind, RunStatus
+from lethe.contract import models, runs, sets
 from lethe.features.canary_tests import contract
 
 
@@ -18,7 +15,7 @@ class ModelCanaryTests(Resource[H]):
     @composed
     async def wait_for_audit(
         self, model_id: str, *, timeout_seconds: float | None = None, progress: Progress | None = None
-    ) -> RunOut | None:
+    ) -> runs.RunOut | None:
         """Return the run of the model's last canary test once none is pending; None if there never was one. Raises
         `WaitTimedOut`."""
         watch = Watch(subject=f"the canary test of model {model_id}", timeout_seconds=timeout_seconds)
@@ -31,10 +28,10 @@ class ModelCanaryTests(Resource[H]):
             report(progress, status, run)
             await self._calls.sleep(watch.pause(status=status))
 
-    async def _last_canary_test(self, model: ModelOut) -> RunOut | None:
+    async def _last_canary_test(self, model: models.ModelOut) -> runs.RunOut | None:
         """Return the newest run of a canary test; while one is pending, only a running one."""
-        status = RunStatus.RUNNING if model.audit.asked_at is not None else None
-        async for run in self._calls.pages(runs.LIST, arguments=RunQuery(model_id=model.id, status=status)):
-            if run.kind == RunKind.AUDIT:
+        status = sets.RunStatus.RUNNING if model.audit.asked_at is not None else None
+        async for run in self._calls.pages(runs.LIST, arguments=runs.RunQuery(model_id=model.id, status=status)):
+            if run.kind == sets.RunKind.AUDIT:
                 return run
         return None

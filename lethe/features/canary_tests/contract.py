@@ -1,17 +1,14 @@
 """Operation that requests a canary test of a model."""
 
-from lethe.contract import problems
-from lethe.contract.models import ModelOut
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import Scope
+from lethe.contract import models, operation, problems, sets
 
-_TESTS = ResourceOperations("Models", "/v1/models/{model_id}/audit")
+_TESTS = operation.ResourceOperations("Models", "/v1/models/{model_id}/audit")
 
 ASK = _TESTS.of_one(
     "audit",
     "POST",
-    scope=Scope.MODELS_WRITE,
-    gives=ModelOut,
+    scope=sets.Scope.MODELS_WRITE,
+    gives=models.ModelOut,
     status=202,
     repeat="keyed",
     problems=(

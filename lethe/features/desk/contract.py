@@ -5,38 +5,36 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, Strict
 
-from lethe.contract import problems
+from lethe.contract import operation, problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import Conflict, Malformed, NotAllowed, NotFound
 from lethe.contract.sets import ClosedSet, Scope
 
 
-class FormRefused(NotAllowed, title="The form did not come from a page of this session"): ...
+class FormRefused(problems.NotAllowed, title="The form did not come from a page of this session"): ...
 
 
-class AttachmentUnknown(NotFound, title="The request has no such attachment"): ...
+class AttachmentUnknown(problems.NotFound, title="The request has no such attachment"): ...
 
 
-class AttachmentInvalid(Malformed, title="The file cannot be attached"): ...
+class AttachmentInvalid(problems.Malformed, title="The file cannot be attached"): ...
 
 
-class DetailsErased(Conflict, title="Details of the request are no longer kept"): ...
+class DetailsErased(problems.Conflict, title="Details of the request are no longer kept"): ...
 
 
-class NotesFull(Conflict, title="The request has reached its limit of notes"):
+class NotesFull(problems.Conflict, title="The request has reached its limit of notes"):
     template = "The request has {max_notes} notes; write more in your own files, about its id."
 
 
-class AttachmentsFull(Conflict, title="The request has reached its limit of attachments"):
+class AttachmentsFull(problems.Conflict, title="The request has reached its limit of attachments"):
     template = "The request has {max_attachments} attachments (LETHE_MAX_ATTACHMENTS); delete one of them first."
 
 
-class ReplyUnprintable(Conflict, title="The PDF font lacks characters of the reply"): ...
+class ReplyUnprintable(problems.Conflict, title="The PDF font lacks characters of the reply"): ...
 
 
-class NotAssignable(Conflict, title="Requests cannot be assigned to this person"):
+class NotAssignable(problems.Conflict, title="Requests cannot be assigned to this person"):
     template = "Nobody with this id decides about requests here; GET /v1/deletion-requests:assignees lists who does."
 
 
@@ -77,8 +75,8 @@ class AssigneeOut(Answer):
     name: str = Field(description="Name of the person.")
 
 
-_ASSIGNEES = ResourceOperations("Deletion requests", "/v1")
-_REQUESTS = ResourceOperations("Deletion requests", "/v1/deletion-requests")
+_ASSIGNEES = operation.ResourceOperations("Deletion requests", "/v1")
+_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
 
 ASSIGNEES = _ASSIGNEES.operation(
     "list_assignees",

@@ -18,9 +18,8 @@ from joserfc import jws
 from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
 from lethe.proof import wellformed
-from lethe.verification import proof_files
+from lethe.verification import chains, proof_files
 from lethe.verification.certificates import key_set, signed_payload
-from lethe.verification.chains import canonical, link_hash
 
 MANIFEST = "manifest.jws"
 KEYS = "public-keys.jwks.json"
@@ -53,7 +52,7 @@ def manifest(request_id: str, members: Mapping[str, bytes], *, made_at: datetime
     """Return the statement to sign about the other members of a pack, as canonical JSON."""
     files = {name: {"bytes": len(content), "sha256": _digest(content)} for name, content in members.items()}
     made = made_at.astimezone(datetime.UTC).isoformat()
-    return canonical({"format": FORMAT, "request_id": request_id, "made_at": made, "files": files}).encode()
+    return chains.canonical({"format": FORMAT, "request_id": request_id, "made_at": made, "files": files}).encode()
 
 
 def archive(members: Mapping[str, bytes]) -> bytes:
@@ -141,8 +140,8 @@ def _check_log(log: dict[str, Any], public_keys: Any) -> bool:
     """Check the hash of each audit entry, and return True if the entries are linked up to a signed checkpoint."""
     previous: dict[str, Any] | None = None
     for entry in log["entries"]:
-        body = canonical({name: entry[name] for name in _HASHED})
-        if entry["hash"] != link_hash(entry["previous_hash"], body):
+        body = chains.canonical({name: entry[name] for name in _HASHED})
+        if entry["hash"] != chains.link_hash(entry["previous_hash"], body):
             raise CertificateInvalid(f"Audit entry {entry['sequence']} is not what was hashed.")
         if log["linked"] and previous is not None:
             follows = entry["sequence"] == previous["sequence"] + 1 and entry["previous_hash"] == previous["hash"]

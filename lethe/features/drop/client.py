@@ -14,7 +14,6 @@ import pydantic
 from lethe.client.methods import H, Resource, call, checked, composed, makes, saved
 from lethe.contract.problems import FieldError, InputInvalid
 from lethe.features.drop import contract
-from lethe.features.drop.contract import MAX_LINES, list_of
 from lethe.features.drop.standard import FIELDS, FIELDS_OF, DropList, hashes
 from lethe.features.identities.contract import CUSTOMER_ID
 
@@ -63,7 +62,7 @@ class Drop(Resource[H]):
                 stated = answer.num_irrevocable
                 totals.num_irrevocable = None if stated is None else (totals.num_irrevocable or 0) + stated
             answer = await self._send(name, [], num_lines)
-            if list_of(name) is not None and answer.num_loaded != num_lines:
+            if contract.list_of(name) is not None and answer.num_loaded != num_lines:
                 expected = f"expected distinct IDs, found {answer.num_loaded} in {num_lines} lines"
                 raise InputInvalid("The file has lines twice.", [FieldError(name, expected)])
             totals.num_files += 1
@@ -133,7 +132,7 @@ def _files(path: Path) -> Iterator[tuple[str, IO[str]]]:
         names = [path.name] if archive is None else [name for name in archive.namelist() if name.endswith(".csv")]
         for name in sorted(names, key=lambda name: "_Removed" in name):
             try:
-                list_of(name)
+                contract.list_of(name)
             except ValueError as error:
                 raise InputInvalid("The file is none of DROP.", [FieldError(name, str(error))]) from None
             with path.open("rb") if archive is None else archive.open(name) as content:
@@ -155,7 +154,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile | None]:
 
 def _batches(name: str, file: IO[str]) -> Iterator[list[dict[str, str]]]:
     """Yield the lines of a file as the call takes them. Raises `InputInvalid`, which names the line."""
-    expected = _COLUMNS if list_of(name) is not None else _OF_REMOVED
+    expected = _COLUMNS if contract.list_of(name) is not None else _OF_REMOVED
     reader, batch = csv.reader(file, strict=True), list[dict[str, str]]()
     try:
         header = [cell.strip().lower() for cell in next(reader, [])]
@@ -173,7 +172,7 @@ def _batches(name: str, file: IO[str]) -> Iterator[list[dict[str, str]]]:
             except pydantic.ValidationError:
                 raise _wrong(name, reader.line_num) from None
             batch.append(line)
-            if len(batch) == MAX_LINES:
+            if len(batch) == contract.MAX_LINES:
                 yield batch
                 batch = []
     except (csv.Error, UnicodeDecodeError):

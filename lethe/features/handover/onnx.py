@@ -20,7 +20,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from lethe import Client
+from lethe import Client, errors
 from lethe.client import files
 from lethe.contract.datasets import DatasetOut
 from lethe.contract.models import ModelOut, VersionOut
@@ -28,7 +28,6 @@ from lethe.contract.problems import FieldError, ModelNotLive
 from lethe.encoding.columns import Categorical, Column, Floats, Numeric, Standard, Vector
 from lethe.encoding.rows import SHRINK, Schema
 from lethe.encoding.schema import stored
-from lethe.errors import CertificateInvalid, NotExpressible
 from lethe.features.handover.calls import name_copy, network_of
 from lethe.features.lineage.contract import CopyKind
 from lethe.proof import certificate
@@ -150,7 +149,7 @@ def require_expressible(schema: Schema) -> None:
     if schema.random:
         faults.append(FieldError("random_features", "expected none"))
     if faults:
-        raise NotExpressible("Not all of the encoding can be written as ONNX: serve it by lethe.mlflow.", faults)
+        raise errors.NotExpressible("Not all of the encoding can be written as ONNX: serve it by lethe.mlflow.", faults)
 
 
 def columns(graph: GraphBuilder, schema: Schema) -> str:
@@ -198,7 +197,7 @@ def _column(graph: GraphBuilder, column: Column) -> str:
         case Numeric() | Standard():
             return _number(graph, column)
         case _:
-            raise NotExpressible(f"A column of kind {column.kind} cannot be written as ONNX.")
+            raise errors.NotExpressible(f"A column of kind {column.kind} cannot be written as ONNX.")
 
 
 def _number(graph: GraphBuilder, column: Numeric | Standard) -> str:
@@ -305,7 +304,7 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
     dataset = client.datasets.get(model.dataset_id)
     schema = stored(dataset.schema_) if dataset.schema_ else None
     if model.mechanism.network and model.mechanism.network.linearisation:
-        raise NotExpressible("A tangent model needs derivatives of its network: serve it by lethe.mlflow.")
+        raise errors.NotExpressible("A tangent model needs derivatives of its network: serve it by lethe.mlflow.")
     if schema:
         require_expressible(schema)
     number = model.live_version if version is None else version
@@ -316,7 +315,7 @@ def export(client: Client, model_id: str, to: str | Path | BinaryIO, *, version:
     row = _row(client, graph, model, dataset, schema)
     weights = client.models.weights(model_id, number)
     if hashlib.sha256(weights).hexdigest() != exported.weights_sha256:
-        raise CertificateInvalid(f"The weights are not those of version {number}.")
+        raise errors.CertificateInvalid(f"The weights are not those of version {number}.")
     from safetensors.numpy import load
 
     name, output, width = _output(graph, row, load(weights)["parameters"], model, dataset)

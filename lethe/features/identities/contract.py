@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from lethe.contract.fields import Answer, Body, LargeBody, Sha256, SubjectIn
+from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectIn
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
 from lethe.contract.sets import Scope
@@ -28,7 +28,7 @@ ROUNDED = (
 MAX_LINKS = 1000
 MAX_IDENTIFIERS = 50
 MAX_IDENTIFIERS_OF_A_PERSON = 500
-KindName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$")]
+KindName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,39}$"), WHOLE]
 
 
 class IdentifierIn(Body):
@@ -88,7 +88,7 @@ class LoadedOut(Answer):
 
 class KindIn(Body):
     name: KindName = Field(description="Name of the kind: a new one, compared as text, or phone.")
-    region: Annotated[str, Field(pattern="^[A-Z]{2}$")] | None = Field(
+    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = Field(
         default=None,
         description="Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
         "numbers are refused.",

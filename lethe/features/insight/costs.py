@@ -6,10 +6,7 @@ Accuracy depends on the rows and is not part of the cost; `lethe.features.tables
 import math
 from dataclasses import dataclass
 
-from lethe.proof import accountant, calibration
-from lethe.proof.accountant import Run
-from lethe.proof.errors import InfeasibleError
-from lethe.proof.losses import Objective
+from lethe.proof import accountant, calibration, errors, losses
 from lethe.proof.mechanism import Mechanism
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -41,7 +38,7 @@ class Cost:
 
 
 def around(
-    num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION
+    num_slots: int, epsilon: float, objective: losses.Objective = losses.Objective.LOGISTIC_REGRESSION
 ) -> tuple[float, float, float]:
     """Return a quarter of the default l2, the default, and four times the default.
 
@@ -64,12 +61,12 @@ def of(mechanism: Mechanism, *, epsilon: float, delta: float) -> Cost:
     >>> round(cost.noise, 2), round(cost.learn_passes, 1), round(cost.request_passes, 1)
     (0.35, 34.7, 1.7)
     """
-    learned = accountant.replay(mechanism, [Run(steps=mechanism.learn_steps)])
+    learned = accountant.replay(mechanism, [accountant.Run(steps=mechanism.learn_steps)])
     request_passes = None
     try:
         steps = calibration.least_steps(learned, records=1, epsilon=epsilon, delta=delta, at_most=MAX_STEPS)
         request_passes = min(steps, mechanism.learn_steps) / mechanism.num_batches
-    except InfeasibleError:
+    except errors.InfeasibleError:
         pass
     gap = 1 - mechanism.contraction
     return Cost(

@@ -10,9 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from lethe.proof import accountant, conversion, methods
+from lethe.proof import accountant, conversion, errors, methods
 from lethe.proof.accountant import Chain, Exposure, Run
-from lethe.proof.errors import DomainError
 from lethe.proof.mechanism import Adjacency
 
 
@@ -72,7 +71,7 @@ def thinned(steps: int, *, at_most: int) -> list[int]:
     ([0, 1, 2, 3], [0, 1, 10, 100, 1000], [0, 1000])
     """
     if at_most < 2:
-        raise DomainError(f"Expected at_most={at_most} >= 2")
+        raise errors.DomainError(f"Expected at_most={at_most} >= 2")
     if steps < at_most:
         return list(range(steps + 1))
     return [0, *np.unique(np.geomspace(steps, 1, at_most - 1).round().astype(int)).tolist()]

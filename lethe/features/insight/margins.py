@@ -10,9 +10,8 @@ Reference: that of the accountant, `docs/mathematics/shift.md`.
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from lethe.proof import accountant, conversion, methods
+from lethe.proof import accountant, conversion, errors, methods
 from lethe.proof.accountant import Chain, Exposure, Run
-from lethe.proof.errors import LARGEST_COUNT, InfeasibleError, require_count
 from lethe.proof.mechanism import Mechanism
 
 
@@ -29,7 +28,7 @@ def least_epsilon(chain: Chain, *, records: int, steps: int, delta: float) -> fl
     >>> [round(least_epsilon(chain, records=1, steps=steps, delta=1e-5), 6) for steps in (0, 92, 93)]
     [2.091521, 1.000604, 0.991887]
     """
-    require_count(0, records=records, steps=steps)
+    errors.require_count(0, records=records, steps=steps)
     method = methods.of(chain.mechanism)
     if steps:
         chain, records = method.advance(chain, Run(steps=steps, records=records)), 0
@@ -57,7 +56,7 @@ def most_records(chain: Chain, *, steps: int, epsilon: float, delta: float) -> i
 
     max_records = bisect_right(range(chain.mechanism.num_slots + 1), target, key=mu_after) - 1
     if max_records < 0:
-        raise InfeasibleError(f"Expected {steps} steps to bring earlier deletions to the target")
+        raise errors.InfeasibleError(f"Expected {steps} steps to bring earlier deletions to the target")
     return max_records
 
 
@@ -82,10 +81,10 @@ def releases_left(
     """
     target = conversion.gdp_mu(epsilon=epsilon, delta=delta)
     if methods.adaptive_mu(exposures) > target:
-        raise InfeasibleError(f"Expected the published versions to keep epsilon={epsilon}, delta={delta}")
+        raise errors.InfeasibleError(f"Expected the published versions to keep epsilon={epsilon}, delta={delta}")
 
     def mu_after(releases: int) -> float:
         future = Exposure(mechanism=mechanism, records=records, releases=((steps, releases),))
         return methods.adaptive_mu([*exposures, future])
 
-    return bisect_right(range(1, LARGEST_COUNT + 1), target, key=mu_after)
+    return bisect_right(range(1, errors.LARGEST_COUNT + 1), target, key=mu_after)

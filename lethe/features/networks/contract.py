@@ -5,10 +5,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract import problems
+from lethe.contract import operation, problems
 from lethe.contract.fields import Answer, Form, PageOut, Paging
-from lethe.contract.operation import ResourceOperations
+from lethe.contract.problems import Conflict, variant
 from lethe.contract.sets import Scope
+
+
+class NetworkExists(Conflict, title="This network exists already"):
+    template = "This file is network {network_id}; use that, or delete it to register it anew."
+
+
+class NetworkInUse(Conflict, title="A dataset or a model uses this network"):
+    by_dataset = variant("The rows of dataset {dataset_id} are features of network {network_id}; retire it first.")
+    by_model = variant("Model {model_id} stands on network {network_id}; retire it first.")
 
 
 class ParameterOut(Answer):
@@ -53,7 +62,7 @@ class NetworkIn(NetworkFileIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the network.")
 
 
-_NETWORKS = ResourceOperations("Networks", "/v1/networks")
+_NETWORKS = operation.ResourceOperations("Networks", "/v1/networks")
 
 UPLOAD = _NETWORKS.operation(
     "create_network",
@@ -67,7 +76,7 @@ UPLOAD = _NETWORKS.operation(
         problems.StorageQuotaExceeded,
         problems.NetworkInvalid,
         problems.NetworkFailed,
-        problems.NetworkExists,
+        NetworkExists,
     ),
     does="Register a public network: an ONNX file that learned from none of the people concerned. It is examined and "
     "run in a separate process without access to connections and files.",
@@ -105,7 +114,7 @@ DELETE = _NETWORKS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
-    problems=(problems.NetworkUnknown, problems.NetworkInUse),
+    problems=(problems.NetworkUnknown, NetworkInUse),
     does="Delete a network; 409 while a dataset or a model uses it.",
 )
 
@@ -123,7 +132,7 @@ class EncodingsOut(Answer):
     items: list[EncodingOut] = Field(description="Uploads on all gateways that share a data folder, newest first.")
 
 
-ENCODINGS = ResourceOperations("Datasets", "/v1").operation(
+ENCODINGS = operation.ResourceOperations("Datasets", "/v1").operation(
     "list_encodings",
     "GET",
     "/datasets:encodings",

@@ -2,9 +2,7 @@
 
 import math
 
-from lethe.features.objective import accountant
-from lethe.features.objective.accountant import Releases
-from lethe.features.objective.mechanism import ObjectivePerturbation
+from lethe.features.objective import accountant, mechanism
 from lethe.proof.conversion import gdp_mu
 from lethe.proof.errors import InfeasibleError, require_count, require_fraction, require_positive
 from lethe.proof.losses import Objective, num_weight_rows
@@ -30,7 +28,7 @@ def choose(
     regularisation: float | None = None,
     class_weights: tuple[float, ...] | None = None,
     weight_bound: float | None = None,
-) -> ObjectivePerturbation:
+) -> mechanism.ObjectivePerturbation:
     """Return the mechanism with the least noise whose `adaptive` guarantee of one record is (epsilon, delta).
 
     It is a function of public numbers: `versions` >= 1 is the number of versions that the target covers. Lambda is
@@ -46,9 +44,9 @@ def choose(
 
     size = num_weight_rows(num_classes, objective) * num_columns
 
-    def made(noise_scale: float) -> ObjectivePerturbation:
+    def made(noise_scale: float) -> mechanism.ObjectivePerturbation:
         strength = regularisation or default_regularisation(noise_scale, num_classes, objective)
-        return ObjectivePerturbation(
+        return mechanism.ObjectivePerturbation(
             objective=objective,
             num_slots=num_slots,
             num_classes=num_classes,
@@ -62,7 +60,7 @@ def choose(
         )
 
     def reaches(noise_scale: float) -> bool:
-        published = [Releases(mechanism=made(noise_scale), versions=versions)]
+        published = [accountant.Releases(mechanism=made(noise_scale), versions=versions)]
         return accountant.adaptive_epsilon(published, delta=delta) <= epsilon
 
     # One version without a determinant, the least that any noise has to do.

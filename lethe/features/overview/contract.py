@@ -6,7 +6,8 @@ from pydantic import Field
 
 from lethe.contract.fields import Answer
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
+from lethe.contract.sets import Scope, WorkerState
+from lethe.features.webhooks.contract import DeliveryStatus
 
 COUNTED = 100_000
 """Limit up to which ended requests of one status are counted."""

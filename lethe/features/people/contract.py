@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, Gone, NotAllowed, NotFound, Unavailable
 from lethe.contract.sets import ClosedSet, Scope
@@ -74,6 +74,7 @@ Email = Annotated[
     Text,
     # The maximum length is that of RFC 5321, 4.5.3.1.3.
     Field(min_length=3, max_length=254, pattern=r"^[^@\s\x00]+@[^@\s\x00]+$"),
+    WHOLE,
     AfterValidator(_lower),
 ]
 AnyRole = Annotated[Role, Strict(False)]

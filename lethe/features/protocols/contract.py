@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, InputInvalid, NotAllowed, NotFound
 from lethe.contract.sets import Scope
@@ -34,7 +34,7 @@ class AgentExists(Conflict, title="An agent with this id exists"):
     template = "There is an agent {agent_id!r}; remove it first to change its key."
 
 
-AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")]
+AgentId = Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$"), WHOLE]
 
 
 class AgentIn(Body):

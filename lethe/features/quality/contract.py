@@ -2,20 +2,27 @@
 
 from pydantic import Field
 
-from lethe.contract import problems
-from lethe.contract.fields import Answer, Body, example
+from lethe.contract import fields, operation, problems
 from lethe.contract.models import ModelOut, QualityIn
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.sets import RemedyKind, Scope
+from lethe.contract.sets import ClosedSet, Scope
 
 
-class ModelChangeIn(Body):
-    model_config = example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
+class RemedyKind(ClosedSet):
+    """Change that can raise the quality of a model."""
+
+    RELEARN = "relearn"
+    """Learn the same model from scratch."""
+    MORE_SLOTS = "more_slots"
+    L2 = "l2"
+
+
+class ModelChangeIn(fields.Body):
+    model_config = fields.example(quality={"metric": "auc", "threshold": 0.8, "on_breach": "hold"})
 
     quality: QualityIn = Field(description="Quality gate of the model, which replaces any present gate.")
 
 
-class RemedyOut(Answer):
+class RemedyOut(fields.Answer):
     kind: RemedyKind = Field(
         description="relearn: the same model from scratch; more_slots, l2: a new model, on a dataset with that many "
         "slots or with that regularisation."
@@ -28,7 +35,7 @@ class RemedyOut(Answer):
     reason: str = Field(description="Reason why it may help, in words.")
 
 
-class RemediesOut(Answer):
+class RemediesOut(fields.Answer):
     model_id: str = Field(description="ID of the model.")
     score_noise: float = Field(
         description="Upper bound on the standard deviation of the noise in a row's score, for the model as it is."
@@ -37,7 +44,7 @@ class RemediesOut(Answer):
     remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
-_MODELS = ResourceOperations("Models", "/v1/models")
+_MODELS = operation.ResourceOperations("Models", "/v1/models")
 
 UPDATE = _MODELS.of_one(
     "update_model",

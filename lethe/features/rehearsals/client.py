@@ -4,7 +4,6 @@ from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, composed, pages
 from lethe.client.waiting import Progress, Watch, report
 from lethe.features.rehearsals import contract
-from lethe.features.rehearsals.contract import RehearsalOut, RehearsalStatus
 
 
 class _NewRehearsal(contract.RehearsalIn, Keyed):
@@ -26,13 +25,13 @@ class ModelRehearsals(Resource[H]):
         *,
         timeout_seconds: float | None = None,
         progress: Progress | None = None,
-    ) -> RehearsalOut:
+    ) -> contract.RehearsalOut:
         """Return the rehearsal as soon as it has ended. Raises `WaitTimedOut`."""
         watch = Watch(subject=f"rehearsal {rehearsal_id}", timeout_seconds=timeout_seconds)
         while True:
             options = Options(within=watch.left)
             rehearsal = await self._calls.call(contract.GET, model_id, rehearsal_id, options=options)
             report(progress, rehearsal.status, rehearsal.progress)
-            if rehearsal.status not in (RehearsalStatus.WAITING, RehearsalStatus.RUNNING):
+            if rehearsal.status not in (contract.RehearsalStatus.WAITING, contract.RehearsalStatus.RUNNING):
                 return rehearsal
             await self._calls.sleep(watch.pause(status=rehearsal.status))

@@ -5,10 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lethe.contract import problems
+from lethe.contract import models, operation, problems
 from lethe.contract.fields import Answer, Body, PageOut, Paging, example
-from lethe.contract.models import ProgressOut
-from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -125,7 +123,7 @@ class RehearsalOut(Answer):
     people: int = Field(description="Number of people to draw.")
     status: RehearsalStatus = Field(description="Status of the rehearsal.")
     run_id: str | None = Field(description="ID of the rehearsal's run; null before it starts.")
-    progress: ProgressOut | None = Field(description="Progress of the rehearsal's run; null unless running.")
+    progress: models.ProgressOut | None = Field(description="Progress of the rehearsal's run; null unless running.")
     report: RehearsalReport | None = Field(
         description="Results; null until completed, and again once a person of the datasets is erased."
     )
@@ -135,7 +133,7 @@ class RehearsalOut(Answer):
     finished_at: datetime.datetime | None = Field(description="Time at which the rehearsal ended; null until then.")
 
 
-_REHEARSALS = ResourceOperations("Models", "/v1/models/{model_id}/rehearsals")
+_REHEARSALS = operation.ResourceOperations("Models", "/v1/models/{model_id}/rehearsals")
 
 ASK = _REHEARSALS.of_one(
     "rehearse",

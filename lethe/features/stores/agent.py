@@ -16,7 +16,6 @@ from pathlib import Path
 from lethe import Client
 from lethe.features.stores import erasure, reports, store
 from lethe.features.stores.configuration import Configuration
-from lethe.features.stores.erasure import Finding
 from lethe.features.systems import acknowledgements
 from lethe.features.systems.contract import STRENGTH, Grade, SystemTaskEnded, TaskOut, TaskStatus
 
@@ -29,14 +28,14 @@ class TaskOutcome:
 
     task_id: str
     grade: Grade | None
-    findings: Mapping[str, Finding]
+    findings: Mapping[str, erasure.Finding]
     error: str | None = None
 
 
-def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list[dict[str, Finding]]:
+def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list[dict[str, erasure.Finding]]:
     """Erase people from all configured stores. Return for each person the findings by the name of the store; call
     `finish` when they are reported. Raises `StoreError`."""
-    by_person: list[dict[str, Finding]] = [{} for _ in people]
+    by_person: list[dict[str, erasure.Finding]] = [{} for _ in people]
     with store.stopped(configuration.stop, configuration.start):
         for name, store_settings in configuration.stores.items():
             findings = erasure.erase(store_settings, people, journal=configuration.state / f"{name}.json")
@@ -51,7 +50,7 @@ def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> Non
         erasure.finish(configuration.state / f"{name}.json", people)
 
 
-def grade_of(findings: Mapping[str, Finding]) -> Grade | None:
+def grade_of(findings: Mapping[str, erasure.Finding]) -> Grade | None:
     """Return the grade of a person's findings in all stores; None if something is left."""
     if any(finding.ghosts for finding in findings.values()):
         return None

@@ -11,8 +11,7 @@ from typing import Any
 
 from lethe.features.systems.bundle import require
 from lethe.features.systems.contract import Grade
-from lethe.proof import wellformed
-from lethe.proof.errors import PreconditionError
+from lethe.proof import errors, wellformed
 
 VECTOR_STORES = ("chroma", "lancedb", "pgvector")
 KINDS = (*VECTOR_STORES, "documents")
@@ -87,10 +86,10 @@ def read(text: str) -> dict[str, Any]:
     """
     try:
         document = wellformed.read(text)
-    except PreconditionError:
+    except errors.PreconditionError:
         raise
     except (ValueError, RecursionError) as error:
-        raise PreconditionError("report_well_formed", "Expected JSON in the search report") from error
+        raise errors.PreconditionError("report_well_formed", "Expected JSON in the search report") from error
     wellformed.check("the search report", document, _REPORT)
     is_known = document["format"] == FORMAT and document["encodings"] == ENCODINGS
     require("report_well_formed", is_known and len(text) <= MAX_CHARACTERS, f"a {FORMAT} document")

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet, OKPKey
 
-from lethe.proof import wellformed
-from lethe.proof.errors import PreconditionError
+from lethe.proof import errors, wellformed
 from lethe.verification.certificates import ALGORITHM, signed_payload
 
 FORMAT = "lethe-acknowledgement/1"
@@ -113,10 +112,10 @@ def signed_statement(
         return None
     try:
         statement = wellformed.read(signed)
-    except PreconditionError:
+    except errors.PreconditionError:
         raise
     except (ValueError, RecursionError) as error:
-        raise PreconditionError(f"{name}_well_formed", f"Expected JSON in the {name}") from error
+        raise errors.PreconditionError(f"{name}_well_formed", f"Expected JSON in the {name}") from error
     check(statement)
     return dict(statement)
 
@@ -133,6 +132,6 @@ def payload(compact_jws: str, public_key: str, *, kind: str) -> bytes | None:
 def _check(statement: Any) -> None:
     wellformed.check("the acknowledgement", statement, _FIELDS)
     if statement["format"] != FORMAT or len(statement["by"]) > _MAX_BY:
-        raise PreconditionError(
+        raise errors.PreconditionError(
             "acknowledgement_well_formed", f"Expected {FORMAT}, confirmed by at most {_MAX_BY} characters"
         )

@@ -20,7 +20,6 @@ from lethe.proof import wellformed
 from lethe.proof.errors import PreconditionError, PrivacyError
 from lethe.verification import proof_files
 from lethe.verification.certificates import key_set, signed_payload
-from lethe.verification.proof_files import VerifiedFile
 
 FORMAT = "lethe-bundle/1"
 TYPE = "lethe-bundle+jws"
@@ -60,7 +59,7 @@ class VerifiedBundle:
     """Statement of a verified bundle, and the verdict on its certificates; None if it has none."""
 
     statement: dict[str, Any]
-    proof: VerifiedFile | None
+    proof: proof_files.VerifiedFile | None
     key_id: str
 
 
@@ -173,7 +172,7 @@ def verify(
 
 def check(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None = None, max_delta: float | None = None
-) -> VerifiedFile | None:
+) -> proof_files.VerifiedFile | None:
     """Check a statement whose signature is verified, and return the verdict on its certificates; None without any.
 
     Raises:
@@ -217,7 +216,7 @@ def _check_line(entry: Line, request: Mapping[str, Any], certificates: Mapping[s
 
 def _proof(
     document: dict[str, Any], jwks: dict[str, Any], *, max_epsilon: float | None, max_delta: float | None
-) -> VerifiedFile | None:
+) -> proof_files.VerifiedFile | None:
     """Verify the certificates of a bundle in the way of a file of certificates."""
     signed: dict[str, list[dict[str, Any]]] = {"certificate": [], "absence": []}
     for entry in document["lines"]:
@@ -236,7 +235,7 @@ def _proof(
     return proof_files.verify_file(json.dumps(file), jwks, max_epsilon=max_epsilon, max_delta=max_delta)
 
 
-def _certificates(document: dict[str, Any], proof: VerifiedFile | None) -> dict[str, dict[str, Any]]:
+def _certificates(document: dict[str, Any], proof: proof_files.VerifiedFile | None) -> dict[str, dict[str, Any]]:
     """Map the JWS of each certificate and statement of absence, all verified, to its statement."""
     if proof is None:
         return {}

@@ -5,38 +5,31 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from lethe.contract import problems
 from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Sha256, Text, example
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import (
-    CertificateDamaged,
-    Conflict,
-    NotAllowed,
-    NotFound,
-    RequestUnknown,
-    variant,
-)
 from lethe.contract.sets import ClosedSet, Scope
 
 
-class AcknowledgementRefused(NotAllowed, title="Another key than that of the system acknowledges"):
+class AcknowledgementRefused(problems.NotAllowed, title="Another key than that of the system acknowledges"):
     template = (
         "Task {task_id} stays open: sign with the Ed25519 key of {system_id}, or call with the API key bound to it."
     )
-    other_task = variant("Task {task_id} stays open: the signed acknowledgement is about another task.")
+    other_task = problems.variant("Task {task_id} stays open: the signed acknowledgement is about another task.")
 
 
-class SystemUnknown(NotFound, title="There is no such system"):
+class SystemUnknown(problems.NotFound, title="There is no such system"):
     template = "There is no system {system_id!r}; GET /v1/systems lists them."
 
 
-class SystemTaskUnknown(NotFound, title="There is no such task", template="There is no task {task_id!r}."): ...
+class SystemTaskUnknown(problems.NotFound, title="There is no such task", template="There is no task {task_id!r}."): ...
 
 
-class SystemTaskEnded(Conflict, title="The task has ended"):
+class SystemTaskEnded(problems.Conflict, title="The task has ended"):
     template = "Task {task_id} is {status}; only an open task can be acknowledged or closed."
 
 
-class BundleNotReady(Conflict, title="The request has no bundle"):
+class BundleNotReady(problems.Conflict, title="The request has no bundle"):
     template = "Request {request_id} is {status}; a request has a bundle once it is accepted."
 
 
@@ -352,7 +345,7 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "/{request_id}/systems",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
-    problems=(RequestUnknown,),
+    problems=(problems.RequestUnknown,),
     does="Return the systems that a request reaches, how surely each of them no longer has the person, and which "
     "of them the request waits for.",
 )
@@ -362,7 +355,7 @@ BUNDLE = _OF_REQUEST.of_one(
     "/{request_id}/bundle",
     scope=Scope.ACCOUNTING_READ,
     gives=BundleOut,
-    problems=(RequestUnknown, BundleNotReady, CertificateDamaged),
+    problems=(problems.RequestUnknown, BundleNotReady, problems.CertificateDamaged),
     does="Return the signed bundle of an accepted request as of now: every system with its grade, evidence and "
     "limits, and the weakest grade as the headline. `lethe certificate verify` recomputes all of it offline.",
 )

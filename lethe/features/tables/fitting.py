@@ -13,9 +13,7 @@ from lethe.contract.problems import PreconditionFailed
 from lethe.contract.sets import Metric
 from lethe.encoding.targets import UNIT, y_of_scores
 from lethe.features.insight import costs
-from lethe.proof import calibration
-from lethe.proof.calibration import ModelSettings
-from lethe.proof.errors import PrivacyError
+from lethe.proof import calibration, errors
 from lethe.proof.losses import Objective
 from lethe.proof.mechanism import Mechanism
 
@@ -237,7 +235,7 @@ class FittingProblem:
             largest = max(largest, float(np.linalg.eigvalsh(product)[-1]) / len(batch))
         return largest
 
-    def plan(self, settings: ModelSettings, random: np.random.Generator) -> FittingPlan:
+    def plan(self, settings: calibration.ModelSettings, random: np.random.Generator) -> FittingPlan:
         """Return the cost and accuracy of a setting. Raises `PreconditionFailed` if no mechanism has these settings."""
         try:
             mechanism = calibration.mechanism_for(
@@ -247,7 +245,7 @@ class FittingProblem:
                 objective=self._learned.objective,
                 num_parameters=math.prod(self._rows.shape),
             )
-        except PrivacyError as error:
+        except errors.PrivacyError as error:
             raise PreconditionFailed(f"{error}.") from error
         width = math.inf if mechanism.loss_width is None else mechanism.loss_width
         if (mechanism.l2, width) not in self._minimisers:

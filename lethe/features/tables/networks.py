@@ -18,7 +18,6 @@ from lethe.contract.problems import FieldError, InputInvalid, NetworkFailed, Net
 from lethe.encoding.rows import Features, Schema, check_finite, check_fit
 from lethe.features.networks.encoders import process
 from lethe.features.networks.encoders.limits import Limits
-from lethe.features.networks.encoders.process import ExaminedNetwork
 from lethe.features.networks.tangents.supported import unsupported
 from lethe.features.tables.fitting import Floats, Places
 from lethe.proof.errors import PrivacyError
@@ -52,7 +51,7 @@ class NetworkFile:
 class OpenedNetworkFile:
     """Network in an examined file, whose process starts when it computes features."""
 
-    def __init__(self, examined: ExaminedNetwork, limits: Limits) -> None:
+    def __init__(self, examined: process.ExaminedNetwork, limits: Limits) -> None:
         self.content, self._limits = examined.content, limits
         facts = examined.facts
         self.opset: int = facts["opset"]

@@ -21,9 +21,7 @@ from lethe.encoding.rows import Labelled, Schema, as_factors, labels_in, unit_ro
 from lethe.encoding.schema import parse_schema
 from lethe.encoding.spread import Spread
 from lethe.features.insight import costs
-from lethe.features.tables import fitting, networks
-from lethe.features.tables.inferring import columns_of
-from lethe.features.tables.networks import NetworkFile, NetworkSeen
+from lethe.features.tables import fitting, inferring, networks
 from lethe.features.tables.rivals import scikit_learn
 from lethe.proof.calibration import ModelSettings
 from lethe.proof.losses import Objective, num_weight_rows
@@ -70,7 +68,7 @@ class Preview:
     scikit_learn_model: str | None
     scikit_learn: float | None
     plans: tuple[fitting.FittingPlan, ...]
-    network: NetworkSeen | None = None
+    network: networks.NetworkSeen | None = None
     num_moved: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +86,7 @@ def preview(
     delta: float | None = None,
     second_moment: float | None = None,
     seed: int = 0,
-    network: NetworkFile | str | Path | None = None,
+    network: networks.NetworkFile | str | Path | None = None,
     tangent: Mapping[str, Any] | None = None,
     progress: Progress = lambda status, done, total: None,
 ) -> Preview:
@@ -175,7 +173,7 @@ def preview(
 
 def _encoded(table: str | Path | Frame, schema: Schema) -> tuple[dict[str, Any], Labelled]:
     """Return the columns of a table and its encoded records."""
-    columns = columns_of(table)
+    columns = inferring.columns_of(table)
     missing = [name for name in schema.used if name not in columns]
     refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in missing])
     num_rows = len(columns[schema.label])

@@ -12,8 +12,7 @@ import scipy  # which loads its modules when they are first used
 from lethe.features.analysis import renyi
 from lethe.features.theorems import symbols as sym
 from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, root_gap
-from lethe.proof import conversion
-from lethe.proof.errors import InfeasibleError
+from lethe.proof import conversion, errors
 
 
 @bound
@@ -98,7 +97,7 @@ def gdp_mu(eps: sym.Epsilon, delta: sym.Delta) -> Outputs:
 def group_privacy(eps: sym.Epsilon, delta: sym.DeltaOrOne, k: sym.Group) -> Outputs:
     log_delta = math.log(delta) + _log_geometric(eps, k) if delta > 0 else -math.inf
     if log_delta >= 0:
-        raise InfeasibleError(f"Expected delta of a group of {k} < 1: the guarantee of one record is too weak")
+        raise errors.InfeasibleError(f"Expected delta of a group of {k} < 1: the guarantee of one record is too weak")
     return {"eps": k * eps, "delta": math.exp(log_delta), "k_delta": k * delta}
 
 

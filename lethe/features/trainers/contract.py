@@ -5,24 +5,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from lethe.contract.datasets import RowsIn
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, Text, example
-from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import (
-    DatasetInUse,
-    InputInvalid,
-    ModelHeld,
-    NotFound,
-    StorageQuotaExceeded,
-    SubjectSuppressed,
-    UploadTooLarge,
-    WeightsDestroyed,
-)
+from lethe.contract import datasets, operation, problems
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example
 from lethe.contract.sets import ClosedSet, Scope
 
 MAX_TABLE_BYTES = 256 * 2**20
 """Maximum size of a table in memory, in Arrow's format."""
-FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+FileName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), WHOLE]
 _MAX_FILES_BYTES = 2**19
 
 
@@ -35,7 +24,7 @@ class TrainingStatus(ClosedSet):
     """Its worker died or was cut off; nothing was published."""
 
 
-class TableFileIn(RowsIn):
+class TableFileIn(datasets.RowsIn):
     """Rows with their original columns, in a CSV, Parquet or Arrow file."""
 
     subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
@@ -228,8 +217,8 @@ class TrainerPlanOut(Answer):
     retrainings: list[PlannedOut] = Field(description="Retrainings in the order of their start.")
 
 
-_TABLES = ResourceOperations("Trainers", "/v1/training-tables")
-_TRAINERS = ResourceOperations("Trainers", "/v1/trainers")
+_TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables")
+_TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers")
 
 UPLOAD_TABLE = _TABLES.operation(
     "create_training_table",
@@ -238,7 +227,12 @@ UPLOAD_TABLE = _TABLES.operation(
     gives=NewTableOut,
     status=201,
     repeat="keyed",
-    problems=(UploadTooLarge, StorageQuotaExceeded, SubjectSuppressed, InputInvalid),
+    problems=(
+        problems.UploadTooLarge,
+        problems.StorageQuotaExceeded,
+        problems.SubjectSuppressed,
+        problems.InputInvalid,
+    ),
     does="Seal the rows of a CSV, Parquet or Arrow file with their original columns, for trainers. A dataset of the "
     "same name records whose rows they are; deletion requests find and erase them like rows of any dataset.",
 )
@@ -256,7 +250,7 @@ GET_TABLE = _TABLES.of_one(
     "/{table_id}",
     scope=Scope.MODELS_READ,
     gives=TableOut,
-    problems=(NotFound,),
+    problems=(problems.NotFound,),
     does="Return a training table.",
 )
 RETIRE_TABLE = _TABLES.of_one(
@@ -266,7 +260,7 @@ RETIRE_TABLE = _TABLES.of_one(
     scope=Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
-    problems=(NotFound, DatasetInUse),
+    problems=(problems.NotFound, problems.DatasetInUse),
     does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
 )
 CREATE = _TRAINERS.operation(
@@ -277,7 +271,7 @@ CREATE = _TRAINERS.operation(
     gives=TrainerOut,
     status=201,
     repeat="keyed",
-    problems=(NotFound, StorageQuotaExceeded),
+    problems=(problems.NotFound, problems.StorageQuotaExceeded),
     does="Register a trainer. A worker trains it at once, and again from scratch whenever a person is erased from its "
     "table: without network, in a folder of its own, on the rows that are present and a fresh seed.",
 )
@@ -295,7 +289,7 @@ GET = _TRAINERS.of_one(
     "/{trainer_id}",
     scope=Scope.MODELS_READ,
     gives=TrainerOut,
-    problems=(NotFound,),
+    problems=(problems.NotFound,),
     does="Return a trainer with the state of its trainings.",
 )
 RETIRE = _TRAINERS.of_one(
@@ -305,7 +299,7 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(NotFound,),
+    problems=(problems.NotFound,),
     does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
 )
 TRAININGS = _TRAINERS.of_one(
@@ -315,7 +309,7 @@ TRAININGS = _TRAINERS.of_one(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[TrainingOut],
-    problems=(NotFound,),
+    problems=(problems.NotFound,),
     does="List the trainings of a trainer, newest first.",
 )
 PLAN = _TRAINERS.of_one(
@@ -324,7 +318,7 @@ PLAN = _TRAINERS.of_one(
     "/{trainer_id}/plan",
     scope=Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
-    problems=(NotFound,),
+    problems=(problems.NotFound,),
     does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
 )
 RELEASE = _TRAINERS.of_one(
@@ -334,7 +328,7 @@ RELEASE = _TRAINERS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=TrainerOut,
     repeat="idempotent",
-    problems=(NotFound,),
+    problems=(problems.NotFound,),
     does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
 )
 ARTEFACT = _TRAINERS.of_two(
@@ -343,6 +337,6 @@ ARTEFACT = _TRAINERS.of_two(
     "/{trainer_id}/artefacts/{name}",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(NotFound, ModelHeld, WeightsDestroyed),
+    problems=(problems.NotFound, problems.ModelHeld, problems.WeightsDestroyed),
     does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
 )

@@ -8,7 +8,14 @@ from pydantic import Field
 from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound
-from lethe.contract.sets import ClosedSet, DeliveryStatus, Scope
+from lethe.contract.sets import ClosedSet, Scope
+
+
+class DeliveryStatus(ClosedSet):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    GONE = "gone"
+    DEAD = "dead"
 
 
 class DeliveryUnknown(NotFound, title="There is no such delivery"):

@@ -76,7 +76,9 @@ def test_tags_are_in_order() -> None:
     used = {operation["tags"][0] for operation in operations().values()}
     assert [tag["name"] for tag in document()["tags"]] == [name for name in TAGS if name in used]
     alone = accounting_main.create_app(Settings()).openapi()
-    assert [tag["name"] for tag in alone["tags"]] == ["Certificates", "Accounting", "Operations"]
+    assert [tag["name"] for tag in alone["tags"]] == [
+        name for name in ("Certificates", "Accounting", "Operations") if name in used
+    ]
 
 
 def test_operations_that_create_have_links() -> None:

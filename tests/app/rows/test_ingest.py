@@ -1,8 +1,5 @@
-import io
 import json
-import zipfile
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.rows import ingest
-from app.rows.formats import BATCH_ROWS, Kind
-from lethe.contract.problems import DatasetUnusable, InputInvalid, Problem, RowInvalid, SchemaInvalid, UploadTooLarge
+from app.rows.formats import BATCH_ROWS
+from lethe.contract.problems import DatasetUnusable, InputInvalid, Problem, RowInvalid, SchemaInvalid
 from lethe.encoding.schema import parse_schema
-from tests.app.rows.written import HEADER, SCHEMA, csv_file, everything, npz_file, read, refused
+from tests.app.rows.written import HEADER, csv_file, everything, read, refused
 
 ADULT = Path(__file__).parents[3] / "examples" / "adult"
 CSV = HEADER + "ann,25,some,,low\nbob,,none,a note,high\n"
@@ -28,39 +25,18 @@ in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixt
 
 def test_the_kind_is_told_by_the_file_name() -> None:
     """A known ending in any case tells the kind; any other name is refused."""
-    assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv", "C.NPZ")] == ["csv", "csv", "npz"]
+    assert [ingest.kind_of(name) for name in ("a.csv", "b.v2.Csv")] == ["csv", "csv"]
     for name in ("a", "a.csv.gz", ".csv", "a.pkl", ""):
         with pytest.raises(InputInvalid):
             ingest.kind_of(name)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 2), (9000, 3), (40, 60_000)])
-def test_an_array_may_be_stored_by_rows_or_by_columns(tmp_path: Path, shape: tuple[int, int]) -> None:
-    """The same rows are read whichever way the writer's memory ran, in any byte order, stored or deflated."""
-    x = np.random.default_rng(shape[0]).normal(size=shape).astype("<f4")
-    others = {"y": np.arange(shape[0]) % 2, "subject": np.array([f"p{row}" for row in range(shape[0])], "<U8")}
-    read_from = {}
-    for order in ("C", "F"):
-        for kind, save in (("<f4", np.savez), (">f4", np.savez_compressed)):
-            save(tmp_path / "rows.npz", x=np.asarray(x, kind, order=order), **others)  # type: ignore[arg-type]
-            batches = list(read(tmp_path / "rows.npz", "npz", None))
-            read_from[order, kind] = [
-                (batch.features.tobytes(), batch.labels.tobytes(), batch.subjects) for batch in batches
-            ]
-    assert sum(len(subjects) for _, _, subjects in read_from["C", "<f4"]) == shape[0]
-    assert all(found == read_from["C", "<f4"] for found in read_from.values())
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
-
-
 def test_files_are_read_in_batches(tmp_path: Path) -> None:
-    """More rows than a batch holds come in several batches, in order, from every format."""
+    """More rows than a batch holds come in several batches, in order."""
     count = 2 * BATCH_ROWS + 5
     names = [f"p{number}" for number in range(count)]
     text = HEADER + "".join(f"{name},1,some,,low\n" for name in names)
     assert everything(csv_file(tmp_path, text), "csv")[2] == names
-    npz = npz_file(tmp_path, x=np.ones((count, 1)), y=np.zeros(count, int), subject=np.array(names))
-    assert everything(npz, "npz", None)[2] == names
 
 
 def test_csv_takes_quotes_line_ends_and_a_byte_order_mark(tmp_path: Path) -> None:
@@ -112,35 +88,12 @@ def test_a_bad_csv_row_is_named_by_its_line(tmp_path: Path, row: str, place: str
 
 @pytest.mark.parametrize("name", ["4.86E+17", "4,86E+17", "4.86e+17", "4E+17", "-1.5E+16", "4711.0", "\u200b4711.00 "])
 def test_ids_rewritten_as_numbers_are_refused(tmp_path: Path, name: str) -> None:
-    """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row, in every format."""
+    """A file with an id that a spreadsheet or data frame wrote as a number is refused at its row."""
     wrong = "expected an id as text: a spreadsheet or data frame wrote this one as a number"
     csv = csv_file(tmp_path, f'{HEADER}4711,25,some,,low\n"{name}",25,some,,high\n')
-    npz = npz_file(tmp_path, subject=np.array(["4711", name]))
-    sources: list[tuple[Path, Kind, str]] = [
-        (csv, "csv", "line 3"),
-        (npz, "npz", "line 2"),
-    ]
-    for path, kind, line in sources:
-        with pytest.raises(RowInvalid, match=f"^{line}, column (person|subject): {wrong}") as refusal:
-            list(read(path, kind, None if kind == "npz" else SCHEMA))
-        assert len(refusal.value.errors) == 1
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_column_of_floats_holds_no_ids(tmp_path: Path, dtype: type[np.floating[Any]]) -> None:
-    """A subject column of floats is refused with the remedy; one of integers holds ids."""
-
-    def file_of(*person: int, dtype: type[np.number[Any]]) -> Path:
-        columns: dict[str, Any] = {"person": np.array(person, dtype)}
-        columns |= {"age": np.array([25, 31]), "work": np.array(["some", "none"]), "note": np.zeros(2)}
-        np.savez(tmp_path / "rows.npz", allow_pickle=True, **columns, income=np.array(["low", "high"]))
-        return tmp_path / "rows.npz"
-
-    with pytest.raises(RowInvalid, match="format the column as text at its source") as refusal:
-        list(read(file_of(4711, 4712, dtype=dtype), "npz"))
-    assert [fault.path for fault in refusal.value.errors] == ["line 1, column person", "line 2, column person"]
-    names = everything(file_of(4711, 2**53 + 1, dtype=np.int64), "npz")[2]
-    assert names == ["4711", "9007199254740993"]
+    with pytest.raises(RowInvalid, match=f"^line 3, column person: {wrong}") as refusal:
+        list(read(csv, "csv"))
+    assert len(refusal.value.errors) == 1
 
 
 @pytest.mark.parametrize("name", ["4711", "486000000000000000", "12e5", "4.86E", "1.2.0", "v4.0", "0.5", "4E+x"])
@@ -182,89 +135,29 @@ def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> N
     refused(csv_file(tmp_path, data), "csv", InputInvalid)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "place"),
-    [
-        ({"x": np.array([[1.0, 2.0], [3.0, np.nan]])}, "line 2, column x[1]"),
-        ({"x": np.array([[np.inf, 2.0], [3.0, 4.0]])}, "line 1, column x[0]"),
-        ({"x": np.ones((2, 2), int)}, "x"),
-        ({"x": np.ones((2, 2), np.longdouble)}, "x"),
-        ({"x": np.ones((2, 0))}, "x"),
-        ({"x": np.ones(2)}, "x"),
-        ({"x": np.ones((3, 2))}, "y"),
-        ({"y": np.array([0.0, 1.0])}, "y"),
-        ({"y": np.array([[0], [1]])}, "y"),
-        ({"y": np.array([0, -1])}, "line 2, column y"),
-        ({"y": np.array([0, 2**63], np.uint64)}, "line 2, column y"),
-        ({"subject": np.array(["ann"])}, "subject"),
-        ({"subject": np.array([b"ann", b"bob"])}, "subject"),
-        ({"subject": np.array(["ann", ""])}, "line 2, column subject"),
-        ({"subject": np.array([0x61, 0xD800], np.uint32).view("U1")}, "line 2, column subject"),
-    ],
-)
-def test_a_bad_npz_file_is_refused_by_place(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
-    """An array of another type or shape, and a value that is no feature, class or subject, is refused at its place."""
-    assert refused(npz_file(tmp_path, **arrays), "npz", InputInvalid, None) == [place]
-
-
-def test_an_npz_with_pickles_or_other_arrays_is_refused(tmp_path: Path) -> None:
-    """Object arrays are never unpickled; characters that do not exist and undeclared arrays are refused."""
-    refused(npz_file(tmp_path, subject=np.array(["ann", None], object)), "npz", InputInvalid, None)
-    refused(npz_file(tmp_path, subject=np.array([1, 2**31], np.uint32).view("U1")), "npz", InputInvalid, None)
-    refused(npz_file(tmp_path, more=np.ones(2)), "npz", InputInvalid, None)
-
-
-@pytest.mark.parametrize("name", ["weight", "sample_weight"])
-def test_weights_beside_vectors_want_a_schema(tmp_path: Path, name: str) -> None:
-    """An npz file without a schema that has weights is refused, never read without them, and told what states their
-    bound."""
-    with pytest.raises(InputInvalid) as weighted:
-        [*read(npz_file(tmp_path, **{name: np.ones(2)}), "npz", None)]
-    [fault] = weighted.value.errors
-    assert (fault.path, '{"role": "weight", "max": 10}' in fault.message) == (name, True)
-
-
-def test_declared_sizes_are_checked_before_memory_is_given(tmp_path: Path) -> None:
-    """A file that unpacks to more than it may is refused by what it declares, and so is one that lies about it."""
-    bomb = npz_file(tmp_path, x=np.zeros((2, 500_000)))
-    assert bomb.stat().st_size < 100_000
-    with pytest.raises(UploadTooLarge):
-        list(read(bomb, "npz", None, max_bytes=1_000_000))
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10)})
-    with zipfile.ZipFile(tmp_path / "liar.npz", "w") as archive:
-        for name in ("x", "y", "subject"):
-            archive.writestr(f"{name}.npy", header.getvalue())
-    refused(tmp_path / "liar.npz", "npz", InputInvalid, None)
-
-
 def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
-    """A csv file needs a schema; the arrays of an npz file that has one are its columns."""
+    """A csv file needs a schema."""
     assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
-    assert refused(npz_file(tmp_path), "npz", InputInvalid, SCHEMA)[0] in SCHEMA.declared
 
 
-valid: dict[Kind, Callable[[Path], Path]] = {
-    "csv": lambda folder: csv_file(folder, CSV),
-    "npz": npz_file,
-}
-
-
-@in_one_folder
-@given(st.data())
-@pytest.mark.parametrize("kind", ["csv", "npz"])
-def test_a_hostile_file_is_read_or_refused(tmp_path: Path, kind: Kind, data: st.DataObject) -> None:
-    """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
-    path = valid[kind](tmp_path)
-    whole = path.read_bytes()
+def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
+    """Random bytes, or a file that was cut, or of which some bytes were overwritten."""
     cut = st.integers(0, len(whole)).map(lambda end: whole[:end])
     place = st.integers(0, len(whole) - 1)
     hit = st.tuples(place, st.binary(min_size=1, max_size=4)).map(
         lambda blow: whole[: blow[0]] + blow[1] + whole[blow[0] + len(blow[1]) :]
     )
-    path.write_bytes(data.draw(st.binary() | cut | hit))
+    return st.binary() | cut | hit
+
+
+@in_one_folder
+@given(st.data())
+def test_a_hostile_file_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    """Random bytes, cut files and files with some bytes overwritten raise nothing but named conditions."""
+    path = csv_file(tmp_path, CSV)
+    path.write_bytes(data.draw(damaged(path.read_bytes())))
     with suppress(Problem):
-        for batch in read(path, kind, None if kind == "npz" else SCHEMA):
+        for batch in read(path, "csv"):
             assert np.isfinite(batch.features).all()
 
 

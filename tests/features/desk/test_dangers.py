@@ -16,8 +16,9 @@ from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
 from app.unlearning import queue
 from app.unlearning import service as unlearning
-from lethe.contract.sets import DeliveryStatus, Scope, WorkerState
+from lethe.contract.sets import Scope, WorkerState
 from lethe.features.overview.contract import BackupsOut, HostOut, ModelsCountOut, OverviewOut
+from lethe.features.webhooks.contract import DeliveryStatus
 from tests.features.desk.browsing import Browser
 from tests.features.together.test_authorisation import delivered
 

@@ -17,8 +17,9 @@ from app.features.networks.tables import Network
 from app.features.rehearsals.tables import Rehearsal
 from app.features.webhooks.tables import WebhookDelivery
 from app.installations import Installation
-from lethe.contract.sets import DeliveryStatus, RunStatus, Scope
+from lethe.contract.sets import RunStatus, Scope
 from lethe.features.rehearsals.contract import RehearsalStatus
+from lethe.features.webhooks.contract import DeliveryStatus
 from tests.features.desk.browsing import Browser
 from tests.features.together.test_authorisation import delivered
 

@@ -14,7 +14,6 @@ from lethe.contract.fields import ErasureGround, RequestOrder
 from lethe.contract.sets import (
     ClockState,
     DamageKind,
-    DeliveryStatus,
     ModelStatus,
     Outcome,
     QueueRule,
@@ -26,6 +25,7 @@ from lethe.contract.sets import (
     WaitReason,
     WorkerState,
 )
+from lethe.features.webhooks.contract import DeliveryStatus
 from lethe.proof.guarantees import Notion
 
 TERMS = glossary("en").terms

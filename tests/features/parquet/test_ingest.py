@@ -19,8 +19,8 @@ from lethe import sockets
 from lethe.contract.problems import InputInvalid, Problem, RowInvalid, SchemaInvalid, UploadTooLarge
 from lethe.encoding.schema import parse_schema
 from tests.app.rows.test_ingest import CSV
-from tests.app.rows.test_ingest_vectors import DATES, EMBEDDED, VECTORS
 from tests.app.rows.written import SCHEMA, csv_file, everything, npz_file, read, refused
+from tests.features.npz.test_vectors import DATES, EMBEDDED, VECTORS
 from tests.tables import each
 
 

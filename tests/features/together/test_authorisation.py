@@ -22,7 +22,8 @@ from app.features.trainers import training
 from app.features.webhooks.tables import Payload, WebhookDelivery
 from app.installations import Installation
 from app.main import create_app
-from lethe.contract.sets import DeliveryStatus, Scope
+from lethe.contract.sets import Scope
+from lethe.features.webhooks.contract import DeliveryStatus
 from tests.app.api.routes import NEEDS, OPEN_TO_ALL
 from tests.conftest import FORM, one_row
 from tests.features.desk.attached import PDF

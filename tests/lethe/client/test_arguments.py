@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from lethe.errors import InputInvalid, Problem
 from tests.lethe.scripted import Reply, Script
 
 ANNA = "anna@example.org"
+WITH_FEATURES = pytest.mark.skipif(find_spec("lethe.features") is None, reason="predictions are a feature")
 Made = Callable[[Client], Any]
 
 
@@ -35,8 +37,12 @@ Made = Callable[[Client], Any]
         (lambda client: client.models.get(".."), ["model_id"]),
         (lambda client: client.models.get(None), ["model_id"]),
         (lambda client: client.models.get(f"{ANNA}\udcff"), ["model_id"]),
-        (lambda client: client.models.predictions("m", records=[[1.0], ANNA]), ["records.1", "records.1"]),
-        (lambda client: client.models.predictions("m", records=object()), ["records"]),
+        pytest.param(
+            lambda client: client.models.predictions("m", records=[[1.0], ANNA]),
+            ["records.1", "records.1"],
+            marks=WITH_FEATURES,
+        ),
+        pytest.param(lambda client: client.models.predictions("m", records=object()), ["records"], marks=WITH_FEATURES),
         (lambda client: client.runs.list(status=ANNA), ["status"]),
         (lambda client: client.deletion_requests.create(), ["body"]),
         (lambda client: client.deletion_requests.create(subject_id=f"{ANNA}\udcff"), ["subject_id"]),
@@ -88,9 +94,10 @@ def test_arguments_that_there_are_not(script: Script, scripted_client: Client, m
             lambda client: client.tenants.set_policy(policy=Policy(auto_accept=False)),
             {"policy": {"auto_accept": False}},
         ),
-        (
+        pytest.param(
             lambda client: client.models.predictions("m", records=({"age": 39}, (1, 2.5))),
             {"records": [{"age": 39}, [1.0, 2.5]]},
+            marks=WITH_FEATURES,
         ),
         (
             lambda client: client.deletion_requests.create(

@@ -132,6 +132,7 @@ def test_other_calls_are_made_once(script: Script, scripted_client: Client, fail
 
 def test_a_post_that_changes_nothing_is_made_again(script: Script, scripted_client: Client) -> None:
     """Predictions change nothing, so that they may be asked for again."""
+    pytest.importorskip("lethe.features.predictions")
     script.says(problem(503), Reply(body={"version": 1, "predictions": []}))
     assert scripted_client.models.predictions("mdl_1", records=[[1.0]]).version == 1
     assert len(script.calls) == 2

@@ -211,6 +211,7 @@ def vectors(folder: Path, y: Any) -> Path:
 
 def test_vectors_have_targets_where_their_range_is_told(tmp_path: Path) -> None:
     """Of an npz file y is floats or integers in the range."""
+    pytest.importorskip("app.features.npz")
     target = TargetColumn(low=0.0, high=200.0)
     for y in (np.array([0.0, 150.0], np.float32), np.array([0, 150])):
         assert labels_of(vectors(tmp_path, y), schema=None, target=target) == [-UNIT, UNIT // 2]

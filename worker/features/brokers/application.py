@@ -9,13 +9,12 @@ from typing import Any
 from celery.signals import setup_logging, worker_init, worker_shutting_down
 from pydantic import ValidationError
 
-from app import hardening, heartbeat, telemetry
-from app.config import Settings
+from app import config, hardening, heartbeat, telemetry
 from app.features.brokers import notifiers
 from lethe.contract.problems import Problem
 
 try:
-    settings = Settings()
+    settings = config.Settings()
 except ValidationError as error:
     faults = [f"LETHE_{fault['loc'][0]!s}".upper() + f" {fault['msg']}" for fault in error.errors()]
     raise SystemExit(f"settings_invalid: {'; '.join(faults)}") from None

@@ -15,8 +15,7 @@ from lethe.proof import canary_test
 from lethe.proof.canary_test import CanaryPlan, Observed
 from lethe.proof.mechanism import Mechanism
 from worker.evidence import Lanes
-from worker.langevin import chain, engines, init
-from worker.langevin.noise import SystemNoise
+from worker.langevin import chain, engines, init, noise
 
 
 def run(mechanism: Mechanism, plan: CanaryPlan, *, on_progress: Callable[[int], None]) -> Observed:
@@ -58,7 +57,7 @@ def _run_lanes(
         initial=init.origin(num_classes=classes, num_features=1, objective=mechanism.objective),
         first_step=first_step,
         steps=steps,
-        noise=SystemNoise(),
+        noise=noise.SystemNoise(),
         on_progress=on_progress,
         backend=engines.Backend(threads=1),
         lanes=lanes,

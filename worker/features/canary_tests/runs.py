@@ -1,17 +1,15 @@
 """Runs of canary tests, which end with their statistics."""
 
-from app import tracing
-from app.errors import AuditFailed
+from app import errors, tracing
 from app.features.canary_tests import service
 from app.installations import Installation
 from app.unlearning.queue import ClaimedRun
 from lethe.contract.sets import RunKind
 from lethe.proof.canary_test import Observed
 from worker import handlers
-from worker.handlers import HandledKind, Holder
 
 
-def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
+def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """Run a canary test and end it with its statistics. A failed test is not repeated."""
     assert claimed_run.mechanism is not None
     assert claimed_run.audit is not None
@@ -24,11 +22,11 @@ def run_test(installation: Installation, claimed_run: ClaimedRun, root: str, hol
 
             observed = chain_of_canaries.run(claimed_run.mechanism, claimed_run.audit, on_progress=holder.progressed)
         handlers.examine(installation, claimed_run, records=0, observed=observed)
-    except AuditFailed as error:
+    except errors.AuditFailed as error:
         error_code = error.code
         handlers.alarm(claimed_run, observed)
     with installation.database.writing() as session:
         service.end(session, run_id=claimed_run.run_id, observed=observed, error_code=error_code)
 
 
-HANDLERS: tuple[HandledKind, ...] = ((RunKind.AUDIT, run_test),)
+HANDLERS: tuple[handlers.HandledKind, ...] = ((RunKind.AUDIT, run_test),)

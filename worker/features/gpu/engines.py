@@ -16,7 +16,6 @@ from lethe.proof.mechanism import Mechanism
 from worker.evidence import Push
 from worker.features.gpu import passes
 from worker.features.gpu.keystream import DeviceNoise, FillsNoise
-from worker.features.gpu.passes import Pass
 from worker.langevin.engines import Backend
 from worker.langevin.losses import LOGISTIC, Loss
 from worker.langevin.schedule import Schedule, Step
@@ -39,7 +38,7 @@ class Walk:
 
     def __init__(
         self,
-        rows_pass: Pass,
+        rows_pass: passes.Pass,
         state: State,
         *,
         noise: FillsNoise,

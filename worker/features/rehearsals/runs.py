@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app import tracing
-from app.catalogue import datasets
+from app.catalogue import datasets, prediction
 from app.catalogue import repository as catalogue_repository
-from app.catalogue.prediction import scores
 from app.db.tables import Dataset, Model
 from app.features.rehearsals import service as rehearsals
 from app.features.rehearsals.service import Drawn
@@ -35,17 +34,14 @@ from lethe.features.rehearsals import contract
 from lethe.proof.losses import Objective, num_weight_rows
 from lethe.proof.mechanism import Mechanism
 from worker import handlers, isolated
-from worker.handlers import HandledKind, Holder
-from worker.isolated import IsolatedResult
-from worker.langevin import init
-from worker.langevin.window import Checkpoints
+from worker.langevin import init, window
 
 CHECKPOINTS = 20
 
 Floats = NDArray[np.float64]
 LabelledRows = tuple[NDArray[np.float32], NDArray[np.int32]]
 """Features (n, d) and labels (n,) of rows that are not null."""
-RunWithoutPeople = Callable[..., IsolatedResult]
+RunWithoutPeople = Callable[..., isolated.IsolatedResult]
 """`isolated.run` on rows without the people who were drawn. It takes the arguments `initial`, `first_step`, `steps`,
 `on_progress` and `checkpoints`."""
 
@@ -85,13 +81,13 @@ class Measure:
     def scores(self, parameters: Floats, features: NDArray[np.float32], labels: NDArray[np.int32]) -> Floats:
         """Return the scores of non-null rows  # (n, c)"""
         if self.network is None:
-            return scores(parameters, features)
+            return prediction.scores(parameters, features)
         # Only tangent models need torch here.
         from worker.features.networks.engines import scored
 
         [(of_rows, _)] = scored(self.mechanism, self.network, parameters, [(features, labels)])
         identity = np.eye(num_weight_rows(self.mechanism.num_classes, self.mechanism.objective))
-        return scores(identity, of_rows)
+        return prediction.scores(identity, of_rows)
 
     def of(self, outputs: Floats, labels: NDArray[np.int32]) -> contract.MeasuredOut:
         """Return the means of the rows' losses and correct predictions, for scores `outputs` (n, c)."""
@@ -143,7 +139,7 @@ class Measure:
         return np.asarray(predicted == labels, np.float64)
 
 
-def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: Holder) -> None:
+def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, holder: handlers.Holder) -> None:
     """Draw people, forget them on one copy, learn another without them, and end the run with the report. The names of
     the people who were drawn never leave this function."""
     mechanism = claimed_run.mechanism
@@ -195,7 +191,7 @@ def rehearse(installation: Installation, claimed_run: ClaimedRun, root: str, hol
         rehearsals.end(session, run_id=claimed_run.run_id, report=report.model_dump(mode="json"))
 
 
-HANDLERS: tuple[HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
+HANDLERS: tuple[handlers.HandledKind, ...] = ((RunKind.REHEARSAL, rehearse),)
 
 
 @contextmanager
@@ -268,7 +264,7 @@ def run(
         first_step=forgetting.first_step,
         steps=last,
         on_progress=clock.progressed,
-        checkpoints=Checkpoints(steps=stops, reached=reached),
+        checkpoints=window.Checkpoints(steps=stops, reached=reached),
     )
     took = effort(last)
     curve.append(_checkpoint(last, result.parameters, sets, measure))

@@ -20,17 +20,17 @@ from fastapi import Response
 from pydantic import SecretStr, ValidationError
 from starlette.datastructures import FormData
 
-from app.api import audit_log, operations, tenants
+from app.api import operations, tenants
 from app.config import Settings
 from app.db import migrate
 from app.deletion import deadlines
+from app.features.custody import endpoints as custody
 from app.features.desk import forms
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import count, regulation, words
 from app.features.protocols import endpoints as protocols
@@ -102,7 +102,7 @@ def change_policy(context: TheContext, form: Form) -> Response:
             context.ask(tenants.change_own_tenant, body=TenantChangeIn(policy=policy))
     except Problem as error:
         return _own(context, error=error, filled={name: text(form, name) for name in form})
-    return pages.see(f"{ROOT}/tenant", done="policy")
+    return pages.see(f"{pages.ROOT}/tenant", done="policy")
 
 
 @router.post("/tenant/issuers")
@@ -163,7 +163,7 @@ def _changed(
         raise
     except Problem as error:
         return _own(context, error=error)
-    return pages.see(f"{ROOT}/tenant", done=done)
+    return pages.see(f"{pages.ROOT}/tenant", done=done)
 
 
 def _json(form: FormData, name: str, expected: str) -> Any:
@@ -192,7 +192,7 @@ def _own(
         may_change=context.may(tenants.change_own_tenant),
         in_force=_limits_in_force(own.policy),
         values={words(name): _value(name, value) for name, value in policy.items() if name != "regulations"},
-        history=context.ask(audit_log.list_audit_entries, action="tenant.policy_changed", limit=_MAX_CHANGES).items,
+        history=context.ask(custody.list_audit_entries, action="tenant.policy_changed", limit=_MAX_CHANGES).items,
         recorded=_recorded,
         issuers=_items(context, protocols.list_identity_issuers),
         agents=_items(context, protocols.list_agents),
@@ -441,7 +441,7 @@ def revoke_key(context: TheContext, key_id: str) -> Response:
         context.ask(tenants.revoke_api_key, key_id=key_id)
     except Problem as error:
         return _one(context, key_id, error)
-    return pages.see(f"{ROOT}/keys", done="revoked")
+    return pages.see(f"{pages.ROOT}/keys", done="revoked")
 
 
 def _body(form: FormData) -> ApiKeyIn:

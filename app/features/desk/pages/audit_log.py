@@ -10,14 +10,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Response
 
 from app.access import service as access
-from app.api import audit_log
 from app.api.calls import number_in
 from app.deletion import deadlines
+from app.features.custody import endpoints as custody
+from app.features.desk import lists, repository
 from app.features.desk import rendering as pages
-from app.features.desk import repository
-from app.features.desk.lists import ThePlace
 from app.features.desk.request_context import RequestContext, TheContext
-from lethe.contract.audit_log import AuditEntryOut, AuditPageOut
+from lethe.features.custody.contract import AuditEntryOut, AuditPageOut
 
 router = pages.new_router()
 
@@ -40,10 +39,10 @@ TheFilters = Annotated[dict[str, str], Depends(_filters)]
 
 
 @router.get("/audit-log")
-def list_entries(context: TheContext, place: ThePlace, query: TheFilters) -> Response:
+def list_entries(context: TheContext, place: lists.ThePlace, query: TheFilters) -> Response:
     """List entries of the audit log, newest first."""
     page = _entries(context, query, limit=place.size, cursor=place.cursor)
-    checkpoints = context.ask(audit_log.list_audit_checkpoints, limit=1).items
+    checkpoints = context.ask(custody.list_audit_checkpoints, limit=1).items
     return context.page(
         "audit_log/list.html",
         page=page,
@@ -58,7 +57,7 @@ def list_entries(context: TheContext, place: ThePlace, query: TheFilters) -> Res
 @router.get("/audit-log/totals")
 def show_totals(context: TheContext, query: TheFilters) -> Response:
     """Show how many entries match by action."""
-    context.require(audit_log.list_audit_entries)
+    context.require(custody.list_audit_entries)
     with context.call.reading() as session:
         totals = repository.audit_totals(
             session, tenant_id=context.caller.tenant_id, at_most=MAX_EXPORTED, **_matching(context, query)
@@ -94,13 +93,13 @@ def export_entries(
 @router.post("/audit-log/verify")
 def verify_log(context: TheContext) -> Response:
     """Recompute the hash chain of the audit log."""
-    return context.page("audit_log/verdict.html", verdict=context.ask(audit_log.verify_audit_log))
+    return context.page("audit_log/verdict.html", verdict=context.ask(custody.verify_audit_log))
 
 
 @router.get("/audit-log/checkpoints.json")
 def download_checkpoints(context: TheContext) -> Response:
     """Download the last signed checkpoints, to be kept out of reach of anyone who could forge the log."""
-    checkpoints = context.ask(audit_log.list_audit_checkpoints, limit=_MAX_CHECKPOINTS)
+    checkpoints = context.ask(custody.list_audit_checkpoints, limit=_MAX_CHECKPOINTS)
     return pages.json_file("audit-checkpoints.json", checkpoints.items)
 
 
@@ -108,7 +107,7 @@ def _entries(
     context: RequestContext, query: Mapping[str, str], *, limit: int, cursor: str | None = None
 ) -> AuditPageOut:
     """Return a page of the entries that match, as the API would. Days begin in the tenant's time zone."""
-    context.require(audit_log.list_audit_entries)
+    context.require(custody.list_audit_entries)
     with context.call.reading() as session:
         rows = repository.audit_entries(
             session,

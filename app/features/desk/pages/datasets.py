@@ -14,7 +14,6 @@ from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, file_in, in_words, parse_number, text
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.networks import endpoints as networks
 from lethe.contract.fields import Name, Positive
@@ -99,7 +98,7 @@ def upload_dataset(context: TheContext, form: Form) -> Response:
         return _form(context, values=values, error=error)
     dataset = json.loads(bytes(answer.body))
     return pages.see(
-        f"{ROOT}/datasets/{dataset['id']}",
+        f"{pages.ROOT}/datasets/{dataset['id']}",
         done="made",
         left_out=dataset["num_suppressed"],
         warned=len(set(dataset["warnings"]) - {ADDRESSES, ROUNDED}),
@@ -142,14 +141,14 @@ def upload_records(context: TheContext, form: Form, dataset_id: str) -> Response
     except Problem as error:
         return context.page("datasets/one.html", **_details(context, dataset_id), result=None, error=error)
     left_out = json.loads(bytes(answer.body))["num_suppressed"]
-    return pages.see(f"{ROOT}/datasets/{dataset_id}", done="added", left_out=left_out)
+    return pages.see(f"{pages.ROOT}/datasets/{dataset_id}", done="added", left_out=left_out)
 
 
 @router.post("/datasets/{dataset_id}/retire")
 def retire_dataset(context: TheContext, dataset_id: str) -> Response:
     """Retire a dataset."""
     context.ask(datasets.retire_dataset, dataset_id=dataset_id)
-    return pages.see(f"{ROOT}/datasets/{dataset_id}", done="retired")
+    return pages.see(f"{pages.ROOT}/datasets/{dataset_id}", done="retired")
 
 
 def _details(context: RequestContext, dataset_id: str) -> dict[str, Any]:

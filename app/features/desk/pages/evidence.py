@@ -7,16 +7,14 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, datasets, deletion_requests, models, runs
-from app.api.accounting import guarantee_of
-from app.api.calls import Cursor
+from app.api import accounting, calls, datasets, deletion_requests, models, runs
 from app.features.canary_tests import endpoints as canary_tests
+from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
 from app.features.desk.forms import OptionalPositive, OptionalProbability, checked, text
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
 from app.features.insight import endpoints as insight
@@ -165,7 +163,7 @@ def of_certified_run(audit: AuditOut) -> str:
 def certificate_in_words(certificate: CertificateOut, *, model: str = "") -> CertificateInWords:
     """Return a certificate in sentences, which name its model `model`, by default by its id."""
     statement = certificate.statement
-    guarantees = [guarantee_of(guarantee) for guarantee in statement["guarantees"]]
+    guarantees = [insight.guarantee_of(guarantee) for guarantee in statement["guarantees"]]
     unlearning = of_notion(guarantees, Notion.UNLEARNING)
     assert unlearning is not None
     records, steps = statement["request"]["records"], statement["run"]["steps"]
@@ -278,11 +276,11 @@ def verify_certificate(context: TheContext, certificate_id: str) -> Response:
 def audit_model(context: TheContext, model_id: str) -> Response:
     """Request a canary test with many canaries, which learns and forgets them apart from the model's data."""
     context.ask(canary_tests.audit, model_id=model_id)
-    return pages.see(f"{ROOT}/models/{model_id}", done="audit")
+    return pages.see(f"{pages.ROOT}/models/{model_id}", done="audit")
 
 
 @router.get("/models/{model_id}/canary-tests")
-def show_canary_tests(context: TheContext, model_id: str, cursor: Cursor = None) -> Response:
+def show_canary_tests(context: TheContext, model_id: str, cursor: calls.Cursor = None) -> Response:
     """Plot the proved and the certified bound on one record run by run, and list the worst runs first."""
     model = context.ask(models.get_model, model_id=model_id)
     page = context.ask(runs.list_runs, model_id=model_id, limit=_MAX_RUNS, cursor=cursor)
@@ -371,26 +369,26 @@ def _query(epsilon: float | None, delta: float | None) -> dict[str, float]:
 @router.get("/ledger")
 def show_ledger(context: TheContext) -> Response:
     """Show the actions on the ledger. Its signed head is not displayed, only downloaded."""
-    context.require(accounting.get_ledger_head)
+    context.require(custody.get_ledger_head)
     return context.page("ledger/one.html")
 
 
 @router.post("/ledger/verify")
 def verify_ledger(context: TheContext) -> Response:
     """Recompute the whole ledger."""
-    return context.page("ledger/verdict.html", verdict=context.ask(accounting.verify_whole_ledger))
+    return context.page("ledger/verdict.html", verdict=context.ask(custody.verify_whole_ledger))
 
 
 @router.get("/ledger/head.json")
 def download_head(context: TheContext) -> Response:
     """Download the signed head of the ledger, to be kept out of reach of anyone who could forge the ledger."""
-    return pages.json_file("ledger-head.json", context.ask(accounting.get_ledger_head))
+    return pages.json_file("ledger-head.json", context.ask(custody.get_ledger_head))
 
 
 @router.get("/ledger/ledger.jsonl")
 def download_ledger(context: TheContext) -> Response:
     """Download the whole ledger, for offline verification."""
-    return context.ask(accounting.export_ledger)
+    return context.ask(custody.export_ledger)
 
 
 @router.get("/suppressions")

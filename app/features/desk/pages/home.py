@@ -8,7 +8,8 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, audit_log, datasets, deletion_requests, models, runs
+from app.api import accounting, datasets, deletion_requests, models, runs
+from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
 from app.features.desk.languages import gettext, ngettext
@@ -20,8 +21,9 @@ from app.features.insight import pages as insight
 from app.features.overview import endpoints as overview
 from lethe.contract.fields import ModelOrder, RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import DeliveryStatus, RunStatus, WorkerState
+from lethe.contract.sets import RunStatus, WorkerState
 from lethe.features.overview.contract import COUNTED, OverviewOut
+from lethe.features.webhooks.contract import DeliveryStatus
 
 router = pages.new_router()
 
@@ -113,7 +115,7 @@ def numbers_of(context: RequestContext) -> dict[str, Any]:
         "counted": COUNTED,
         "dangers": dangers(numbers, at=at, risk_days=risk_days) if numbers else [],
         "risk_days": risk_days,
-        "may_see_log": context.may(audit_log.list_audit_entries),
+        "may_see_log": context.may(custody.list_audit_entries),
     }
 
 

@@ -11,12 +11,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from app.api import deletion_requests
-from app.features.desk import case_endpoints
+from app.features.desk import case_endpoints, lists
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext
-from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.pages import home, request, requests
-from app.features.desk.pages.requests import Queue
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.lists import endpoints as request_lists
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, OpenClock
@@ -37,8 +35,8 @@ RequestId = Annotated[str, Query(pattern="^[a-z0-9_]{0,64}$")]
 class Position:
     """Queue and page of an inbox, the id of the case beside it, or "", and the parameters of its address."""
 
-    queue: Queue
-    place: PagePosition
+    queue: requests.Queue
+    place: lists.PagePosition
     case: str
 
     @property
@@ -46,7 +44,7 @@ class Position:
         return {"queue": self.queue} | self.place.here
 
 
-def _position(place: ThePlace, queue: Queue = "all", case: RequestId = "") -> Position:
+def _position(place: lists.ThePlace, queue: requests.Queue = "all", case: RequestId = "") -> Position:
     return Position(queue=queue, place=dataclasses.replace(place, size=_ROWS), case=case)
 
 
@@ -81,7 +79,7 @@ def live_inbox(context: TheContext, position: ThePosition) -> Response:
 
 
 @router.get("/inbox/cases/{request_id}")
-def show_case(context: TheContext, request_id: str, queue: Queue = "all") -> Response:
+def show_case(context: TheContext, request_id: str, queue: requests.Queue = "all") -> Response:
     """Show a case beside the queue of an open inbox."""
     return context.page("inbox/case.html", **request.case_of(context, request_id), queue=queue)
 
@@ -133,17 +131,17 @@ def _page(context: RequestContext, position: Position) -> PageOut[DeletionReques
     return PageOut(items=items, next_cursor=None)
 
 
-def _queues(context: RequestContext) -> list[Queue]:
+def _queues(context: RequestContext) -> list[requests.Queue]:
     """Return the queues of the caller: only people have requests of their own, and only reviewers see assignees."""
     if not context.may(case_endpoints.list_assignees):
         return ["all"]
     return ["mine", "unassigned", "all"] if context.caller.is_person else ["unassigned", "all"]
 
 
-def _filters(context: RequestContext, queue: Queue) -> Mapping[str, Any]:
+def _filters(context: RequestContext, queue: requests.Queue) -> Mapping[str, Any]:
     assignees = {"mine": context.caller.id, "unassigned": NOBODY}
     return {"status": RequestStatus.IN_REVIEW} | ({"assignee": assignees[queue]} if queue in assignees else {})
 
 
-def _count(context: RequestContext, queue: Queue) -> int:
+def _count(context: RequestContext, queue: requests.Queue) -> int:
     return context.ask(request_lists.count_deletion_requests, **_filters(context, queue)).count

@@ -15,10 +15,8 @@ from app.db import Actor
 from app.features.desk import gate, languages, sessions
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import COOKIE, TheContext, check_form
-from app.features.people import users
-from app.features.people.credentials import enrolment
+from app.features.people import credentials, users
 from app.features.people.tables import User
 from app.installations import Installation
 from lethe.contract.problems import InputInvalid, Problem, RateLimited, Unauthenticated
@@ -34,7 +32,7 @@ _YEAR_SECONDS = 365 * 86400
 
 # `next` is the usual name of this parameter in addresses.
 @router.get("/login")
-async def login_page(request: Request, installation: At, next: gate.Next = ROOT) -> Response:  # noqa: A002
+async def login_page(request: Request, installation: At, next: gate.Next = pages.ROOT) -> Response:  # noqa: A002
     """Show the form for a password or an API key."""
     return _first_form(request, installation, next)
 
@@ -97,7 +95,7 @@ def log_out(context: TheContext) -> Response:
     """End the session."""
     with context.call.writing() as session:
         sessions.close_session(session, token=sessions.read(context.request, COOKIE), caller=context.caller)
-    response = pages.see(f"{ROOT}/login", ended=1)
+    response = pages.see(f"{pages.ROOT}/login", ended=1)
     sessions.drop(context.request, response, COOKIE)
     return response
 
@@ -119,7 +117,7 @@ async def choose_language(request: Request, installation: At) -> Response:
     response.set_cookie(
         languages.COOKIE,
         language,
-        path=ROOT,
+        path=pages.ROOT,
         max_age=_YEAR_SECONDS,
         secure=gate.is_https(request),
         httponly=True,
@@ -225,7 +223,7 @@ def _code_form(
         error=error,
         onward=gate.onward_page(onward),
         step=f"{user.id}.{until}.{mac}",
-        enrolment=None if user.totp.secret else enrolment(user.email, secret),
+        enrolment=None if user.totp.secret else credentials.enrolment(user.email, secret),
     )
 
 

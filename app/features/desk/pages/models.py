@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from fastapi import Response
 
-from app.api import accounting, models
+from app.api import models
 from app.features.canary_tests import endpoints as canary_tests
+from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext, marked
 from app.features.desk.lists import PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.insight import endpoints as insight
 from app.features.insight.pages import first_what_if
@@ -73,7 +73,7 @@ def show_model(context: TheContext, model_id: str, done: Done = "") -> Response:
         versions=context.ask(models.list_versions, model_id=model_id, limit=_MAX_NEWEST),
         exports=context.ask(lineage.list_exports, model_id=model_id, limit=_MAX_NEWEST),
         what_if=first_what_if(context, model),
-        may_account=context.may(accounting.get_ledger),
+        may_account=context.may(custody.get_ledger),
         may_relearn=context.may(models.relearn) and not model.retired_at,
         may_retire=context.may(models.retire_model) and not model.retired_at,
         may_test=context.may(canary_tests.audit) and model.live_version and model.audit.lanes,
@@ -93,14 +93,14 @@ def live_model(context: TheContext, model_id: str) -> Response:
 def relearn_model(context: TheContext, model_id: str) -> Response:
     """Request that a model is learned again on the present data."""
     context.ask(models.relearn, model_id=model_id)
-    return pages.see(f"{ROOT}/models/{model_id}", done="relearn")
+    return pages.see(f"{pages.ROOT}/models/{model_id}", done="relearn")
 
 
 @router.post("/models/{model_id}/retire")
 def retire_model(context: TheContext, model_id: str) -> Response:
     """Retire a model."""
     context.ask(models.retire_model, model_id=model_id)
-    return pages.see(f"{ROOT}/models/{model_id}", done="retired")
+    return pages.see(f"{pages.ROOT}/models/{model_id}", done="retired")
 
 
 @router.get("/models/{model_id}/versions")
@@ -122,14 +122,14 @@ def list_exports(context: TheContext, model_id: str, place: ThePlace) -> Respons
 @router.get("/models/{model_id}/ledger")
 def show_ledger(context: TheContext, model_id: str, place: ThePlace) -> Response:
     """List the ledger entries from which all numbers of a model follow, oldest first."""
-    listing = context.listing(accounting.get_ledger, place, "entry", "entries", model_id=model_id)
+    listing = context.listing(custody.get_ledger, place, "entry", "entries", model_id=model_id)
     return context.page("models/ledger.html", model_id=model_id, **listing)
 
 
 @router.post("/models/{model_id}/ledger/verify")
 def verify_ledger(context: TheContext, model_id: str) -> Response:
     """Recompute the ledger of a model."""
-    verdict = context.ask(accounting.verify_ledger, model_id=model_id)
+    verdict = context.ask(custody.verify_ledger, model_id=model_id)
     return context.page("models/verdict.html", model_id=model_id, verdict=verdict)
 
 

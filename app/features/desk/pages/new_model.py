@@ -9,7 +9,7 @@ from fastapi import Response
 from starlette.datastructures import FormData
 
 from app.accounting import runtime_estimates
-from app.accounting.runtime_estimates import RuntimeEstimate
+from app.accounting.repository import models_of
 from app.api import datasets, models, problems
 from app.catalogue import datasets as registered
 from app.catalogue import mechanisms, service
@@ -17,7 +17,6 @@ from app.features.desk import rendering as pages
 from app.features.desk import wording
 from app.features.desk.forms import checked, parse_number, parse_optional_number, text
 from app.features.desk.languages import gettext
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.insight import costs
 from app.features.insight import endpoints as previews
@@ -67,7 +66,7 @@ class ModelForecast:
     epsilon_without_steps: float
     room: int
     options: list[OptionOut]
-    measured: RuntimeEstimate | None
+    measured: runtime_estimates.RuntimeEstimate | None
 
 
 @router.get("/models/new")
@@ -93,7 +92,7 @@ def create_model(context: TheContext, form: Form) -> Response:
     except Problem as error:
         return _form(context, _written(form), error=error)
     model = json.loads(bytes(answer.body))
-    return pages.see(f"{ROOT}/models/{model['id']}", done="made")
+    return pages.see(f"{pages.ROOT}/models/{model['id']}", done="made")
 
 
 def _written(form: FormData) -> dict[str, str]:
@@ -197,7 +196,10 @@ def _forecast(context: RequestContext, body: ModelIn) -> ModelForecast:
     """Forecast a model. Raises the errors of creating it."""
     with context.call.reading() as session:
         dataset = registered.get(session, body.dataset_id)
-        measured = runtime_estimates.of_dataset(session, dataset.id)
+        # A model of the dataset takes as long per step if it has as many parameters; the newest is on today's machines.
+        models = sorted(models_of(session, dataset_id=dataset.id), key=lambda model: model.created_at, reverse=True)
+        estimates = (runtime_estimates.of_model(session, model) for model in models)
+        measured = next((estimate for estimate in estimates if estimate), None)
         tangent = registered.network_keeper().linearised(session, dataset, body.tangent) if body.tangent else None
     epsilon, delta = body.target.epsilon, mechanisms.delta_of(dataset, body.target)
     max_steps = context.call.installation.settings.max_steps

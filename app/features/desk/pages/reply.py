@@ -9,18 +9,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app import signing
-from app.api import calls, deletion_requests
-from app.api.accounting import certificate_to_response
-from app.api.calls import At, Known
-from app.features.desk import case_endpoints, replies, repository
+from app import installations, signing
+from app.api import accounting, calls, deletion_requests
+from app.features.desk import case_endpoints, replies, repository, wording
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, text
 from app.features.desk.languages import gettext
-from app.features.desk.replies import REPLY_LANGUAGES, reply_to
 from app.features.desk.request_context import Form, RequestContext, TheContext
-from app.features.desk.wording import of_notion
-from app.installations import Installation
 from lethe.contract.certificates import CertificateOut
 from lethe.contract.deletion_requests import DeletionRequestOut
 from lethe.contract.problems import CertificateInvalid, Problem
@@ -73,12 +68,12 @@ def _reply(
     proof = context.ask(deletion_requests.get_certificates, request_id=request.erased_by or request_id)
     origin = context.call.installation.settings.dashboard_origin
     policy, at = context.caller.policy, datetime.datetime.now(datetime.UTC)
-    reply = reply_to(request, proof, language, policy=policy, at=at, origin=origin)
+    reply = replies.reply_to(request, proof, language, policy=policy, at=at, origin=origin)
     return context.page(
         "requests/reply.html",
         request=request,
         language=language.value,
-        languages=REPLY_LANGUAGES,
+        languages=replies.REPLY_LANGUAGES,
         reply=reply,
         warnings=_warnings(request, reply, origin=origin),
         error=error,
@@ -92,7 +87,7 @@ def _warnings(request: DeletionRequestOut, reply: replies.Reply, *, origin: str 
     if written not in (None, reply.language):
         warnings.append(
             gettext("The reason seems to be in another language ({reason}) than the letter ({other}).").format(
-                reason=REPLY_LANGUAGES[written or reply.language], other=REPLY_LANGUAGES[reply.language]
+                reason=replies.REPLY_LANGUAGES[written or reply.language], other=replies.REPLY_LANGUAGES[reply.language]
             )
         )
     if request.status == RequestStatus.REJECTED and replies.article(request, reply.language) is None:
@@ -117,9 +112,9 @@ def save_evidence_pack(
 
 
 @public.get("")
-def check_certificate(request: Request, installation: At, code: _Code = "") -> Response:
+def check_certificate(request: Request, installation: calls.At, code: _Code = "") -> Response:
     """Look up a certificate by its code, and verify its signature and its numbers anew."""
-    state: Known = request.app.state.known
+    state: calls.Known = request.app.state.known
     address = calls.address_of(request.scope)
     state.rates.admit(address)
     digits = "".join(char for char in code.lower() if char.isalnum())
@@ -130,7 +125,7 @@ def check_certificate(request: Request, installation: At, code: _Code = "") -> R
     with contextlib.suppress(CertificateInvalid):
         if certificate:
             verdict = verification.verify(certificate.jws, signing.public_keys(installation.keys))
-            guarantee = of_notion(verdict.guarantees, Notion.DELETION)
+            guarantee = wording.of_notion(verdict.guarantees, Notion.DELETION)
     return pages.rendered(
         request,
         "check.html",
@@ -141,12 +136,12 @@ def check_certificate(request: Request, installation: At, code: _Code = "") -> R
     )
 
 
-def _certificate_with(installation: Installation, digits: str) -> CertificateOut | None:
+def _certificate_with(installation: installations.Installation, digits: str) -> CertificateOut | None:
     """Return the certificate of any tenant with the code `digits`, without hyphens; None if there is none."""
     if not replies.CODE.fullmatch(digits):
         return None
     with installation.database.reading() as session:
         for row in repository.certificates_with(session, prefix=f"crt_{digits[: replies.CODE_ID]}"):
             if replies.code_of(row.id, row.jws).replace("-", "") == digits:
-                return certificate_to_response(row)
+                return accounting.certificate_to_response(row)
     return None

@@ -13,11 +13,8 @@ from fastapi.concurrency import run_in_threadpool
 from markupsafe import Markup
 from starlette.datastructures import FormData
 
-from app.api import deletion_requests, runs
-from app.api.intake import to_response
-from app.deletion import deadlines
-from app.deletion.retention import RetentionLevel
-from app.deletion.status import OPEN
+from app.api import deletion_requests, intake, runs
+from app.deletion import deadlines, retention, status
 from app.features.desk import case_endpoints, repository
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, file_in, text
@@ -25,7 +22,6 @@ from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside
 from app.features.desk.pages.evidence import certificate_in_words
 from app.features.desk.pages.requests import QUEUES, everybody, rejection
-from app.features.desk.rendering import ROOT
 from app.features.desk.replies import REPLY_LANGUAGES
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import duration, legal, moment, number, regulation, state
@@ -94,7 +90,7 @@ async def enter_request(context: TheContext, form: Form) -> Response:
         answer = await context.ask(deletion_requests.create_deletion_request, body=body)
     except Problem as error:
         return await run_in_threadpool(_entry_form, context, error)
-    return pages.see(f"{ROOT}/requests/{json.loads(bytes(answer.body))['id']}", done="made")
+    return pages.see(f"{pages.ROOT}/requests/{json.loads(bytes(answer.body))['id']}", done="made")
 
 
 def _request_body(form: FormData, *, zone: str) -> dict[str, Any]:
@@ -144,7 +140,7 @@ def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
 
 
 def _link(request: DeletionRequestOut) -> Markup:
-    link = Markup('<a href="{}/requests/{}">{}</a>').format(ROOT, request.id, request.external_id or request.id)
+    link = Markup('<a href="{}/requests/{}">{}</a>').format(pages.ROOT, request.id, request.external_id or request.id)
     return Markup("{} ({})").format(link, inside(state(request.status).label))
 
 
@@ -238,8 +234,8 @@ def decide_request(context: TheContext, form: Form, request_id: str, decision: D
 def _see(form: FormData, request_id: str, done: str) -> Response:
     """Redirect to the page from which a form about a request was sent: that of the request, or the inbox."""
     if (queue := text(form, "inbox")) in QUEUES:
-        return pages.see(ROOT, queue=queue, case=request_id, done=done)
-    return pages.see(f"{ROOT}/requests/{request_id}", done=done)
+        return pages.see(pages.ROOT, queue=queue, case=request_id, done=done)
+    return pages.see(f"{pages.ROOT}/requests/{request_id}", done=done)
 
 
 def _body(decision: Decision, form: Form) -> dict[str, Any]:
@@ -329,11 +325,11 @@ def _history(context: RequestContext, request_id: str) -> list[RequestEventOut |
 
 def _others(context: RequestContext, request: DeletionRequestOut) -> list[DeletionRequestOut]:
     """Return other requests of the person that the reader may see, the newest first."""
-    refs = [request.subject_ref, *request.alias_refs] if request.kept != RetentionLevel.TRACE else []
+    refs = [request.subject_ref, *request.alias_refs] if request.kept != retention.RetentionLevel.TRACE else []
     with context.call.reading() as session:
         view, horizon = deletion_requests.view_of(session, context.call), deletion_requests.horizon_of(context.call)
         others = repository.requests_about(session, refs, at_most=_MAX_OTHERS) if refs else []
-        return [to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
+        return [intake.to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
 
 
 def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
@@ -341,7 +337,7 @@ def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
     reason."""
     limit = deadlines.limits(policy).get(request.regulation, TimeLimit())
     decisions: set[Decision] = set()
-    if request.status in OPEN and request.identity_unknown:
+    if request.status in status.OPEN and request.identity_unknown:
         decisions.add("approve")
     if request.status == RequestStatus.IN_REVIEW:
         decisions.add("approve")
@@ -352,7 +348,7 @@ def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
     if request.status in (RequestStatus.IN_REVIEW, RequestStatus.ACCEPTED):
         decisions |= {"reject", "cancel"}
     is_late = request.extended_due_at is not None or request.clock.state is ClockState.OVERDUE
-    if request.status in OPEN and not is_late and (limit.extension_months or limit.extension_days):
+    if request.status in status.OPEN and not is_late and (limit.extension_months or limit.extension_days):
         decisions.add("extend")
     return decisions
 
@@ -365,7 +361,7 @@ def next_step(request: DeletionRequestOut, *, may_reply: bool) -> Markup:
     reply = Markup("")
     if may_reply:
         link = Markup('<a href="{}/requests/{}/reply">{}</a>')
-        reply = link.format(ROOT, request.id, gettext("Draft the reply"))
+        reply = link.format(pages.ROOT, request.id, gettext("Draft the reply"))
     match request.status:
         case RequestStatus.RECEIVED | RequestStatus.IN_REVIEW if request.clock.paused_since:
             text = gettext("establish who the person is; then approve or reject. The clock is paused.")

@@ -19,7 +19,6 @@ from app.features.desk.forms import checked, text
 from app.features.desk.glossary import labels
 from app.features.desk.languages import gettext, inside, marked
 from app.features.desk.lists import SIZES, PagePosition, ThePlace
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import regulation, sentence, state, words
 from app.features.lists import endpoints as request_lists
@@ -119,9 +118,9 @@ def decide_requests(context: TheContext, form: Form) -> Response:
         except Problem:
             refused += 1
     if (queue := text(form, "inbox")) in QUEUES:
-        return pages.see(ROOT, queue=queue, done=done, decided=decided, refused=refused)
+        return pages.see(pages.ROOT, queue=queue, done=done, decided=decided, refused=refused)
     position = filters.in_form(form) | _place_in(form).settings
-    return pages.see(f"{ROOT}/requests", **position, done=done, decided=decided, refused=refused)
+    return pages.see(f"{pages.ROOT}/requests", **position, done=done, decided=decided, refused=refused)
 
 
 @router.get("/requests.csv")
@@ -158,8 +157,8 @@ def decide_about_all(context: TheContext, form: Form) -> Response:
         return _confirmation(context, query, before, error=error)
     result: dict[str, Any] = {"done": _RESULTS[decision], "decided": decided, "refused": refused}
     if is_finished:
-        return pages.see(f"{ROOT}/requests", **query, **result)
-    return pages.see(f"{ROOT}/requests/decide", **filters.narrowing(query), before=before.isoformat(), **result)
+        return pages.see(f"{pages.ROOT}/requests", **query, **result)
+    return pages.see(f"{pages.ROOT}/requests/decide", **filters.narrowing(query), before=before.isoformat(), **result)
 
 
 def everybody(context: RequestContext, *also: str | None) -> list[tuple[str, str]]:

@@ -13,10 +13,10 @@ from app.features.desk.glossary import Advice, advice, labels
 from app.features.desk.languages import gettext
 from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.pages import evidence
-from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import state
 from app.features.overview import endpoints as overview
+from app.features.queue.endpoints import get_queue
 from lethe.contract.fields import RunOrder
 from lethe.contract.runs import RunOut
 from lethe.contract.sets import RunKind, RunStatus
@@ -85,7 +85,7 @@ def show_run(context: TheContext, run_id: str, done: Literal["", "cancelled"] = 
 def cancel_run(context: TheContext, run_id: str) -> Response:
     """Cancel a run."""
     context.ask(runs.cancel_run, run_id=run_id)
-    return pages.see(f"{ROOT}/runs/{run_id}", done="cancelled")
+    return pages.see(f"{pages.ROOT}/runs/{run_id}", done="cancelled")
 
 
 @router.get("/runs/{run_id}/live")
@@ -135,7 +135,7 @@ def _listing(
         "page": page,
         "extent": place.extent(page, "run", "runs", total=total),
         "failures": failures(failed),
-        "may_see_queue": context.may(runs.get_queue),
+        "may_see_queue": context.may(get_queue),
         "numbers": numbers,
         "query": {name: value for name, value in query.items() if value},
         "place": place,
@@ -148,7 +148,7 @@ def _listing(
 
 
 def _queue(context: RequestContext) -> dict[str, Any]:
-    return {"queue": context.ask(runs.get_queue), "rules": labels("queue_rules")}
+    return {"queue": context.ask(get_queue), "rules": labels("queue_rules")}
 
 
 def _details(context: RequestContext, run_id: str) -> dict[str, Any]:

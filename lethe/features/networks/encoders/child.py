@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from lethe import hardening
 from lethe.features.isolation import sandbox
 from lethe.features.networks.encoders import graph
-from lethe.features.networks.encoders.graph import NetworkGraph, NetworkRefused
 from lethe.features.networks.encoding import new_session
 
 _PUBLIC_ROWS = 32
@@ -30,7 +29,7 @@ _PUBLIC_ROWS = 32
 class RunningNetwork:
     """A network in onnxruntime, run on one row at a time."""
 
-    def __init__(self, content: bytes, network_graph: NetworkGraph) -> None:
+    def __init__(self, content: bytes, network_graph: graph.NetworkGraph) -> None:
         self.graph = network_graph
         try:
             self._session = new_session(content, keeps_memory=False)
@@ -50,7 +49,7 @@ class RunningNetwork:
     def _run(self, row: NDArray[np.float32]) -> NDArray[np.float32]:
         (output,) = self._session.run([self.graph.output_name], {self.graph.input_name: row})
         if output.ndim != 2 or output.shape[0] != 1 or not 1 <= output.shape[1] <= graph.MAX_OUTPUTS:
-            raise NetworkRefused(
+            raise graph.NetworkRefused(
                 f"Expected an output (batch, features) of 1 to {graph.MAX_OUTPUTS} features; flatten it in the file."
             )
         return np.ascontiguousarray(output, dtype=np.float32)
@@ -83,7 +82,7 @@ def main(descriptor: int, memory_bytes: int, cpu_seconds: int | None) -> None:
         return
     except sandbox.NotSandboxed as error:
         _send(connection, {"not_sandboxed": str(error)})
-    except NetworkRefused as refusal:
+    except graph.NetworkRefused as refusal:
         _send(connection, {"refused": str(refusal)})
     # The message of another error may quote rows, so that only its type is sent.
     except BaseException as error:  # noqa: BLE001
@@ -97,7 +96,7 @@ def _send(connection: Connection, message: dict[str, Any]) -> None:
 def _refusal(error: Exception, why: str) -> Exception:
     """Return a MemoryError if the runtime ran out of memory, otherwise a refusal; its error types are undocumented."""
     out_of_memory = isinstance(error, MemoryError) or "alloc" in str(error)
-    return MemoryError() if out_of_memory else NetworkRefused(why)
+    return MemoryError() if out_of_memory else graph.NetworkRefused(why)
 
 
 def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
@@ -106,16 +105,16 @@ def _examined(content: bytes, network: RunningNetwork) -> dict[str, Any]:
     try:
         first = network.encode(rows)
         again = RunningNetwork(content, network.graph).encode(rows)
-    except NetworkRefused:
+    except graph.NetworkRefused:
         raise
     except Exception as error:  # noqa: BLE001
         raise _refusal(
             error, "The runtime (onnxruntime) cannot run the network on one row; export it with a dynamic batch axis."
         ) from None
     if not np.isfinite(first).all():
-        raise NetworkRefused("The output on small public numbers is not finite.")
+        raise graph.NetworkRefused("The output on small public numbers is not finite.")
     if not np.array_equal(first, again) or not np.array_equal(first, network.encode(rows)):
-        raise NetworkRefused(
+        raise graph.NetworkRefused(
             "The output changed between two runs on the same rows; only deterministic networks are run."
         )
     return {

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from app.installations import Installation
-from lethe.contract.sets import DeliveryStatus
+from lethe.features.webhooks.contract import DeliveryStatus
 from tests.features.desk import addresses
 from tests.features.desk.browser.browsing import A4, OF_SIZE, SIZES, Site, Visitor
 from tests.features.together.test_authorisation import delivered

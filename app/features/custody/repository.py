@@ -1,0 +1,46 @@
+"""SQL that reads the audit log, and the parts of an exported ledger."""
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.tables import AuditEntry, LedgerEntry, LedgerLink, Model, Version
+
+
+def audit_entries(
+    session: Session,
+    *,
+    tenant_id: str,
+    before: int | None,
+    limit: int,
+    object_id: str | None = None,
+    actor: str | None = None,
+    action: str | None = None,
+) -> list[AuditEntry]:
+    """Return a tenant's last `limit` entries before sequence `before` that match the other arguments, newest first."""
+    query = sa.select(AuditEntry).where(AuditEntry.tenant_id == tenant_id)
+    if before is not None:
+        query = query.where(AuditEntry.sequence < before)
+    for column, wanted in ((AuditEntry.object_id, object_id), (AuditEntry.actor, actor), (AuditEntry.action, action)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    return list(session.scalars(query.order_by(AuditEntry.sequence.desc()).limit(limit)))
+
+
+def links(session: Session, *, tenant_id: str, since: int, limit: int) -> list[LedgerLink]:
+    """Return the next `limit` links of the ledger of a tenant, from sequence `since` on."""
+    query = sa.select(LedgerLink).where(LedgerLink.tenant_id == tenant_id, LedgerLink.sequence >= since)
+    return list(session.scalars(query.order_by(LedgerLink.sequence).limit(limit)))
+
+
+def ledger_lengths(session: Session, *, tenant_id: str) -> dict[str, int]:
+    """Return the number of entries of each model of a tenant, ordered by model; models without entries are absent."""
+    query = sa.select(LedgerEntry.model_id, sa.func.max(LedgerEntry.sequence))
+    query = query.join(Model, Model.id == LedgerEntry.model_id).where(Model.tenant_id == tenant_id)
+    query = query.group_by(LedgerEntry.model_id).order_by(LedgerEntry.model_id)
+    return {model_id: length for model_id, length in session.execute(query)}  # noqa: C416  rows are no pairs to mypy
+
+
+def versions_between(session: Session, *, model_id: str, after: int, until: int) -> list[Version]:
+    """Return the versions with numbers in (after, until], in ascending order."""
+    query = sa.select(Version).where(Version.model_id == model_id, Version.number > after, Version.number <= until)
+    return list(session.scalars(query.order_by(Version.number)))

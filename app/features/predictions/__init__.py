@@ -1,0 +1,1 @@
+"""Predictions of records by the live version of a model."""

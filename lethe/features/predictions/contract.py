@@ -1,0 +1,70 @@
+"""Operation that predicts records."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, FiniteFloat
+
+from lethe.contract import operation, problems, sets
+from lethe.contract.fields import Answer, LargeBody, example
+
+_Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
+"""Numbers of a record, of which the first fault alone is listed: a body may have millions."""
+
+
+class TangentServedElsewhere(problems.Conflict, title="The gateway does not run the network of this model"):
+    template = "Model {model_id} goes through a network, which the gateway does not run: serve it with lethe.mlflow."
+
+
+class PredictionsIn(LargeBody):
+    MAX_MEMBERS = LargeBody.MAX_BYTES
+    """Vectors of numbers, of which every second byte may be a comma."""
+
+    model_config = example(records=[{"age": 39, "work": "private"}])
+
+    records: Annotated[list[dict[str, Any] | _Vector], Field(min_length=1, max_length=10_000)] = Field(
+        description="Records: objects by column name, or vectors of numbers if the dataset has no schema."
+    )
+
+
+class PredictionOut(Answer):
+    label: str = Field(description="Predicted class.")
+    probabilities: dict[str, float] | None = Field(description="Probability of each class; null for smoothed_hinge.")
+
+
+class LabelsOut(Answer):
+    labels: list[str] = Field(description="Labels with a probability above 1/2.")
+    probabilities: dict[str, float] = Field(description="Probability of each label.")
+
+
+class ValueOut(Answer):
+    value: float = Field(description="Predicted value in the units of the target, within its range.")
+
+
+class PredictionsOut(Answer):
+    version: int = Field(description="Number of the version that predicted.")
+    predictions: list[PredictionOut] | list[LabelsOut] | list[ValueOut] = Field(
+        description="One prediction per record: a class, a set of labels, or a value."
+    )
+
+
+_MODELS = operation.ResourceOperations("Models", "/v1/models")
+
+PREDICT = _MODELS.of_one(
+    "predict",
+    "POST",
+    "/{model_id}/predictions",
+    scope=sets.Scope.MODELS_READ,
+    takes=PredictionsIn,
+    gives=PredictionsOut,
+    repeat="idempotent",
+    problems=(
+        problems.ModelUnknown,
+        problems.ModelNotLive,
+        problems.ModelRetired,
+        problems.ModelHeld,
+        problems.InputInvalid,
+        TangentServedElsewhere,
+    ),
+    does="Predict records with the live version. Records are objects by column name, or vectors where there is no "
+    "schema.",
+)
