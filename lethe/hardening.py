@@ -1,8 +1,6 @@
-"""Hardening of a process that holds people's data or a customer's network: its memory is written to no file, and it
-inherits no passwords."""
+"""Hardening of a process that holds people's data or a customer's network: its memory is written to no file."""
 
 import ctypes
-import os
 import sys
 from pathlib import Path
 
@@ -18,13 +16,6 @@ OVERWRITING = {
 _PR_SET_DUMPABLE = 4
 _CAP_IPC_LOCK = 14
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
-
-
-def bare_environment() -> dict[str, str]:
-    """Return the environment for a process that runs foreign code: allocator settings and search paths, without the
-    passwords that other variables may hold."""
-    names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *OVERWRITING)
-    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def harden() -> bool:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import to_jsonable_python
 
 from lethe.client import files
-from lethe.client.http import AsyncHttp, Calls, Http, Options, drive, drive_each
+from lethe.client.http import AsyncHttp, Calls, Http, Options, drive
 from lethe.contract.fields import PageOut, fields_of
 from lethe.contract.operation import Operation
 from lethe.contract.problems import FieldError, InputInvalid
@@ -317,7 +317,7 @@ class saved(_Method[P]):
                 async for piece in resource._calls.pieces(operation, *ids, arguments=arguments):
                     file.write(piece)
 
-        return self.made(_either(resource, save, drive), _answer(resource, None))
+        return self.made(either(resource, save, drive), _answer(resource, None))
 
 
 class _Upload(_Method[P], Generic[P, T]):
@@ -337,7 +337,7 @@ class _Upload(_Method[P], Generic[P, T]):
             with form_of(file, fields) as form:
                 return await resource._calls.call(self.operation, *ids, options=self._options(fields, form))
 
-        return self.made(_either(resource, send, drive), _answer(resource, self.operation.gives))
+        return self.made(either(resource, send, drive), _answer(resource, self.operation.gives))
 
     def _called(self, make: Callable[..., Any], *positional: Any, **named: Any) -> Any:
         *ids, file = positional
@@ -367,26 +367,10 @@ class composed(Generic[P, T]):
     @overload
     def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, Awaitable[T]]: ...
     def __get__(self, resource: Any, owner: Any) -> Any:
-        return self if resource is None else _either(resource, MethodType(self._function, resource), drive)
+        return self if resource is None else either(resource, MethodType(self._function, resource), drive)
 
 
-class composed_list(Generic[P, T]):
-    """List of several calls, written once as an asynchronous generator on `self._calls`, for both clients."""
-
-    def __init__(self, function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-        vars(self).update(vars(function))
-
-    @overload
-    def __get__(self, resource: Resource[Http], owner: Any) -> Callable[P, Iterator[T]]: ...
-    @overload
-    def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, resource: Any, owner: Any) -> Any:
-        return self if resource is None else _either(resource, MethodType(self._function, resource), drive_each)
-
-
-def _either(resource: Resource[Any], function: Callable[..., Any], run: Callable[[Any], Any]) -> Callable[..., Any]:
+def either(resource: Resource[Any], function: Callable[..., Any], run: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return the function for an asynchronous client, or a method that runs it by `run` for a blocking client."""
     if isinstance(resource._http, AsyncHttp):
         return function

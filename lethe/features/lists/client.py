@@ -6,10 +6,11 @@ import itertools
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TypedDict
+from types import MethodType
+from typing import Any, Concatenate, Generic, TypedDict, overload
 
-from lethe.client.http import Options
-from lethe.client.methods import H, Keyed, Resource, call, checked, composed, composed_list, makes, saved
+from lethe.client.http import AsyncHttp, Http, Options, drive_each
+from lethe.client.methods import H, Keyed, P, Resource, T, call, checked, composed, either, makes, saved
 from lethe.contract.problems import InputInvalid
 from lethe.features.lists import contract
 
@@ -36,6 +37,22 @@ class NewRequest(TypedDict, total=False):
     refers_to: str
     identity_verified: bool
     identity_statement: str
+
+
+class composed_list(Generic[P, T]):
+    """List of several calls, written once as an asynchronous generator on `self._calls`, for both clients."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+        vars(self).update(vars(function))
+
+    @overload
+    def __get__(self, resource: Resource[Http], owner: Any) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, resource: Resource[AsyncHttp], owner: Any) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, resource: Any, owner: Any) -> Any:
+        return self if resource is None else either(resource, MethodType(self._function, resource), drive_each)
 
 
 class _NewBatch(contract.BatchIn, contract.BatchQuery, Keyed):

@@ -193,6 +193,13 @@ def started(content: bytes, *, input_size: int, output_size: int, limits: Limits
         yield Encoder(line, input_size=input_size, output_size=output_size, facts=facts)
 
 
+def _bare_environment() -> dict[str, str]:
+    """Return the environment for a process that runs foreign code: allocator settings and search paths, without the
+    passwords that other variables may hold."""
+    names = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", *hardening.OVERWRITING)
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 @contextmanager
 def _opened(content: bytes, limits: Limits, *, examines: bool) -> Iterator[tuple[ProcessPipe, dict[str, Any]]]:
     limits = replace(limits, memory_bytes=min(limits.memory_bytes, _MEMORY_BYTES + _MEMORY_PER_BYTE * len(content)))
@@ -206,7 +213,7 @@ def _opened(content: bytes, limits: Limits, *, examines: bool) -> Iterator[tuple
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env=hardening.bare_environment() | _ENVIRONMENT,
+            env=_bare_environment() | _ENVIRONMENT,
         )
     try:
         with mine, contextlib.closing(ProcessPipe(mine, process, limits)) as line:
