@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -77,8 +76,8 @@ class Keys:
         if name in (SIGNING, PUBLIC):
             members = self._members(name) if name == SIGNING else self.public_key.as_dict(private=False)
             canonical = json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
-            return _mac(canonical, b"check", name.encode(), installation_id.encode()).hex()
-        return _mac(self._secret(name), b"check", name.encode(), installation_id.encode()).hex()
+            return mac(canonical, b"check", name.encode(), installation_id.encode()).hex()
+        return mac(self._secret(name), b"check", name.encode(), installation_id.encode()).hex()
 
     @cached_property
     def signing_key(self) -> OKPKey:
@@ -122,7 +121,7 @@ class Keys:
 
     def fingerprint(self, *parts: bytes) -> str:
         """Return a keyed hash (hex) of `parts`, for comparing personal data without storing it."""
-        return _mac(self._subject_key, *parts).hex()
+        return mac(self._subject_key, *parts).hex()
 
     def reference(self, text: bytes) -> str:
         """Return the keyed hash (hex) of a caller's text, by which the text is found without being stored."""
@@ -130,11 +129,11 @@ class Keys:
 
     def record_key(self, dataset_id: str) -> bytes:
         """Return the 32-byte key of the check values of a dataset's records (`app.rows.records`)."""
-        return _mac(self._subject_key, b"records", dataset_id.encode())
+        return mac(self._subject_key, b"records", dataset_id.encode())
 
     def webhook_secret(self, tenant_id: str, generation: int) -> bytes:
         """Return the 32-byte key that signs a tenant's webhooks. It is derived and therefore not stored."""
-        return _mac(self._webhook_key, b"webhook", tenant_id.encode(), str(generation).encode())
+        return mac(self._webhook_key, b"webhook", tenant_id.encode(), str(generation).encode())
 
     def _secret(self, name: str) -> bytes:
         text = self._text(name)
@@ -169,16 +168,6 @@ class Keys:
             except FileNotFoundError:
                 raise KeyUnreadable(f"The key {self._path(name)} is missing; put it back.") from None
         return self._texts[name]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubjectKey:
-    """Text of a `subject.key` that is not in a folder yet. Its fingerprints equal those of `Keys` with this file."""
-
-    text: str
-
-    def fingerprint(self, *parts: bytes) -> str:
-        return _mac(bytes.fromhex(self.text), *parts).hex()
 
 
 class KeyEncryptionKeyLost(OSError):
@@ -345,7 +334,7 @@ def read_or_create(path: Path, make: Callable[[], str]) -> str:
 
 
 def _kek_check_value(key: bytes, installation_id: str) -> str:
-    return _mac(key, b"check", b"kek", installation_id.encode()).hex()
+    return mac(key, b"check", b"kek", installation_id.encode()).hex()
 
 
 def _new_signing_key() -> str:
@@ -356,7 +345,7 @@ def _new_secret() -> str:
     return secrets.token_hex(_KEY_BYTES)
 
 
-def _mac(key: bytes, *parts: bytes) -> bytes:
+def mac(key: bytes, *parts: bytes) -> bytes:
     """Return the MAC of the list of `parts`, including their lengths."""
     return _mac_of(key, *parts).digest()
 

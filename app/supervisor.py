@@ -100,6 +100,7 @@ def serve(
         # Accepted connections inherit the option, which asyncio does not set.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         gc.freeze()
+        gc.enable()
         server.run(sockets=[listening])
 
 

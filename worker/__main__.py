@@ -1,12 +1,20 @@
 """`python -m worker NAME [--deletions-only]`: embedded worker that `lethe up` starts and supervises."""
 
+import gc
 import sys
 
-from app.config import Settings
-from lethe.contract.problems import Problem
-from worker import embedded
 
-try:
-    embedded.main(Settings(), name=sys.argv[1], deletions_only="--deletions-only" in sys.argv[2:])
-except Problem as error:
-    sys.exit(f"error: {error.code}: {error.detail}")
+def main() -> None:
+    """Work with nothing collected until the worker is ready, as in a gateway."""
+    gc.disable()
+    from app.config import Settings
+    from lethe.contract.problems import Problem
+    from worker import embedded
+
+    try:
+        embedded.main(Settings(), name=sys.argv[1], deletions_only="--deletions-only" in sys.argv[2:])
+    except Problem as error:
+        sys.exit(f"error: {error.code}: {error.detail}")
+
+
+main()

@@ -1,6 +1,7 @@
 """Embedded worker: a process beside the gateway, woken through a pipe."""
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -37,6 +38,8 @@ def main(settings: config.Settings, *, name: str, deletions_only: bool = False) 
             verification.verify_at_start(installation)
             heartbeat.Heartbeat(settings.data_dir).start()
             periodic_jobs.PeriodicJobs(settings).start()
+            gc.freeze()
+            gc.enable()
             telemetry.logger().info("worker.started", worker=name)
             while not stopping.is_set():
                 if not runner.run_next(installation, worker=name, deletions_only=deletions_only):

@@ -78,14 +78,8 @@ _KINDS = {
 """Nouns for the objects that ids in paths identify, where the parameter's name is not such a noun."""
 F = TypeVar("F", bound=Callable[..., Any])
 _PREFIX = "/v1"
-_SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}
-
-
-def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
-    """Return the operation of `endpoint`. Raises `TypeError` for a function without one."""
-    if endpoint not in _SERVED:
-        raise TypeError(f"{endpoint.__name__} serves no operation")
-    return _SERVED[endpoint]
+SERVED: dict[Callable[..., Any], Operation[..., Any]] = {}
+"""Operation of each endpoint that serves one."""
 
 
 def serves(
@@ -95,7 +89,7 @@ def serves(
     by name, and any others that FastAPI resolves. `more` documents further answers."""
 
     def register(endpoint: F) -> F:
-        _SERVED[endpoint] = operation
+        SERVED[endpoint] = operation
         router.add_api_route(
             operation.path.removeprefix(_PREFIX),
             _typed(endpoint, operation),

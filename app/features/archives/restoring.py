@@ -41,7 +41,7 @@ from app.features.archives.service import ABOUT, FORMAT, KEYS, MANIFEST, ROWS, T
 from app.installations import Installation
 from app.journal import tombstones, verification
 from app.journal.journal import HeadSignature, Journal, JournalLine
-from app.keys import KeyEncryptionFile, SubjectKey
+from app.keys import KeyEncryptionFile, mac
 from app.rows import repository as rows_repository
 from app.rows.blocks import BLOCK_ROWS, Shape, mapped
 from app.vault.store import created, sync_folder, wipe_file
@@ -165,6 +165,16 @@ def restore(
     return restored
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SubjectKey:
+    """Text of a `subject.key` that is not in a folder yet. Its fingerprints equal those of `Keys` with this file."""
+
+    text: str
+
+    def fingerprint(self, *parts: bytes) -> str:
+        return mac(bytes.fromhex(self.text), *parts).hex()
+
+
 def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Journal | None:
     """Open the tombstones, and check that they reach back to the backup and are at least as new; None without a file.
 
@@ -175,7 +185,7 @@ def _journal(remembered_in: Path | None, keys: list[Piece], about: About) -> Jou
     texts = [piece.content.decode().strip() for piece in keys if piece.thing == f"{KEYS}/subject.key"]
     if len(texts) != 1:
         raise BackupDamaged("The archive does not hold what a backup holds.")
-    journal = Journal(remembered_in, SubjectKey(text=texts[0]))
+    journal = Journal(remembered_in, _SubjectKey(text=texts[0]))
     service.require(journal, about.tombstones, made_at=about.created_at)
     for line in journal.lines():
         if line.kind == "dropped" and line.at > about.created_at:

@@ -19,11 +19,12 @@ from app.access import service as access
 from app.access.idempotency import Once
 from app.api import datasets, deletion_requests, models, tenants
 from app.api.calls import WINDOW, At, Call, Known
-from app.api.gateway import operation_of
+from app.api.gateway import SERVED
 from app.api.intake import Intake
 from app.config import Settings
 from app.features.desk import languages, lists, sessions
 from app.features.desk import rendering as pages
+from lethe.contract.operation import Operation
 from lethe.contract.problems import NotFound
 from lethe.features.desk.contract import FormRefused
 
@@ -41,6 +42,13 @@ _READ_BY: dict[str, Callable[..., Any]] = {
 """The endpoint that tells the name of an object, by the prefix of its id."""
 _NAMED = ("dataset_id", "model_id", "api_key_id")
 """Fields of the items of lists whose objects pages name."""
+
+
+def operation_of(endpoint: Callable[..., Any]) -> Operation[..., Any]:
+    """Return the operation of `endpoint`. Raises `TypeError` for a function without one."""
+    if endpoint not in SERVED:
+        raise TypeError(f"{endpoint.__name__} serves no operation")
+    return SERVED[endpoint]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

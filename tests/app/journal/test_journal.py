@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.journal.journal import Journal, JournalLine
-from app.keys import SubjectKey
+from app.keys import Keys
 
 LINE = JournalLine(kind="retired", number=0, at=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), retired="mdl_1")
 
@@ -27,7 +27,8 @@ def room(num_bytes: int) -> Iterator[None]:
 
 def test_a_line_that_does_not_fit_is_not_said_to_be_there(tmp_path: Path) -> None:
     """A disk that takes a part of a line is an error, and the next time the line is whole."""
-    journal = Journal(tmp_path / "tombstones", SubjectKey(text="0" * 64))
+    (tmp_path / "subject.key").write_text("0" * 64)
+    journal = Journal(tmp_path / "tombstones", Keys(tmp_path))
     assert journal.append(lambda _last: [LINE]) == 1
     with room(journal.path.stat().st_size + 10), pytest.raises(OSError, match="File too large"):
         journal.append(lambda _last: [LINE])

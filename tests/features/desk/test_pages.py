@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from app.api import operations
-from app.api.gateway import operation_of
 from app.config import Settings
 from app.features.desk import endpoints
 from app.features.desk import rendering as pages
+from app.features.desk.request_context import operation_of
 from app.features.overview import endpoints as overview
 from app.installations import Installation
 from app.main import create_app
