@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from app.access import rates
 from app.access import service as access
 from app.api.calls import Call
-from app.api.gateway import _SERVED
+from app.api.gateway import SERVED
 from app.config import Settings
 from app.db import Actor
 from app.features.desk import request_context, sessions
@@ -262,6 +262,6 @@ def test_roles_as_a_matrix(
             entry.title,
         )
     call = Call(installation=installation, caller=caller)
-    for endpoint, operation in _SERVED.items():
+    for endpoint, operation in SERVED.items():
         if operation.scope is not None:
             assert request_context.may(call, endpoint) == (role in MAY[operation.scope]), (role, operation.name)
