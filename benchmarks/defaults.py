@@ -1,6 +1,7 @@
 """What batches, cool-down, noise and regularisation to use when nobody says: what each costs and buys, around them.
 
     ./dev bench defaults --data DIR      # DIR holds mnist.npz; without it, and with --quick, to build/evidence
+    ./dev bench defaults --plans         # half a minute: batches and cool-downs against rows, planned and not run
 
 From 200 rows to ten million, two classes and ten. Every mechanism aims at (epsilon = 1, delta = 1 / n^1.1); it is the
 default, or the default with one setting changed. Each repeat is another random part of the data in another order, with
@@ -23,7 +24,7 @@ from benchmarks import data, page
 from lethe.encoding.rows import Features, Labels, encode_vectors
 from lethe.proof import accountant, calibration, conversion
 from lethe.proof.accountant import Run
-from lethe.proof.mechanism import Adjacency, Mechanism
+from lethe.proof.mechanism import MAX_COOL_DOWN, Adjacency, Mechanism
 from worker.langevin import chain
 from worker.langevin.evaluate import of_classes
 from worker.langevin.init import origin
@@ -32,6 +33,7 @@ from worker.langevin.noise import SystemNoise
 EPSILON = 1.0
 OF_ADULT = (200, 1_000, 3_000, 10_000, 32_561)
 GENERATED = ((10**6, 2), (10**6, 10), (10**7, 2))
+PLANNED = (1_000, 10_000, 32_561, 100_000, 300_000, 10**6, 10**7)
 COLUMNS = 20
 REPEATS = 5
 REQUESTS = 8
@@ -60,7 +62,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a folder with mnist.npz")
     parser.add_argument("--quick", action="store_true", help="the two smallest sizes only")
+    parser.add_argument("--plans", action="store_true", help="batches and cool-downs, planned and not run")
     asked = parser.parse_args()
+    if asked.plans:
+        print(plans())
+        return
     results: Row = {"epsilon": EPSILON, "machine": page.machine(), "problems": []}
     for problem in problems(asked.data, quick=asked.quick):
         results["problems"].append(measured(*problem))
@@ -105,6 +111,27 @@ def measured(name: str, size: int, train: Rows, test: Rows) -> Row:
     noiseless = [fitted(default, train, test, seed) for seed in range(2)] if size <= MAX_FITTED_ROWS else [math.nan]
     result: Row = {"name": name, "rows": size, "columns": train[0].shape[1], "classes": classes, "settings": settings}
     return result | {"noiseless": float(np.mean(noiseless)) if size <= MAX_FITTED_ROWS else None}
+
+
+def plans() -> str:
+    """The default beside twice its batch with half its cool-down, and beside a cool-down without its limit."""
+    rows = []
+    for size in track(PLANNED, description="planned"):
+        default = made(size, 2)
+        twice = made(size, 2, batch_size=min(size, 2 * default.batch_size))
+        cool_downs = {
+            "default": (default, default.cool_down),
+            "twice the batch, one pass": (twice, min(twice.num_batches, 256)),
+            "two passes, without a limit": (default, min(2 * default.num_batches, MAX_COOL_DOWN)),
+        }
+        for name, (mechanism, cool_down) in cool_downs.items():
+            if name.endswith("limit") and cool_down == default.cool_down:
+                continue
+            plan = planned(made(size, 2, batch_size=mechanism.batch_size, cool_down=cool_down))
+            read = min(size, plan["request_steps"][-1] * mechanism.batch_size)
+            rows.append((f"{size:,}" if name == "default" else "", name, read, *_printed(plan | {"changed": ""})[1:-1]))
+    heads = ("rows", "", "rows read by request 8", "batch", "cool-down", "l2", "noise of a logit", "learning")
+    return page.table((*heads, "requests 1, 8", "100 at once", "adaptive", "release, then"), rows)
 
 
 def made(num_slots: int, num_classes: int, **settings: Any) -> Mechanism:

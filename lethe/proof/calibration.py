@@ -27,7 +27,8 @@ INITIAL_DISTANCE = 1e-6
 MIN_BATCH_SIZE = 100
 """Minimum default batch size, unless the dataset has fewer slots."""
 MAX_DEFAULT_COOL_DOWN = 400
-"""Maximum default number of cool-down steps."""
+"""Maximum default number of cool-down steps, or a third of a pass if that is more: a longer cool-down reads more rows
+of up to a few million, and fewer of more."""
 
 
 def default_l2(num_slots: int, epsilon: float, objective: Objective = Objective.LOGISTIC_REGRESSION) -> float:
@@ -152,7 +153,8 @@ def mechanism_for(
         draft = replace(draft, learn_steps=max(steps_to_minimiser, draft.num_batches, draft.cool_down))
     if settings.cool_down is None:
         two_passes = 2 * draft.num_batches if draft.num_batches > 1 else 1
-        draft = replace(draft, cool_down=min(two_passes, MAX_DEFAULT_COOL_DOWN, draft.learn_steps))
+        longest = min(max(MAX_DEFAULT_COOL_DOWN, draft.num_batches // 3), mechanism.MAX_COOL_DOWN)
+        draft = replace(draft, cool_down=min(two_passes, longest, draft.learn_steps))
     if settings.noise_scale is None:
         influence = draft.sensitivity(mechanism.Adjacency.ZERO_OUT) / -math.expm1(draft.num_batches * math.log1p(-gap))
         target = conversion.gdp_mu(epsilon=settings.epsilon, delta=settings.delta)

@@ -49,7 +49,8 @@ def test_defaults_are_what_they_are_said_to_be(num_slots, classes, epsilon, log_
     batches = made.num_batches
     assert made.batch_size == calibration.default_batch_size(num_slots)
     assert batches == 1 or 100 <= made.batch_size <= max(100, num_slots / 200 + 1)
-    assert made.cool_down == min(2 * batches if batches > 1 else 1, 400, made.learn_steps)
+    longest = min(max(400, batches // 3), 1024)
+    assert made.cool_down == min(2 * batches if batches > 1 else 1, longest, made.learn_steps)
     gap = 1 - made.contraction
     spread = math.sqrt(made.step_variance / (gap * (2 - gap)))
     stationary = made.sensitivity(Adjacency.ZERO_OUT) / (1 - (1 - gap) ** batches) / spread
