@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from app import tracing
 
@@ -78,11 +78,6 @@ def call_answered(*, method: str, route: str, status: int, seconds: float) -> No
 def known_method(method: str) -> str:
     """Return a method known to HTTP as it is and any other as "other", because callers may send any word."""
     return method if method in _METHODS else "other"
-
-
-def exposition() -> bytes:
-    """Return all metrics of this process in Prometheus's text format."""
-    return generate_latest(registry)
 
 
 def places(trace: TracebackType | None) -> list[str]:

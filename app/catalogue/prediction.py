@@ -16,11 +16,6 @@ def scores(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]])
     return np.asarray(np.einsum("nd,cd->nc", rows, parameters))
 
 
-def label_probabilities(parameters: NDArray[np.float64], features: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return the independent probability 1 / (1 + exp(-score)) of each label for each row  # (n, C)"""
-    return np.asarray(0.5 * (1 + np.tanh(scores(parameters, features) / 2)))
-
-
 def probabilities(
     parameters: NDArray[np.float64], features: NDArray[np.floating[Any]], num_classes: int
 ) -> NDArray[np.float64]:

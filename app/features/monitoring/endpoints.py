@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from app import errors, installations, telemetry
 from app.api import calls, problems
@@ -27,7 +27,7 @@ def metrics(request: Request, call: Annotated[calls.Call, calls.call_with(Scope.
 
 def exposition(installed: Metrics) -> bytes:
     """Return the metrics of this process and of the installation in the Prometheus text format."""
-    return telemetry.exposition() + installed.exposition()
+    return generate_latest(telemetry.registry) + installed.exposition()
 
 
 _SECONDS = 10.0

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.catalogue.prediction import label_probabilities, probabilities, scores
+from app.catalogue.prediction import probabilities, scores
+from app.features.predictions.endpoints import label_probabilities
 from lethe.contract.problems import InputInvalid, Problem
 from lethe.encoding.rows import encode_vectors
 from lethe.encoding.schema import stored

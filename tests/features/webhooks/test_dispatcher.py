@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
+from prometheus_client import generate_latest
 
 from app import telemetry
 from app.access import service as access
@@ -235,16 +236,16 @@ def test_the_log_names_no_receiver(
     forget: Make, receiving: Receiving, deliveries: Deliveries, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A failure is logged and counted by delivery, event and code; URLs, hosts and bodies are not."""
-    before = telemetry.exposition().decode()
+    before = generate_latest(telemetry.registry).decode()
     with receiving(servers.status(500)) as receiver:
         forget("nobody", callback_url=receiver.url, external_id="ticket7")
         wait_until(lambda: deliveries()[0].attempts == 1)
-        wait_until(lambda: telemetry.exposition().decode() != before)
+        wait_until(lambda: generate_latest(telemetry.registry).decode() != before)
     logged = capfd.readouterr().err
     assert deliveries()[0].id in logged
     assert "http_500" in logged
     assert not any(text in logged for text in ("127.0.0.1", "t0ken", "/hook", "ticket7", "nobody"))
-    assert 'lethe_webhook_deliveries_total{outcome="failed"}' in telemetry.exposition().decode()
+    assert 'lethe_webhook_deliveries_total{outcome="failed"}' in generate_latest(telemetry.registry).decode()
 
 
 def test_callers_who_may_not_know_are_told_when_everybody_is(
