@@ -34,8 +34,7 @@ from app.unlearning import service as unlearning
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_PIPELINED = 16
 _BUSY_TICKS, _IDLE_TICKS = 10, 4
-"""Number of ticks in a row at which memory is not cleaned, while requests come and while none has come since the last
-time."""
+"""Ticks in a row at which memory is not cleaned: while requests come, and while none came since the last time."""
 _DESCRIPTORS = 4096
 
 
@@ -99,6 +98,7 @@ def serve(
     with contextlib.nullcontext(listener) if listener else _listening(settings) as listening:
         # Accepted connections inherit the option, which asyncio does not set.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        gc.collect()
         gc.freeze()
         gc.enable()
         server.run(sockets=[listening])

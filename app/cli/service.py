@@ -13,8 +13,7 @@ commands = new_group()
 
 
 def _of_a_service() -> Settings:
-    """Return the settings of a process that handles personal data, after hardening its memory. Nothing is collected
-    until it serves (`supervisor.serve`), as collections would take a fifth of the start."""
+    """Return the settings of a process that handles personal data, hardened; it collects no garbage until it serves."""
     from app import hardening, telemetry
 
     settings = Settings()
