@@ -15,6 +15,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 EVIDENCE = ROOT / "docs" / "evidence"
 SCRATCH = ROOT / "build" / "evidence"
 """Where runs go that are not what a page quotes: quick ones, and those without the data."""
+DIFFER = "**Today's defaults differ from these**"
+"""Sentence of a page that was measured with other defaults than today's."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's, which everybody can tell apart."""
 

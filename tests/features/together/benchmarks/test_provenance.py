@@ -8,7 +8,6 @@ from benchmarks import page
 from lethe.proof import calibration
 
 PAGES = sorted(path.name for path in page.EVIDENCE.glob("*.md") if path.name != "README.md")
-DIFFER = "**Today's defaults differ from these**"
 BLOCK = re.compile(r"```text\nmeasured on: [0-9a-f]{8}\n((?:defaults for \d+ rows: [^\n]+\n)+|defaults: none\n)```\n")
 ROWS = re.compile(r"defaults for (\d+) rows: ([^\n]+)")
 
@@ -27,4 +26,4 @@ def test_a_page_of_evidence_is_about_todays_defaults_or_says_that_it_is_not(name
     text = (page.EVIDENCE / name).read_text()
     [cited] = BLOCK.findall(text)
     stale = {rows: defaults(int(rows)) for rows, told in ROWS.findall(cited) if told != defaults(int(rows))}
-    assert (DIFFER in text) == bool(stale), f"Measure {name} again, or say that it differs from {stale}."
+    assert (page.DIFFER in text) == bool(stale), f"Measure {name} again, or say that it differs from {stale}."

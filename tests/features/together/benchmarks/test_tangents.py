@@ -71,6 +71,7 @@ def fine_tuned_by(model: dict[str, Any]) -> float:
     return float(model["fine_tuned"] - model["accuracy"])
 
 
+@pytest.mark.skipif(page.DIFFER in PAGE, reason="The page says that it was measured with other defaults.")
 @pytest.mark.parametrize("problem", RESULTS["problems"], ids=lambda problem: str(problem["name"]))
 def test_stored_plans_are_those_of_the_present_planner(problem: dict[str, Any]) -> None:
     """The stored steps of learning and of requests follow from the present defaults, for any number of moved weights;
