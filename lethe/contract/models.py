@@ -199,7 +199,7 @@ class ModelIn(Body):
     )
     cool_down: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="Number of last steps of a run over which the step size falls. Default: two passes, at most 400.",
+        description="Number of last steps of a run over which the step size falls. Default: at most two passes.",
     )
     second_moment: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,

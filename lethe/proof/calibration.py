@@ -96,7 +96,7 @@ def mechanism_for(
 
     - `loss_width`: `DEFAULT_WIDTHS[objective]` if the loss has a width.
     - `batch_size`: `default_batch_size(num_slots)`.
-    - `cool_down`: two passes, at most `MAX_DEFAULT_COOL_DOWN` steps; 1 if a step reads all rows.
+    - `cool_down`: two passes, at most `MAX_DEFAULT_COOL_DOWN` steps or a third of a pass; 1 if a step reads all rows.
     - `l2`: `default_l2(num_slots, epsilon, objective)`.
     - `step_size`: 2 / (L + m), which minimises the contraction c.
     - `radius`: `farthest_minimiser`, the radius of a ball that contains the minimiser for every dataset.
