@@ -68,7 +68,9 @@ class Turns:
                 if waiting := self._waiting.pop(tenant, None):
                     self._waiting[tenant] = waiting
                 # Counts of zero would accumulate, one for each tenant.
-                self._taken = self._taken - Counter([tenant])
+                self._taken[tenant] -= 1
+                if not self._taken[tenant]:
+                    del self._taken[tenant]
             self._begin_next()
 
     def _begin_next(self) -> None:

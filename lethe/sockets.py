@@ -27,6 +27,7 @@ def modules(package: str, name: str) -> tuple[ModuleType, ...]:
     return tuple(importlib.import_module(f"{package}.{feature}.{name}") for feature in having)
 
 
+@functools.cache
 def plugs(package: str, name: str, attribute: str) -> tuple[Any, ...]:
     """Concatenate the tuples called `attribute` of the modules `name` of all features of `package`."""
     return tuple(plug for module in modules(package, name) for plug in getattr(module, attribute, ()))

@@ -7,6 +7,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from app.db import rows
 from app.db.bulk import Page, page
 from app.db.tables import ApiKey, Dataset, DeletionRequest, IdempotentAnswer, Tenant
 
@@ -30,6 +31,14 @@ def knows_anybody(session: Session) -> bool:
 
 def tenants(session: Session, *, limit: int, cursor: str | None) -> Page[Tenant]:
     return page(session, sa.select(Tenant), Tenant.created_at, Tenant.id, limit=limit, cursor=cursor)
+
+
+_POLICY = sa.select(Tenant.policy).where(Tenant.id == sa.bindparam("tenant_id"))
+
+
+def policy(session: Session, tenant_id: str) -> dict[str, Any]:
+    policies: list[dict[str, Any]] = [policy for (policy,) in rows(session, _POLICY, {"tenant_id": tenant_id})]
+    return policies[0]
 
 
 def every_tenant(session: Session) -> list[Tenant]:

@@ -262,7 +262,7 @@ def policy_of(session: Session, tenant_id: str) -> Policy:
 
 
 def subject_rule_of(session: Session, tenant_id: str) -> str:
-    return str(session.get_one(Tenant, tenant_id).policy["subject_rule"])
+    return str(repository.policy(session, tenant_id)["subject_rule"])
 
 
 def rule_changed() -> problems.SubjectRuleFixed:

@@ -40,6 +40,8 @@ CALLER = "lethe.caller"
 """ASGI scope key of the authenticated `Caller`, who has the scopes that the route requires."""
 REFUSAL = "lethe.refusal"
 """ASGI scope key of the `Problem` that refused the caller, on routes outside `/v1`."""
+MAX_KEY_LENGTH = 255
+"""Limit of the length of an Idempotency-Key."""
 _MAX_FAULTS = 10
 _AMBIGUOUS = re.compile(rb"(?:^|&)subject_id=[^&]*\+")
 _STRANGERS = 2
@@ -286,26 +288,30 @@ def once_with(scope: Scope) -> Any:
             str | None,
             Header(
                 min_length=1,
-                max_length=255,
+                max_length=MAX_KEY_LENGTH,
                 description="Any text that names this call: a repetition of the call with the same text changes "
                 "nothing and gets the first answer.",
             ),
         ] = None,
     ) -> Once:
-        kind = request.headers.get("content-type", "").lower()
-        # The bytes of a form have been consumed by its parser.
-        is_form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))
-        body = b"" if is_form else await request.body()
-        fingerprint = call.installation.keys.fingerprint(
-            request.method.encode(), f"{request.url.path}?{request.url.query}".encode(), body
-        )
-        # Some callers name people in the key, so only its keyed hash is stored.
-        name = idempotency_key and call.installation.keys.fingerprint(
-            b"once", call.caller.id.encode(), idempotency_key.encode()
-        )
-        return Once(name=name, fingerprint=fingerprint)
+        return await once_of(request, call, idempotency_key)
 
     return Depends(once)
+
+
+async def once_of(request: Request, call: Call, idempotency_key: str | None) -> Once:
+    """Return the `Once` of a call with this Idempotency-Key."""
+    kind = request.headers.get("content-type", "").lower()
+    # The bytes of a form have been consumed by its parser.
+    is_form = kind.startswith(("multipart/", "application/x-www-form-urlencoded"))
+    body = b"" if is_form else await request.body()
+    target = request.scope["path"].encode() + b"?" + request.scope["query_string"]
+    fingerprint = call.installation.keys.fingerprint(request.method.encode(), target, body)
+    # Some callers name people in the key, so only its keyed hash is stored.
+    name = idempotency_key and call.installation.keys.fingerprint(
+        b"once", call.caller.id.encode(), idempotency_key.encode()
+    )
+    return Once(name=name, fingerprint=fingerprint)
 
 
 def created(out: BaseModel, location: str) -> StoredResponse:

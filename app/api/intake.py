@@ -214,7 +214,8 @@ class Intake:
             except Exception as error:  # noqa: BLE001
                 answers = [self._alone(call) for call in calls] if len(calls) > 1 else [error]
             self._loop.call_soon_threadsafe(_deliver, calls, answers)
-            self._ringing.wake()
+            if any(isinstance(answer, StoredResponse) and _is_to_do(answer) for answer in answers):
+                self._ringing.wake()
             # Release personal data now, not at the next call.
             del calls, answers
 
@@ -277,6 +278,11 @@ class Intake:
     def _ring(self) -> None:
         self._installation.notifier.wake()
         self.estimates.renew(self._installation.database)
+
+
+def _is_to_do(answer: StoredResponse) -> bool:
+    """Return True if workers may have work for a request, as far as its caller may know."""
+    return bool(answer.body["status"] == RequestStatus.ACCEPTED)
 
 
 def _unwritten(answer: StoredResponse) -> StoredResponse:

@@ -51,9 +51,11 @@ class Places:
         try:
             await self._app(scope, received, send)
         finally:
-            self._taken.subtract((kind, share))
-            # Counts of zero would accumulate, one for each address.
-            self._taken = +self._taken
+            for name in (kind, share):
+                self._taken[name] -= 1
+                # Counts of zero would accumulate, one for each address.
+                if not self._taken[name]:
+                    del self._taken[name]
 
 
 async def _read(receive: Receive) -> Receive:

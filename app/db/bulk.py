@@ -112,6 +112,9 @@ class _Insertion:
 
     def values(self, rows: Sequence[Table] | Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
         rows_of_values = [self.of(self.nothing | vars(row) if isinstance(row, Table) else row) for row in rows]
+        if len(rows_of_values) == 1:
+            of_one = zip(rows_of_values[0], self.processors, strict=True)
+            return [tuple([value if process is None else process(value) for value, process in of_one])]
         columns = zip(*rows_of_values, strict=True)
         processed = [_processed(column, process) for column, process in zip(columns, self.processors, strict=True)]
         return list(zip(*processed, strict=True))

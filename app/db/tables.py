@@ -43,7 +43,7 @@ class StorableText(sa.TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        if value is not None and ("\0" in value or not _encodes(value)):
+        if value is not None and ("\0" in value or not (value.isascii() or _encodes(value))):
             raise InputInvalid("A text of the call holds the character NUL or half a surrogate pair; send it without.")
         return value
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import Actor, bulk, now, sealed
+from app.db import Actor, bulk, now, rare, sealed
 from app.db.tables import OWED, DeletionRequest, Erasure, new_id
 from app.deletion import admission, completion, deadlines, history, repository, retention, status, suppression, views
 from app.deletion.admission import IdentityStatement
@@ -96,6 +96,7 @@ def submit_all(session: Session, drafts: Sequence[RequestDraft]) -> list[Submitt
     `DatasetUnknown`, `InputInvalid`, `SubjectUnknown`, `RequestUnknown`, `RequestOpen`, `IdentityStatementRequired` or
     `IdentityStatementInvalid`.
     """
+    rare.ask(session)
     for resolve in sockets.plugs("app.features", "hooks", "RESOLVES"):
         drafts = resolve(session, drafts)
     facts = _look_up(session, drafts)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from app.db import rows
+from app.db import rare, rows
 from app.db.functions import raw
 from app.db.tables import Addition, Dataset, Record, Run
 from lethe.contract.sets import AdditionStatus, DamageKind, RunStatus
@@ -74,16 +74,16 @@ def dataset_of_rows(session: Session, rows_id: str) -> Dataset | None:
     return session.get(Dataset, addition.dataset_id if addition else rows_id)
 
 
-_DOUBTFUL = sa.select(Dataset.id, Dataset.tenant_id, Dataset.damage).where(
-    Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None)
-)
+_IS_DAMAGED = (Dataset.damaged_at.is_not(None), Dataset.retired_at.is_(None))
+_ANY_DAMAGED = rare.Rare(*_IS_DAMAGED)
+_DOUBTFUL = sa.select(Dataset.id, Dataset.tenant_id, Dataset.damage).where(*_IS_DAMAGED)
 
 
 def doubtful(session: Session) -> dict[str, str]:
     """Map each dataset with damaged records, which may hold undetected rows of a person, to its tenant."""
     return {
         dataset_id: tenant_id
-        for dataset_id, tenant_id, damage in rows(session, _DOUBTFUL, {})
+        for dataset_id, tenant_id, damage in (rows(session, _DOUBTFUL, {}) if _ANY_DAMAGED.may_hold(session) else ())
         if damage and damage["kind"] == DamageKind.RECORD
     }
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.db import actor, bulk, now
+from app.db import actor, bulk, now, rare
 from app.db.tables import DeletionRequest, Model, Suppression, Version, new_id
 from app.deletion import history, search_repository
 from app.features.attested.tables import AttestedArtefact, AttestedManifest, AttestedTrainer, AttestedWait
@@ -38,6 +38,7 @@ OPEN, SERVED, CLOSED, CANCELLED = "open", "served", "closed", "cancelled"
 _IS_OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
 """Literal in the statement, because SQLite uses the partial index of open waits only if it sees the value."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
+_ANY_IN_USE = rare.Rare(AttestedTrainer.retired_at.is_(None))
 _MAX_LEASE = datetime.timedelta(hours=1)
 
 
@@ -165,6 +166,8 @@ def _open(session: Session, accepted: Mapping[str, history.Change]) -> None:
 
 
 def _in_use(session: Session, tenant_ids: Collection[str]) -> list[AttestedTrainer]:
+    if not _ANY_IN_USE.may_hold(session):
+        return []
     query = sa.select(AttestedTrainer).where(
         AttestedTrainer.tenant_id.in_(tenant_ids), AttestedTrainer.retired_at.is_(None)
     )

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from app.access import service as access
 from app.audit import service as audit
-from app.db import actor, bulk, now
+from app.db import actor, bulk, now, rare
 from app.db.tables import Dataset, DeletionRequest, RequestAlias, Suppression, new_id
 from app.deletion import completion, history, repository, search_repository, service, status, suppression
 from app.features.identities.tables import Identity
@@ -23,6 +23,8 @@ from lethe.contract.sets import EventKind, RequestStatus
 from lethe.features.identities.contract import CUSTOMER_ID, MAX_IDENTIFIERS_OF_A_PERSON, PeopleJoined
 
 _LISTED = 20
+_ANY_IDENTITY = rare.Rare(Identity.person.is_not(None))
+_ANY_KIND = rare.Rare(Dataset.subject_kind.is_not(None), Dataset.destroyed_at.is_(None))
 _VERB = "identified"
 Link = Sequence[tuple[str, str]]
 """Identifiers of one person, each by pseudonym and kind."""
@@ -266,7 +268,7 @@ def _people(session: Session, refs: Collection[str]) -> tuple[dict[str, str], di
     kinds, in one statement per batch."""
     person_of: dict[str, str] = {}
     members: dict[str, dict[str, str]] = defaultdict(dict)
-    for batch in bulk.in_parts(refs):
+    for batch in bulk.in_parts(refs) if _ANY_IDENTITY.may_hold(session) else ():
         people = sa.select(Identity.person).where(Identity.subject_ref.in_(batch))
         query = sa.select(Identity.subject_ref, Identity.kind, Identity.person).where(Identity.person.in_(people))
         for ref, kind, person in session.execute(query):
@@ -284,6 +286,8 @@ class _Keyed:
 
     @classmethod
     def read(cls, session: Session, questions: Sequence[_Asked]) -> "_Keyed":
+        if not _ANY_KIND.may_hold(session):
+            return cls(of_tenant={}, of_dataset={})
         tenant_ids = sorted({question.tenant_id for question in questions})
         kinds = sa.select(Dataset.tenant_id, Dataset.subject_kind).where(
             Dataset.tenant_id.in_(tenant_ids), Dataset.destroyed_at.is_(None)

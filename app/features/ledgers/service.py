@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from app.audit import service as audit
-from app.db import actor, bulk, now
+from app.db import actor, bulk, now, rare
 from app.db.tables import DeletionRequest, new_id
 from app.deletion.history import Change
 from app.features.ledgers.tables import DpLedger, DpModel, DpRequest
@@ -28,6 +28,7 @@ from lethe.proof.errors import PreconditionError
 _WAITING: sa.ColumnElement[str] = sa.literal_column("'waiting'")
 """Literal in the statement, because SQLite uses the partial index only if it sees the value."""
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
+_ANY_IN_USE = rare.Rare(DpModel.retired_at.is_(None))
 _COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
 
 
@@ -166,6 +167,8 @@ def is_open(request: type[DeletionRequest]) -> sa.ColumnElement[bool]:
 
 def opening(session: Session) -> Callable[[DeletionRequest], bool]:
     """Return a predicate: a request concerns a model. One that is bounded at once is completed by `settle`."""
+    if not _ANY_IN_USE.may_hold(session):
+        return lambda _request: False
     in_use = list(session.scalars(sa.select(DpModel).where(DpModel.retired_at.is_(None))))
     return lambda request: any(_concerns(model, request) for model in in_use)
 
@@ -173,7 +176,7 @@ def opening(session: Session) -> Callable[[DeletionRequest], bool]:
 def follow(session: Session, changes: Sequence[Change]) -> None:
     """Count accepted requests, and no longer count withdrawn ones, in the transaction of the change."""
     accepted = {change.request.id: change for change in changes if change.kind is EventKind.ACCEPTED}
-    if accepted:
+    if accepted and _ANY_IN_USE.may_hold(session):
         _count(session, accepted)
     withdrawn = {change.request.id for change in changes if change.kind in _WITHDRAWN}
     if withdrawn:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.access.service import Caller
 from app.audit import service as audit
-from app.db import actor, bulk, now
+from app.db import actor, bulk, now, rare
 from app.db.tables import ApiKey, Dataset, DeletionRequest, Model, new_id
 from app.deletion import completion, history, retention
 from app.features.protocols.drp import SMALL_ORDER
@@ -35,6 +35,7 @@ _OPEN: sa.ColumnElement[str] = sa.literal_column("'open'")
 """Literal in the statement, because SQLite uses the partial index of open tasks only if it sees the value."""
 R = TypeVar("R", bound=Any)
 _WITHDRAWN = (EventKind.CANCELLED, EventKind.REJECTED)
+_ANY_IN_USE = rare.Rare(System.retired_at.is_(None))
 _KEY_BYTES = 32
 
 
@@ -299,8 +300,11 @@ class _Register:
     """Systems of some tenants, also retired ones, to find those that a request concerns."""
 
     def __init__(self, session: Session, tenant_ids: Collection[str]) -> None:
+        self.systems: dict[str, System] = {}
+        if not _ANY_IN_USE.may_hold(session):
+            return
         query = sa.select(System).where(System.tenant_id.in_(tenant_ids)).order_by(System.id)
-        self.systems = {system.id: system for system in session.scalars(query)}
+        self.systems |= {system.id: system for system in session.scalars(query)}
         parents = {parent for system in self.systems.values() for parent in system.parents}
         models = sa.select(Model.id, Model.dataset_id).where(Model.id.in_(parents))
         rows = session.execute(models) if parents else ()

@@ -1,0 +1,40 @@
+"""Conditions that rarely hold, such as that a system is registered. One statement asks all of them.
+
+A deletion request may concern many features, of which an installation uses few; without `ask`, each asks the database.
+"""
+
+import functools
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from app.db.session import rows
+
+_ASKED = "rare.asked"
+_conditions: list["Rare"] = []
+
+
+class Rare:
+    """Condition that any row matches the criteria. Instances are created at import."""
+
+    def __init__(self, *criteria: sa.ColumnElement[bool]) -> None:
+        self.exists = sa.exists().where(*criteria).label(f"rare_{len(_conditions)}")
+        _conditions.append(self)
+
+    def may_hold(self, session: Session) -> bool:
+        """Return False if `ask` found in this session that the condition does not hold."""
+        answers: dict[Rare, bool] = session.info.get(_ASKED, {})
+        return answers.get(self, True)
+
+
+def ask(session: Session) -> None:
+    """Ask for the conditions of all features. Changes that `session` makes later must not make any of them hold."""
+    conditions = tuple(_conditions)
+    answers: Any = rows(session, _statement(conditions), {})
+    session.info[_ASKED] = dict(zip(conditions, next(iter(answers)), strict=True))
+
+
+@functools.lru_cache(maxsize=1)
+def _statement(conditions: tuple[Rare, ...]) -> sa.Select[*tuple[Any, ...]]:
+    return sa.select(*[condition.exists for condition in conditions])
