@@ -41,11 +41,13 @@ class SignedAhead:
     """Signatures made outside the write transaction that stores them, where no other writer waits for them.
 
     While the transaction, which asks for them by `of`, fails with `NotSigned`, make them by `sign` and repeat it. With
-    `at_once`, `of` makes them itself. `at` is the time that is stated, set by the first transaction.
+    `at_once`, or up to `few`, which take less time than a second transaction, `of` makes them itself. `at` is the time
+    that is stated, set by the first transaction.
     """
 
-    def __init__(self, *, at_once: bool = False) -> None:
+    def __init__(self, *, at_once: bool = False, few: int = 5) -> None:
         self.at_once = at_once
+        self._few = few
         self.at: datetime.datetime | None = None
         self._wanted: dict[str, Wanted] = {}
         self._signed: dict[str, tuple[Any, Any]] = {}
@@ -54,7 +56,7 @@ class SignedAhead:
         """Return the signed rows by name. Raises `NotSigned` unless the facts of all were signed."""
         lacking = {name for name, (facts, _) in wanted.items() if self._signed.get(name, (None,))[0] != facts}
         self._wanted = {name: wanted[name] for name in lacking}
-        if lacking and not self.at_once:
+        if len(lacking) > self._few and not self.at_once:
             raise NotSigned
         self.sign()
         return {name: self._signed[name][1] for name in wanted}

@@ -2,8 +2,9 @@
 
 Intake is measured by wrk (Debian: `apt-get install wrk`) on SQLite and on PostgreSQL, with 1, 8 and 32 clients that
 each ask for somebody new, beside the floor: a bare FastAPI endpoint that inserts one row with SQLAlchemy, on the same
-database, through the same engine and the same uvicorn, in turns in the same run. Both are one process; no worker runs.
-`held` asks for people whose row a live model carries; `nothing held`, for strangers.
+database, through the same engine and the same uvicorn, in turns in the same run. `nothing held` asks `lethe up` for
+strangers, and its processor time includes the worker; `held` asks a gateway without a worker for people whose row a
+live model carries.
 
 Then a million requests are put into each database, and what reads them is timed: over HTTP what callers ask, in a
 session what workers ask. Writes benchmarks/results/gateway.json.
@@ -11,6 +12,7 @@ session what workers ask. Writes benchmarks/results/gateway.json.
 
 import argparse
 import datetime
+import itertools
 import json
 import shutil
 import statistics
@@ -23,6 +25,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import sqlalchemy as sa
 from fastapi import FastAPI
 from pydantic import BaseModel
@@ -142,41 +145,59 @@ def intake(settings: Settings, *, seconds: int, rounds: int) -> list[dict[str, A
     found = []
     other = settings.model_copy(update={"port": free_port()})
     floor_command = (sys.executable, "-m", "benchmarks.gateway", "--floor")
+    up_command = (str(Path(sys.executable).with_name("lethe")), "up")
     first = 0
-    with served(settings) as (ours, _), served(other, *floor_command) as (bare, _):
-        for clients in CLIENTS:
-            counted: dict[str, list[dict[str, float]]] = {"floor": [], "held": [], "nothing held": []}
-            for _ in range(rounds):
-                for what in counted:
+    counted: dict[tuple[int, str], list[dict[str, float]]] = {}
+    with served(other, *floor_command) as bare:
+        for command, whats in ((up_command, ("floor", "nothing held")), ((), ("held",))):
+            with served(settings, *command) as ours:
+                for clients, _, what in itertools.product(CLIENTS, range(rounds), whats):
+                    address, process = bare if what == "floor" else ours
+                    before = processor_seconds(process)
                     if what == "floor":
-                        load = wrk(bare, "/rows", '{"subject_id": "s%d"}', clients, seconds, first)
+                        load = wrk(address, "/rows", '{"subject_id": "s%d"}', clients, seconds, first)
                     else:
                         person = "p%d" if what == "held" else "stranger-%d"
                         body = '{"subject_id": "' + person + '", "regulation": "gdpr"}'
-                        load = wrk(ours, "/v1/deletion-requests", body, clients, seconds, first, key)
+                        load = wrk(address, "/v1/deletion-requests", body, clients, seconds, first, key)
+                    load["cpu_ms"] = 1000 * (processor_seconds(process) - before) / load["answered"]
                     first += int(load["answered"]) + clients + 1
-                    counted[what].append(load)
-            least = statistics.median(per_second(load) for load in counted["floor"])
-            for what, loads in counted.items():
-                rate = statistics.median(per_second(load) for load in loads)
-                found.append(
-                    {
-                        "clients": clients,
-                        "what": what,
-                        "per_second": rate,
-                        "of_floor": rate / least,
-                        "p50_ms": statistics.median(load["p50"] for load in loads),
-                        "p99_ms": statistics.median(load["p99"] for load in loads),
-                        "longest_ms": max(load["longest"] for load in loads),
-                        "refused": sum(load["refused"] for load in loads),
-                        "lost": sum(load["lost"] for load in loads),
-                    }
-                )
-        found.append(in_bulk(ours, key, first))
+                    counted.setdefault((clients, what), []).append(load)
+                if not command:
+                    found.append(in_bulk(ours[0], key, first))
+    for clients in CLIENTS:
+        floor_loads = counted[clients, "floor"]
+        least = statistics.median(per_second(load) for load in floor_loads)
+        least_cpu = statistics.median(load["cpu_ms"] for load in floor_loads)
+        for what in ("floor", "nothing held", "held"):
+            loads = counted[clients, what]
+            rate = statistics.median(per_second(load) for load in loads)
+            cpu = statistics.median(load["cpu_ms"] for load in loads)
+            found.append(
+                {
+                    "clients": clients,
+                    "what": what,
+                    "per_second": rate,
+                    "of_floor": rate / least,
+                    "cpu_ms": cpu,
+                    "cpu_of_floor": cpu / least_cpu,
+                    "p50_ms": statistics.median(load["p50"] for load in loads),
+                    "p99_ms": statistics.median(load["p99"] for load in loads),
+                    "longest_ms": max(load["longest"] for load in loads),
+                    "refused": sum(load["refused"] for load in loads),
+                    "lost": sum(load["lost"] for load in loads),
+                }
+            )
     last = first + BATCHES * BATCH
     if last > PEOPLE:
         print(f"warning: {last} asked for, {PEOPLE} held", file=sys.stderr)
     return found
+
+
+def processor_seconds(process: int) -> float:
+    """Processor time of a process and of its workers so far."""
+    parent = psutil.Process(process)
+    return sum(sum(one.cpu_times()[:4]) for one in [parent, *parent.children()])
 
 
 def in_bulk(address: str, key: str, first: int) -> dict[str, Any]:
@@ -231,7 +252,19 @@ def per_second(load: dict[str, float]) -> float:
 
 
 def show_intake(kind: str, found: list[dict[str, Any]]) -> None:
-    table = Table("clients", "what", "/s", "of floor", "p50 ms", "p99 ms", "refused", "lost", title=f"intake, {kind}")
+    table = Table(
+        "clients",
+        "what",
+        "/s",
+        "of floor",
+        "cpu ms",
+        "of floor",
+        "p50 ms",
+        "p99 ms",
+        "refused",
+        "lost",
+        title=f"intake, {kind}",
+    )
     for row in found:
         table.add_row(
             str(row["clients"]),
@@ -242,6 +275,8 @@ def show_intake(kind: str, found: list[dict[str, Any]]) -> None:
                 if "of_floor" not in row
                 else [
                     f"{row['of_floor']:.0%}",
+                    f"{row['cpu_ms']:.2f}",
+                    f"{row['cpu_of_floor']:.2f}",
                     f"{row['p50_ms']:.2f}",
                     f"{row['p99_ms']:.2f}",
                     f"{row['refused']:.0f}",

@@ -9,7 +9,7 @@ from typing import Any
 
 from lethe import sockets
 from lethe.proof import accountant
-from lethe.proof.errors import PreconditionError
+from lethe.proof.errors import PreconditionError, require_count
 from lethe.proof.mechanism import Mechanism
 
 
@@ -90,11 +90,28 @@ def read(document: dict[str, Any]) -> Mechanism:
 
 def replay(mechanism: Mechanism, runs: Iterable[accountant.Run], *, steps_before: int = 0) -> accountant.Chain:
     """Return the chain of a mechanism after all of `runs`, as `accountant.replay` does, for any method."""
-    method = of(mechanism)
+    method, whole = of(mechanism), tuple(runs)
+    require_count(0, steps_before=steps_before)
     if steps_before and not method.continues:
         raise PreconditionError("history_complete", f"Expected no steps before the history by {method.name}")
-    start = accountant.imported(mechanism, steps=steps_before) if steps_before else method.started(mechanism)
-    return functools.reduce(method.advance, runs, start)
+    if (mechanism, steps_before, whole) in _replayed:
+        return _replayed[mechanism, steps_before, whole]
+    before = _replayed.get((mechanism, steps_before, whole[:-1]))
+    if before is None:
+        start = accountant.imported(mechanism, steps=steps_before) if steps_before else method.started(mechanism)
+        chain = functools.reduce(method.advance, whole, start)
+    else:
+        chain = method.advance(before, whole[-1])
+    if len(_replayed) >= _MAX_REPLAYED:
+        # Of a copy, as another thread may change it.
+        _replayed.pop(next(iter(_replayed.copy())), None)
+    _replayed[mechanism, steps_before, whole] = chain
+    return chain
+
+
+_replayed: dict[tuple[Mechanism, int, tuple[accountant.Run, ...]], accountant.Chain] = {}
+"""Chains that were replayed last: the next version of a model adds one run."""
+_MAX_REPLAYED = 64
 
 
 def adaptive_mu(exposures: Iterable[accountant.Exposure]) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from lethe.proof import accountant, certificate, methods
 from lethe.proof.accountant import Run
-from lethe.proof.errors import PreconditionError
+from lethe.proof.errors import DomainError, PreconditionError
 from lethe.proof.langevin import LANGEVIN
 from tests.lethe.proof.test_certificate import MECHANISM, statement
 
@@ -20,6 +20,19 @@ def test_a_mechanism_without_method_is_langevin() -> None:
     assert (read, methods.of(read)) == (MECHANISM, LANGEVIN)
     runs = [Run(steps=MECHANISM.learn_steps), Run(steps=7, records=1)]
     assert methods.replay(read, runs) == accountant.replay(MECHANISM, runs)
+
+
+def test_a_chain_replayed_before_goes_on() -> None:
+    """A history that goes on from one that was replayed gives the chain of the whole history, however long ago that
+    was; another past, or steps before the history, gives another chain."""
+    runs = [Run(steps=MECHANISM.learn_steps)]
+    for number in range(100):
+        runs.append(Run(steps=7 + number % 2, records=1))
+        assert methods.replay(MECHANISM, runs) == accountant.replay(MECHANISM, runs)
+    assert methods.replay(MECHANISM, runs[:3]) == accountant.replay(MECHANISM, runs[:3])
+    assert methods.replay(MECHANISM, runs[1:], steps_before=9) == accountant.replay(MECHANISM, runs[1:], steps_before=9)
+    with pytest.raises(DomainError):
+        methods.replay(MECHANISM, runs, steps_before=0.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["folklore", "", None, 1, ["langevin"]])

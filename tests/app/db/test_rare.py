@@ -1,0 +1,36 @@
+"""Conditions that rarely hold: one statement asks all of them."""
+
+import sqlalchemy as sa
+
+from app.db import now, rare
+from app.db.tables import Tenant
+from app.installations import Installation
+
+_ANY_NAMED = rare.Rare(Tenant.name == "a rare tenant")
+
+
+def test_a_condition_may_hold_until_it_is_asked(installation: Installation) -> None:
+    """Without `ask`, a condition may hold, so its feature asks the database itself."""
+    with installation.database.reading() as session:
+        assert _ANY_NAMED.may_hold(session)
+        rare.ask(session)
+        assert not _ANY_NAMED.may_hold(session)
+
+
+def test_each_session_asks_anew(installation: Installation) -> None:
+    """A row that another session committed makes the condition hold in the next session."""
+    with installation.database.writing() as session:
+        rare.ask(session)
+        session.add(Tenant(id="ten_rare", name="a rare tenant", policy={}, created_at=now(session)))
+    with installation.database.reading() as session:
+        rare.ask(session)
+        assert _ANY_NAMED.may_hold(session)
+
+
+def test_all_conditions_are_one_statement(installation: Installation) -> None:
+    """However many features have a condition, the database is asked once."""
+    statements: list[str] = []
+    with installation.database.reading() as session:
+        sa.event.listen(session.connection(), "before_cursor_execute", lambda *given: statements.append(given[2]))
+        rare.ask(session)
+    assert len(statements) == 1
