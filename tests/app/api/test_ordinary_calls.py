@@ -1,0 +1,64 @@
+"""Ordinary calls that make a request are not resolved by FastAPI, and are answered as those that are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+PLACE = "/v1/deletion-requests"
+BODY = b'{"subject_id": "p1", "regulation": "ccpa", "metadata": {"ticket": "T-1"}}'
+ORDINARY = {"content-type": "application/json"}
+_OF_THE_CALL = {"id", "created_at", "submitted_at", "due_at", "clock", "estimate"}
+"""Fields of an answer that differ from call to call."""
+
+
+@pytest.mark.parametrize(
+    ("target", "content_type"),
+    [("?strict=false", "application/json"), ("", "application/json; charset=utf-8"), ("", "application/merge+json")],
+)
+def test_both_ways_give_one_answer(
+    gateway: TestClient, new_dataset: Callable[..., dict[str, Any]], target: str, content_type: str
+) -> None:
+    """A call that FastAPI resolves, because it has a query or another content type, is answered as an ordinary one."""
+    new_dataset()
+    ordinary = gateway.post(PLACE, content=BODY, headers=ORDINARY)
+    resolved = gateway.post(PLACE + target, content=BODY, headers={"content-type": content_type})
+    assert (ordinary.status_code, resolved.status_code) == (202, 202)
+    answers = [answer.json() for answer in (ordinary, resolved)]
+    assert answers[0].keys() == answers[1].keys()
+    same = answers[0].keys() - _OF_THE_CALL
+    assert {name: answers[0][name] for name in same} == {name: answers[1][name] for name in same}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "paths"),
+    [
+        (b'{"subject_id": 5}', {}, ["subject_id"]),
+        (b'{"subject_id": "p1", "aliases": ["a", ""], "colour": "red"}', {}, ["aliases.1", "colour"]),
+        (b'{"subject_id": "p1"', {}, ["19"]),
+        (b"\xff", {}, []),
+        (b"", {}, ["body"]),
+        (BODY, {"Idempotency-Key": ""}, ["idempotency-key"]),
+        (BODY, {"Idempotency-Key": "k" * 256}, ["idempotency-key"]),
+    ],
+)
+def test_faults_are_told_as_of_any_call(
+    gateway: TestClient, body: bytes, headers: dict[str, str], paths: list[str]
+) -> None:
+    """A call with a fault is answered 422 with its places, and nothing is made."""
+    answer = gateway.post(PLACE, content=body, headers=ORDINARY | headers)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "input_invalid"
+    assert [fault["path"] for fault in answer.json()["errors"]] == paths
+    assert gateway.get(PLACE).json()["items"] == []
+
+
+def test_one_key_makes_one_request(gateway: TestClient, new_dataset: Callable[..., dict[str, Any]]) -> None:
+    """The longest key is accepted, a repetition gets the first answer, and another body under the key is a conflict."""
+    new_dataset()
+    headers = ORDINARY | {"Idempotency-Key": "k" * 255}
+    first, again = [gateway.post(PLACE, content=BODY, headers=headers) for _ in range(2)]
+    assert (first.status_code, again.json()) == (202, first.json())
+    other = gateway.post(PLACE, content=BODY.replace(b"p1", b"p2"), headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
