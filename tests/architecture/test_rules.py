@@ -1,11 +1,9 @@
 """Rules of the house that no type checker knows."""
 
 import ast
-import functools
 import graphlib
 import re
 import subprocess
-from pathlib import Path
 
 from fastapi.testclient import TestClient
 
@@ -13,22 +11,13 @@ from app import errors
 from app.api import problems
 from app.config import Settings
 from lethe.contract.problems import LedgerCorrupt, LedgerRestored, Problem
-from tests.architecture.ceilings import MAX_FILE_LINES
+from tests.architecture.ceilings import MAX_FILE_LINES, statements
+from tests.architecture.sources import ROOT, SOURCES, facts
 from tests.tables import each
-
-ROOT = Path(__file__).parents[2]
-SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT / folder).rglob("*.py"))
-
-
-@functools.cache
-def called_in(path: Path) -> frozenset[str]:
-    """The names by which a file calls something, bare or as a method."""
-    calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    return frozenset(str(call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")) for call in calls)
 
 
 def callers(name: str) -> set[str]:
-    return {str(path.relative_to(ROOT)) for path in SOURCES if name in called_in(path)}
+    return {str(path.relative_to(ROOT)) for path in SOURCES if name in facts(path).called}
 
 
 def test_modules_can_be_imported_in_any_order() -> None:
@@ -38,10 +27,8 @@ def test_modules_can_be_imported_in_any_order() -> None:
     }
     needs: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ImportFrom):
-                named = {f"{node.module}.{alias.name}" for alias in node.names}
-                needs[name] |= (named & modules.keys()) or ({node.module or ""} & modules.keys())
+        for module, imported in facts(path).imported:
+            needs[name] |= ({f"{module}.{imported}"} & modules.keys()) or ({module} & modules.keys())
     assert list(graphlib.TopologicalSorter(needs).static_order())
 
 
@@ -66,26 +53,9 @@ def test_only_the_command_line_prints() -> None:
     assert all(path.startswith(("app/cli/", "lethe/cli/")) or path.endswith("cli.py") for path in callers("print"))
 
 
-@functools.cache
-def compared(path: Path) -> frozenset[tuple[str, str]]:
-    """What is compared with a text that stands in the code, and that text; also by SQL, or by how a text ends."""
-    found: set[tuple[str, str]] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        match node:
-            case ast.Compare(left=left, comparators=others):
-                sides = [left, *others]
-            case ast.Call(func=ast.Attribute(value=left, attr="in_" | "not_in" | "like" | "startswith" | "endswith")):
-                sides = [left, *node.args]
-            case _:
-                continue
-        texts = [one for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant)]
-        found.update((ast.unparse(sides[0]), one.value) for one in texts if isinstance(one.value, str))
-    return frozenset(found)
-
-
 def test_no_code_compares_sentences() -> None:
     """Code decides by kinds and codes: no text of several words is compared with anything."""
-    sentences = {text for path in SOURCES for _, text in compared(path) if re.search("[a-z] [a-z]", text)}
+    sentences = {text for path in SOURCES for _, text in facts(path).compared if re.search("[a-z] [a-z]", text)}
     assert sentences == set()
 
 
@@ -93,7 +63,7 @@ def test_statuses_are_named_by_the_contract() -> None:
     """No status, kind of run, order or decision is a bare string, except for those of MLflow."""
     ours = [path for path in SOURCES if path != ROOT / "lethe/features/handover/mlflow.py"]
     named = (".status", "run.kind", "plan.kind", "segment.kind", ".workers", ".order", ".decision", ".danger")
-    assert {one for path in ours for one in compared(path) if one[0].endswith(named)} == set()
+    assert {one for path in ours for one in facts(path).compared if one[0].endswith(named)} == set()
 
 
 def test_json_of_people_is_not_made_or_read_where_it_stays() -> None:
@@ -183,7 +153,7 @@ def test_every_route_declares_its_problems(gateway: TestClient) -> None:
 def test_every_test_says_what_it_shows() -> None:
     """Each test has a docstring of one sentence about the behaviour."""
     for path in (ROOT / "tests").rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 sentence = ast.get_docstring(node) or ""
                 assert sentence.endswith("."), f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"

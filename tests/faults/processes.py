@@ -44,13 +44,13 @@ LETHE = Path(sys.executable).with_name("lethe")
 
 def wait_until(happened: Callable[[], Any], *, seconds: float = 180.0) -> Any:
     """What `happened` returns, as soon as that is true: asked again after a fiftieth of the time waited, and at least
-    ten times a second, so that asking takes little from what is waited for."""
+    four times a second, so that asking takes little from what is waited for."""
     began = time.monotonic()
     while not (found := happened()):
         waited = time.monotonic() - began
         if waited > seconds:
             raise TimeoutError(f"Not within {seconds} s")
-        time.sleep(min(max(0.02, waited / 50), 0.1))
+        time.sleep(min(max(0.02, waited / 50), 0.25))
     return found
 
 

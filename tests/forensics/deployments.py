@@ -166,8 +166,10 @@ class Installation:
 
     def examine_disks(self, finder: Finder) -> Residue:
         """What somebody finds who has the disks, and the keys on them."""
-        residue = search.folders(self.folders(), finder)
-        return residue | search.texts(opened.everything(self.settings, self.folders()), finder)
+        residue: Residue = {}
+        contents = search.searched(search.everything(self.folders()), finder, residue)
+        sealed = search.texts(opened.everything(self.settings, contents), finder)
+        return residue | sealed
 
     def _said(self, subject_id: str) -> Iterator[stores.Said]:
         with self.client() as client:

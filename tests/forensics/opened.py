@@ -1,14 +1,12 @@
 """Sealed things whose keys are still there lie in clear, as far as an examiner is concerned who has the disks."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from app import installations
 from app.config import Settings
 from app.vault.pieces import Vault
-from tests.forensics import search
 from tests.forensics.finder import Finder
 from tests.forensics.stores import Said
 
@@ -17,13 +15,11 @@ _MAX_BYTES = 2**15
 """Bytes of a sealed thing that are looked at."""
 
 
-def everything(settings: Settings, folders: Iterable[Path]) -> Iterator[Said]:
-    """Whatever was ever sealed under a key that is still there, in any copy in any file; all weights that open, and all
-    rows, whether anything names them or not."""
+def everything(settings: Settings, contents: Iterable[Said]) -> Iterator[Said]:
+    """Whatever was ever sealed under a key that is still there, in any copy in these contents of files; all weights
+    that open, and all rows, whether anything names them or not."""
     with installations.opened(settings) as installation:
-        keys = _keys(installation.vault)
-        if keys:
-            yield from _opened(folders, keys)
+        yield from _opened(contents, _keys(installation.vault))
         for version_id in installation.weights.version_ids():
             yield f"weights of {version_id}", installation.weights.get(version_id)
         sealed = installation.rows._sealed
@@ -38,20 +34,19 @@ def _keys(vault: Vault) -> dict[bytes, bytes]:
     return {name: key for page in pages for name, key in page if key is not None}
 
 
-def _opened(folders: Iterable[Path], keys: dict[bytes, bytes]) -> Iterator[Said]:
+def _opened(contents: Iterable[Said], keys: dict[bytes, bytes]) -> Iterator[Said]:
     """What follows the name of a key, in bytes or in hex: a nonce, and what is sealed. Copies may be cut off anywhere,
     so that no tag tells whether this is one: what is none becomes noise."""
     written = {name.hex(): name for name in keys} | {f"hex {name.hex()}": name.hex().encode() for name in keys}
-    finder = Finder(written)
-    for path in search.files(folders):
-        for place, content in search.contents(path):
-            for found, at in finder.places(content):
-                name = bytes.fromhex(found.removeprefix("hex "))
-                start = at + len(written[found])
-                sealed = content[start : start + _MAX_BYTES]
-                if found.startswith("hex "):
-                    sealed = _from_hex(sealed)
-                yield f"opened in {place}", _decrypted(keys[name], sealed)
+    finder = Finder(written) if written else None
+    for place, content in contents:
+        for found, at in finder.places(content) if finder else ():
+            name = bytes.fromhex(found.removeprefix("hex "))
+            start = at + len(written[found])
+            sealed = content[start : start + _MAX_BYTES]
+            if found.startswith("hex "):
+                sealed = _from_hex(sealed)
+            yield f"opened in {place}", _decrypted(keys[name], sealed)
 
 
 def _from_hex(text: bytes) -> bytes:

@@ -22,11 +22,23 @@ _WAL_PAGE = 8192
 def folders(paths: Iterable[Path], finder: Finder) -> Residue:
     """What is in the files below, in their names, and in what is compressed in them."""
     residue: Residue = {}
-    for path in files(paths):
-        for place, content in contents(path):
-            if found := finder.found(os.fsencode(place) + b"\n" + content):
-                residue.setdefault(place, Counter()).update(found)
+    for _ in searched(everything(paths), finder, residue):
+        pass
     return residue
+
+
+def everything(paths: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+    """The place and the content of each file below, and of each container in it. Unpacking takes longer than any
+    search, so that one pass serves all searches."""
+    return (one for path in files(paths) for one in contents(path))
+
+
+def searched(named: Iterable[tuple[str, bytes]], finder: Finder, residue: Residue) -> Iterator[tuple[str, bytes]]:
+    """Pass on places and contents; add to `residue` what is in either."""
+    for place, content in named:
+        if found := finder.found(os.fsencode(place) + b"\n" + content):
+            residue.setdefault(place, Counter()).update(found)
+        yield place, content
 
 
 def held_open(pid: int, finder: Finder) -> Residue:

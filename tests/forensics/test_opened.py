@@ -31,9 +31,9 @@ def test_sealed_text_is_found_until_its_key_is_destroyed(
     sealed = installation.vault.seal(json.dumps({"note": NOTE, "more": "so it goes, " * 9}).encode())
     (tmp_path / "copy").write_bytes(COPIES[copy](sealed))
     assert search.folders([tmp_path], FINDER) == {}
-    assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
+    assert search.texts(opened.everything(settings, search.everything([tmp_path])), FINDER)
     installation.vault.destroy([installation.vault.key_of(sealed)])
-    assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}
+    assert search.texts(opened.everything(settings, search.everything([tmp_path])), FINDER) == {}
 
 
 def test_weights_are_found_until_they_are_destroyed(
@@ -41,9 +41,9 @@ def test_weights_are_found_until_they_are_destroyed(
 ) -> None:
     """Sealed weights are opened with their key, and are gone with it."""
     installation.weights.put("ver_1", NOTE.encode())
-    assert search.texts(opened.everything(settings, [tmp_path]), FINDER)
+    assert search.texts(opened.everything(settings, search.everything([tmp_path])), FINDER)
     installation.weights.destroy("ver_1")
-    assert search.texts(opened.everything(settings, [tmp_path]), FINDER) == {}
+    assert search.texts(opened.everything(settings, search.everything([tmp_path])), FINDER) == {}
 
 
 def test_rows_are_found_until_their_keys_are_destroyed(
@@ -55,6 +55,6 @@ def test_rows_are_found_until_their_keys_are_destroyed(
     finder = Finder({"a row": rows_of(installation, dataset).features[3].tobytes()})
     after = installation.rows.edit(dataset, root, null=[3])
     assert search.folders([settings.data_dir], finder) == {}
-    assert search.texts(opened.everything(settings, [tmp_path]), finder)
+    assert search.texts(opened.everything(settings, search.everything([tmp_path])), finder)
     installation.rows.destroy_replaced(dataset, before=root, after=after)
-    assert search.texts(opened.everything(settings, [tmp_path]), finder) == {}
+    assert search.texts(opened.everything(settings, search.everything([tmp_path])), finder) == {}

@@ -227,12 +227,18 @@ def service(set_up_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield service
 
 
+@pytest.fixture(scope="module")
+def working(service: Service) -> Iterator[processes.Child]:
+    """A worker for all operations: starting one for each takes as long as the calls of some."""
+    with processes.worker(service.settings) as worker:
+        yield worker
+
+
 @pytest.fixture
-def served(service: Service, tmp_path: Path) -> Iterator[Service]:
+def served(service: Service, working: processes.Child) -> Iterator[Service]:
     """The same with a worker."""
-    with processes.worker(service.settings, log=tmp_path / "worker.log") as worker:
-        yield service
-        assert worker.process.is_alive(), worker.log.read_text()
+    yield service
+    assert working.process.is_alive(), working.log.read_text()
 
 
 def follow_links(service: Service, *, rounds: int, steps: int) -> None:

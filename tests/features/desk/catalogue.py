@@ -5,6 +5,7 @@ Translations stay as they are; a text without a translation stands empty in its 
 """
 
 import datetime
+import functools
 import importlib.resources
 import io
 import re
@@ -78,6 +79,7 @@ def path_of(language: str) -> Path:
     return FEATURES / "desk" / "locale" / language / "LC_MESSAGES" / "dashboard.po"
 
 
+@functools.cache
 def extracted() -> Catalog:
     """Everything that pages say, as it is in English."""
     found = Catalog(project="Lethe", version="0", creation_date=_BEGAN, revision_date=_BEGAN, fuzzy=False)

@@ -4,13 +4,13 @@ The scan reads the modules whose problems a page can show. Commands of the serve
 """
 
 import ast
+import functools
 import inspect
 import re
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from app import errors
 from lethe import sockets
@@ -27,9 +27,9 @@ CONDITIONS = {
     for name, kind in vars(module).items()
     if isinstance(kind, type) and issubclass(kind, Problem) and name not in vars(errors)
 }
-N = TypeVar("N", bound=ast.AST)
 _NUMBERS = re.compile(r"\b\d+\b")
 _ARGUMENTS = {"errors", "retry_after"}
+_MAKES_SENTENCES = re.compile(rf"\b(?:Sentence|FieldError|ValueError|{'|'.join(CONDITIONS)})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,7 @@ class Raised:
     facts: frozenset[str]
 
 
+@functools.cache
 def declared() -> dict[str, dict[str, str]]:
     """Return the templates of each condition by the name of its class, the class's own under "template"."""
     found: dict[str, dict[str, str]] = {}
@@ -65,45 +66,57 @@ def places_of(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
 
 
-def raised() -> Iterator[Raised]:
-    """Yield every place that makes a problem or a sentence of one."""
+def raised() -> tuple[Raised, ...]:
+    """Return every place that makes a problem or a sentence of one."""
+    return _scan()[0]
+
+
+@functools.cache
+def texts() -> tuple[str, ...]:
+    """Return the texts of all problems that a page can show: templates, literals, and messages of faults."""
+    own = [text for templates in declared().values() for text in templates.values()]
+    return (*own, *(one.text for one in raised() if one.text), *faults())
+
+
+def faults() -> tuple[str, ...]:
+    """Return the messages of faults, and of the checks of the contract, with braces for numbers that are bounds."""
+    return _scan()[1]
+
+
+@functools.cache
+def _scan() -> tuple[tuple[Raised, ...], tuple[str, ...]]:
+    """Parse each module once; return its places that make problems, and its messages of faults."""
     templates = declared()
-    for module in _modules():
-        for call, function in module.calls:
-            if any(keyword.arg is None for keyword in call.keywords):
-                # The constructors themselves, which pass on the facts that they were given.
-                continue
-            place = f"{module.path} {function}"
-            name = _name(call.func)
-            facts = frozenset(str(one.arg) for one in call.keywords if one.arg not in _ARGUMENTS)
-            kind = _name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-            if (name == "Sentence" or name in CONDITIONS) and call.args:
-                for text in module.texts_of(call.args[0], function):
-                    # A catalogue has one text for all values of a bound, but a template names its facts.
-                    yield Raised(place=place, text=None if "{}" in (text or "") else text, facts=facts)
-            elif name in CONDITIONS:
-                yield Raised(place=place, text=templates[name].get("template"), facts=facts)
-            elif kind in CONDITIONS and (template := templates[kind].get("template" if name == "if_none" else name)):
-                yield Raised(place=place, text=template, facts=facts)
+    modules = [(list(_raised(module, templates)), list(_faults(module))) for module in _modules()]
+    return tuple(one for places, _ in modules for one in places), tuple(one for _, said in modules for one in said)
 
 
-def texts() -> Iterator[str]:
-    """Yield the texts of all problems that a page can show: templates, literals, and messages of faults."""
-    for templates in declared().values():
-        yield from templates.values()
-    yield from (one.text for one in raised() if one.text)
-    yield from faults()
+def _raised(module: "_Module", templates: dict[str, dict[str, str]]) -> Iterator[Raised]:
+    for call, function in module.calls:
+        if any(keyword.arg is None for keyword in call.keywords):
+            # The constructors themselves, which pass on the facts that they were given.
+            continue
+        place = f"{module.path} {function}"
+        name = _name(call.func)
+        facts = frozenset(str(one.arg) for one in call.keywords if one.arg not in _ARGUMENTS)
+        kind = _name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        if (name == "Sentence" or name in CONDITIONS) and call.args:
+            for text in module.texts_of(call.args[0], function):
+                # A catalogue has one text for all values of a bound, but a template names its facts.
+                yield Raised(place=place, text=None if "{}" in (text or "") else text, facts=facts)
+        elif name in CONDITIONS:
+            yield Raised(place=place, text=templates[name].get("template"), facts=facts)
+        elif kind in CONDITIONS and (template := templates[kind].get("template" if name == "if_none" else name)):
+            yield Raised(place=place, text=template, facts=facts)
 
 
-def faults() -> Iterator[str]:
-    """Yield the messages of faults, and of the checks of the contract, with braces for numbers that are bounds."""
-    for module in _modules():
-        for call, function in module.calls:
-            if _name(call.func) == "FieldError" and len(call.args) == 2:
-                yield from filter(None, module.texts_of(call.args[1], function))
-            if _name(call.func) == "ValueError" and module.path.startswith("lethe/contract/"):
-                # Forms begin them with a capital.
-                yield from (text[0].upper() + text[1:] for text in module.texts_of(call.args[0], function) if text)
+def _faults(module: "_Module") -> Iterator[str]:
+    for call, function in module.calls:
+        if _name(call.func) == "FieldError" and len(call.args) == 2:
+            yield from filter(None, module.texts_of(call.args[1], function))
+        if _name(call.func) == "ValueError" and module.path.startswith("lethe/contract/"):
+            # Forms begin them with a capital.
+            yield from (text[0].upper() + text[1:] for text in module.texts_of(call.args[0], function) if text)
 
 
 class _Module:
@@ -111,12 +124,17 @@ class _Module:
 
     def __init__(self, path: str, tree: ast.Module) -> None:
         self.path = path
-        self.calls = list(_within(tree, "", ast.Call))
-        self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        self.calls: list[tuple[ast.Call, str]] = []
+        self._functions: dict[str, ast.FunctionDef] = {}
         self._assigned: dict[tuple[str, str], list[ast.expr]] = {}
-        for node, function in _within(tree, "", ast.Assign):
-            if isinstance(node.targets[0], ast.Name):
-                self._assigned.setdefault((function, node.targets[0].id), []).append(node.value)
+        for node, function in _nodes(tree):
+            match node:
+                case ast.Call():
+                    self.calls.append((node, function))
+                case ast.FunctionDef():
+                    self._functions[node.name] = node
+                case ast.Assign(targets=[ast.Name(id=name), *_]):
+                    self._assigned.setdefault((function, name), []).append(node.value)
 
     def texts_of(self, value: ast.expr, function: str) -> list[str | None]:
         """Return the texts that an expression may be: a literal, a name of literals, or a parameter of `function`, as
@@ -163,19 +181,20 @@ def _name(node: ast.expr) -> str:
 
 
 def _modules() -> Iterator[_Module]:
-    """Yield the modules whose problems a page can show."""
+    """Yield the modules that name a problem or a sentence, and whose problems a page can show."""
     for tree in SHOWN:
         for file in sorted((ROOT / tree).rglob("*.py")):
             path = file.relative_to(ROOT).as_posix()
-            if not path.startswith(IN_TERMINALS):
-                yield _Module(path, ast.parse(file.read_text("utf8")))
+            if not path.startswith(IN_TERMINALS) and _MAKES_SENTENCES.search(text := file.read_text("utf8")):
+                yield _Module(path, ast.parse(text))
 
 
-def _within(node: ast.AST, function: str, kind: type[N]) -> Iterator[tuple[N, str]]:
-    """Yield the nodes of a kind, each with the name of its function."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        function = node.name
-    if isinstance(node, kind):
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the nodes of a tree, each before those within it, and with the name of its function."""
+    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
+    while waiting:
+        node, function = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node.name
         yield node, function
-    for child in ast.iter_child_nodes(node):
-        yield from _within(child, function, kind)
+        waiting += [(child, function) for child in reversed([*ast.iter_child_nodes(node)])]

@@ -7,23 +7,28 @@ import pytest
 
 from benchmarks import forgetting
 
-LIFE = forgetting.life()
 NUMBER = re.compile(r"\d+\.\d+")
 
 
-def test_the_picture_is_the_one_that_the_accountant_draws() -> None:
+@pytest.fixture(scope="module")
+def life() -> forgetting.Life:
+    """The life of the picture, whose accounting is not done when tests are collected."""
+    return forgetting.life()
+
+
+def test_the_picture_is_the_one_that_the_accountant_draws(life: forgetting.Life) -> None:
     """What lies in docs/ is what today's accountant says, to a tenth of a pixel."""
-    kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(LIFE)
+    kept, drawn = forgetting.PICTURE.read_text(), forgetting.drawn(life)
     assert NUMBER.sub("", kept) == NUMBER.sub("", drawn)
     numbers = [float(number) for number in NUMBER.findall(drawn)]
     assert [float(number) for number in NUMBER.findall(kept)] == pytest.approx(numbers, rel=0, abs=0.11)
     ElementTree.fromstring(kept)
 
 
-def test_versions_meet_the_target_and_nobody_comes_back() -> None:
+def test_versions_meet_the_target_and_nobody_comes_back(life: forgetting.Life) -> None:
     """Each person stands above the target when they ask, meets it when the next version is published, and no version
     after it has more of them."""
-    for number, curve in enumerate(LIFE.people):
-        published = [forgetting.at(curve, passes) for passes in LIFE.versions[number:]]
+    for number, curve in enumerate(life.people):
+        published = [forgetting.at(curve, passes) for passes in life.versions[number:]]
         assert curve[0][1] > forgetting.EPSILON >= published[0]
         assert published == sorted(published, reverse=True)
