@@ -10,7 +10,7 @@ from joserfc.jwk import KeySet
 
 from app.errors import SignatureUnverifiable
 from app.keys import Keys
-from lethe.verification.certificates import ALGORITHM
+from lethe.verification.certificates import ALGORITHM, SIGNATURES
 
 
 def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
@@ -19,9 +19,9 @@ def sign(keys: Keys, payload: bytes, *, kind: str) -> str:
     Raises `SignatureUnverifiable` if the private key does not belong to the public key.
     """
     header = {"alg": ALGORITHM, "typ": kind, "kid": keys.signing_key.kid}
-    signed = jws.serialize_compact(header, payload, keys.signing_key, algorithms=[ALGORITHM])
+    signed = jws.serialize_compact(header, payload, keys.signing_key, registry=SIGNATURES)
     try:
-        read = jws.deserialize_compact(signed, published(keys), algorithms=[ALGORITHM])
+        read = jws.deserialize_compact(signed, published(keys), registry=SIGNATURES)
     except (JoseError, ValueError) as error:
         raise _unverifiable() from error
     if read.payload != payload:

@@ -16,6 +16,16 @@ from lethe.proof import signed as signed_texts
 
 TYPE = "lethe-certificate+jws"
 """Media type of a certificate, in its signed header."""
+ALGORITHM = "Ed25519"
+
+
+class _Registry(jws.JWSRegistry):
+    # A bundle of evidence has a statement of each system and model; joserfc would refuse more than 95 kB.
+    max_payload_length = 2**25
+
+
+SIGNATURES = _Registry(algorithms=[ALGORITHM])
+"""Registry of joserfc for signatures of installations."""
 
 
 def verify(
@@ -25,7 +35,7 @@ def verify(
     check, and `CertificateBeyondLimits` if the guarantee of forgetting exceeds `max_epsilon` or `max_delta`."""
     try:
         keys = KeySet.import_key_set({"keys": jwks["keys"]})
-        signed = jws.deserialize_compact(compact_jws.strip(), keys, algorithms=[ALGORITHM])
+        signed = jws.deserialize_compact(compact_jws.strip(), keys, registry=SIGNATURES)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CertificateInvalid("The signature was not made by any of the given keys over this statement.") from error
     header = signed.headers()
@@ -49,13 +59,10 @@ def verify(
     )
 
 
-ALGORITHM = "Ed25519"
-
-
 def signed_payload(compact: str, public_keys: KeySet, *, kind: str | None = None) -> bytes | None:
     """Return the payload if one of these keys signed it as type `kind` (None admits any type); otherwise None."""
     try:
-        signed = jws.deserialize_compact(compact, public_keys, algorithms=[ALGORITHM])
+        signed = jws.deserialize_compact(compact, public_keys, registry=SIGNATURES)
     except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return signed.payload if kind in (None, signed.headers().get("typ")) else None

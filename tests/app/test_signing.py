@@ -14,6 +14,7 @@ from app.audit import checkpoints
 from app.audit.checkpoints import AUDIT, Head
 from app.errors import SignatureUnverifiable
 from app.keys import Keys
+from lethe.verification.certificates import signed_payload
 
 
 @pytest.fixture
@@ -30,6 +31,15 @@ def test_what_is_signed_verifies_with_what_is_published(keys: Keys) -> None:
     )
     assert read.payload == b"said"
     assert read.headers() == {"alg": "Ed25519", "typ": "kind", "kid": public["kid"]}
+
+
+def test_a_long_statement_is_signed(keys: Keys) -> None:
+    """A statement of a megabyte, such as the bundle of a request that hundreds of systems answered, is signed, and
+    verifies with the published key."""
+    long = b"said" * 2**18
+    signed = signing.sign(keys, long, kind="kind")
+    assert signed_payload(signed, signing.published(keys), kind="kind") == long
+    assert signed_payload(signed[:-8] + "AAAAAAAA", signing.published(keys), kind="kind") is None
 
 
 @pytest.mark.parametrize("place", range(0, 43, 6))

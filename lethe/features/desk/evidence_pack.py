@@ -19,7 +19,7 @@ from lethe.contract.certificates import CertificateVerdictOut
 from lethe.contract.problems import CertificateInvalid
 from lethe.proof import wellformed
 from lethe.verification import chains, proof_files
-from lethe.verification.certificates import key_set, signed_payload
+from lethe.verification.certificates import SIGNATURES, key_set, signed_payload
 
 MANIFEST = "manifest.jws"
 KEYS = "public-keys.jwks.json"
@@ -101,7 +101,7 @@ def verify(content: bytes, jwks: dict[str, Any] | None = None) -> VerifiedPack:
     return VerifiedPack(
         request_id=request_id,
         made_at=made_at,
-        key_id=str(jws.extract_compact(compact.encode()).headers().get("kid")),
+        key_id=str(jws.extract_compact(compact.encode(), registry=SIGNATURES).headers().get("kid")),
         members=sorted(members),
         verdicts=verdicts,
         entries=entries,
