@@ -56,7 +56,7 @@ class RotationIn(Body):
     )
 
 
-_KEYS = ResourceOperations("API keys", "/v1/api-keys")
+_KEYS = ResourceOperations("API keys", "/v1/api-keys", KeyUnknown)
 
 CREATE = _KEYS.operation(
     "create_api_key",
@@ -82,7 +82,6 @@ GET = _KEYS.of_one(
     "/{key_id}",
     scope=Scope.ADMIN,
     gives=ApiKeyOut,
-    problems=(KeyUnknown,),
     does="Return the scopes, limits and expiry of a key.",
 )
 ROTATE = _KEYS.of_one(
@@ -93,7 +92,7 @@ ROTATE = _KEYS.of_one(
     takes=RotationIn,
     gives=NewApiKeyOut,
     status=201,
-    problems=(KeyUnknown, LastAdminKey),
+    problems=(LastAdminKey,),
     does="Create a key with the same scopes and limits, and let the old key expire after an overlap. No "
     "`Idempotency-Key` is accepted.",
 )
@@ -104,6 +103,6 @@ REVOKE = _KEYS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(KeyUnknown, LastAdminKey),
+    problems=(LastAdminKey,),
     does="Revoke a key at once. The last admin key that does not expire cannot be revoked.",
 )

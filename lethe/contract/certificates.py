@@ -86,7 +86,7 @@ class CertificateVerdictOut(Answer):
     statement: dict[str, Any] = Field(description="Statement of the certificate.")
 
 
-_CERTIFICATES = ResourceOperations("Certificates", "/v1")
+_CERTIFICATES = ResourceOperations("Certificates", "/v1", CertificateUnknown)
 
 GET = _CERTIFICATES.of_one(
     "get_certificate",
@@ -94,7 +94,7 @@ GET = _CERTIFICATES.of_one(
     "/certificates/{certificate_id}",
     scope=Scope.ACCOUNTING_READ,
     gives=CertificateOut,
-    problems=(CertificateUnknown, CertificateDamaged),
+    problems=(CertificateDamaged,),
     does="Return a certificate: its signed statement, and the statement decoded.",
 )
 VERIFY = _CERTIFICATES.operation(

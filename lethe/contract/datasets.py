@@ -129,7 +129,7 @@ class DatasetIn(TableIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the dataset.")
 
 
-_DATASETS = operation.ResourceOperations("Datasets", "/v1/datasets")
+_DATASETS = operation.ResourceOperations("Datasets", "/v1/datasets", problems.DatasetUnknown)
 
 UPLOAD = _DATASETS.operation(
     "create_dataset",
@@ -164,7 +164,6 @@ GET = _DATASETS.of_one(
     "/{dataset_id}",
     scope=Scope.MODELS_READ,
     gives=DatasetOut,
-    problems=(problems.DatasetUnknown,),
     does="Return the number of rows and people in a dataset, and the digest of its rows.",
 )
 RECHECK = _DATASETS.of_one(
@@ -173,7 +172,7 @@ RECHECK = _DATASETS.of_one(
     "/{dataset_id}/recheck",
     scope=Scope.ADMIN,
     gives=DatasetOut,
-    problems=(problems.DatasetUnknown, problems.DatasetBusy),
+    problems=(problems.DatasetBusy,),
     does="Open everything stored of a dataset after the right files were restored. If nothing is damaged any "
     "more, runs continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log "
     "records the caller.",
@@ -185,7 +184,7 @@ RETIRE = _DATASETS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=DatasetOut,
     repeat="idempotent",
-    problems=(problems.DatasetUnknown, problems.DatasetInUse),
+    problems=(problems.DatasetInUse,),
     does="Retire a dataset, and destroy its rows and the references to their people; 409 while a model uses it or "
     "requests wait for erasure of its rows. Repeating the call is a no-op.",
 )
@@ -195,7 +194,7 @@ SUBJECT = _DATASETS.of_two(
     "/{dataset_id}/subjects/{subject_id}",
     scope=Scope.ADMIN,
     gives=SubjectOut,
-    problems=(problems.DatasetUnknown, problems.SubjectUnknown, problems.DatasetDamaged),
+    problems=(problems.SubjectUnknown, problems.DatasetDamaged),
     does="Count the rows held about a person. Only for admins, because it tells who is in the data: if nothing is "
     "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records "
     "the look-up, but not the person.",

@@ -238,7 +238,7 @@ class EventsQuery(Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of events per page.")] = 500
 
 
-_DELETION_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
+_DELETION_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown)
 
 CREATE = _DELETION_REQUESTS.operation(
     "create_deletion_request",
@@ -274,7 +274,6 @@ GET = _DELETION_REQUESTS.of_one(
     "/{request_id}",
     scope=sets.Scope.REQUESTS_READ,
     gives=DeletionRequestOut,
-    problems=(problems.RequestUnknown,),
     does="Return the status of a request and the work that is left.",
 )
 EVENTS = _DELETION_REQUESTS.of_one(
@@ -284,7 +283,6 @@ EVENTS = _DELETION_REQUESTS.of_one(
     scope=sets.Scope.REQUESTS_READ,
     query=EventsQuery,
     gives=PageOut[RequestEventOut],
-    problems=(problems.RequestUnknown,),
     does="List every change of the request, oldest first.",
 )
 CANCEL = _DELETION_REQUESTS.of_one(
@@ -293,7 +291,7 @@ CANCEL = _DELETION_REQUESTS.of_one(
     "/{request_id}/cancel",
     scope=sets.Scope.REQUESTS_WRITE,
     gives=DeletionRequestOut,
-    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    problems=(problems.TransitionForbidden,),
     does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
     "learn whether anything is held get 409 once the grace period is over.",
 )
@@ -304,7 +302,7 @@ APPROVE = _DELETION_REQUESTS.of_one(
     scope=sets.Scope.REQUESTS_REVIEW,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    problems=(problems.TransitionForbidden,),
     does="Accept a request that is in review. A request accepted before stays unchanged.",
 )
 REJECT = _DELETION_REQUESTS.of_one(
@@ -315,7 +313,7 @@ REJECT = _DELETION_REQUESTS.of_one(
     takes=RejectionIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.SealedTextDamaged),
+    problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
     does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
 )
 EXTEND = _DELETION_REQUESTS.of_one(
@@ -326,7 +324,6 @@ EXTEND = _DELETION_REQUESTS.of_one(
     takes=ExtensionIn,
     gives=DeletionRequestOut,
     problems=(
-        problems.RequestUnknown,
         problems.TransitionForbidden,
         problems.AlreadyExtended,
         problems.ExtensionTooLate,
@@ -343,7 +340,7 @@ PAUSE = _DELETION_REQUESTS.of_one(
     takes=PauseIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.ClockRunsOn),
+    problems=(problems.TransitionForbidden, problems.ClockRunsOn),
     does="Pause the clock of a request in review while the person's identity is being established.",
 )
 RESUME = _DELETION_REQUESTS.of_one(
@@ -353,7 +350,7 @@ RESUME = _DELETION_REQUESTS.of_one(
     scope=sets.Scope.REQUESTS_REVIEW,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    problems=(problems.TransitionForbidden,),
     does="Resume a paused clock.",
 )
 CERTIFICATES = _DELETION_REQUESTS.of_one(
@@ -362,7 +359,6 @@ CERTIFICATES = _DELETION_REQUESTS.of_one(
     "/{request_id}/certificate",
     scope=sets.Scope.ACCOUNTING_READ,
     gives=certificates.CertificatesOut,
-    problems=(problems.RequestUnknown,),
     does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
     "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
     "has damaged records.",

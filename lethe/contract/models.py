@@ -321,7 +321,7 @@ class ModelsQuery(Paging):
     )
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models")
+_MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnknown)
 
 CREATE = _MODELS.operation(
     "create_model",
@@ -357,7 +357,6 @@ GET = _MODELS.of_one(
     "/{model_id}",
     scope=Scope.MODELS_READ,
     gives=ModelOut,
-    problems=(problems.ModelUnknown,),
     does="Return the progress, guarantees and mechanism of a model.",
 )
 RELEARN = _MODELS.of_one(
@@ -368,7 +367,7 @@ RELEARN = _MODELS.of_one(
     gives=ModelOut,
     status=202,
     repeat="keyed",
-    problems=(problems.ModelUnknown, problems.ModelRetired),
+    problems=(problems.ModelRetired,),
     does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
     "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
 )
@@ -379,7 +378,7 @@ RETIRE = _MODELS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.ModelInUse),
+    problems=(problems.ModelInUse,),
     does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
     "ledger and certificates stay on record. Repeating the call is a no-op.",
 )
@@ -390,7 +389,6 @@ VERSIONS = _MODELS.of_one(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[VersionOut],
-    problems=(problems.ModelUnknown,),
     does="List all versions of a model, newest first.",
 )
 VERSION = _MODELS.of_two(
@@ -399,7 +397,7 @@ VERSION = _MODELS.of_two(
     "/{model_id}/versions/{number}",
     scope=Scope.MODELS_READ,
     gives=VersionOut,
-    problems=(problems.ModelUnknown, problems.VersionUnknown),
+    problems=(problems.VersionUnknown,),
     does="Return the status of a version and the SHA-256 of its weights.",
 )
 WEIGHTS = _MODELS.of_two(
@@ -408,7 +406,7 @@ WEIGHTS = _MODELS.of_two(
     "/{model_id}/versions/{number}/weights",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
+    problems=(problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
     does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
     "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
 )

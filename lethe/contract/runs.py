@@ -78,7 +78,7 @@ class RunQuery(Paging):
     order: RunOrder = Field(default=RunOrder.NEWEST, description="Order by start.")
 
 
-_RUNS = ResourceOperations("Runs", "/v1/runs")
+_RUNS = ResourceOperations("Runs", "/v1/runs", RunUnknown)
 
 LIST = _RUNS.operation(
     "list_runs",
@@ -94,7 +94,6 @@ GET = _RUNS.of_one(
     "/{run_id}",
     scope=Scope.MODELS_READ,
     gives=RunOut,
-    problems=(RunUnknown,),
     does="Return the progress of a run, or how it ended.",
 )
 CANCEL = _RUNS.of_one(
@@ -103,7 +102,7 @@ CANCEL = _RUNS.of_one(
     "/{run_id}/cancel",
     scope=Scope.MODELS_WRITE,
     gives=RunOut,
-    problems=(RunUnknown, RunNotCancellable),
+    problems=(RunNotCancellable,),
     does="Stop a run that learns, tests or rehearses, and discard its results; 409 for a run that has ended or "
     "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
 )

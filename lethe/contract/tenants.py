@@ -148,7 +148,7 @@ class TenantChangeIn(Body):
     policy: Policy = Field(description="Fields to change; fields not given stay as they are.")
 
 
-_TENANTS = ResourceOperations("Tenants", "/v1")
+_TENANTS = ResourceOperations("Tenants", "/v1", TenantUnknown)
 
 CREATE = _TENANTS.operation(
     "create_tenant",
@@ -177,7 +177,6 @@ GET = _TENANTS.of_one(
     "/tenants/{tenant_id}",
     scope=Scope.OPERATOR,
     gives=TenantOut,
-    problems=(TenantUnknown,),
     does="Return a tenant and its policy.",
 )
 OWN = _TENANTS.operation(

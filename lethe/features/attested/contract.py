@@ -160,7 +160,7 @@ class ArtefactServingOut(Answer):
     )
 
 
-_TRAINERS = ResourceOperations("Attested trainers", "/v1/attested-trainers")
+_TRAINERS = ResourceOperations("Attested trainers", "/v1/attested-trainers", AttestedTrainerUnknown)
 
 CREATE = _TRAINERS.operation(
     "create_attested_trainer",
@@ -187,7 +187,6 @@ GET = _TRAINERS.of_one(
     "/{attested_trainer_id}",
     scope=Scope.MODELS_READ,
     gives=AttestedTrainerOut,
-    problems=(AttestedTrainerUnknown,),
     does="Return a trainer, with the fewest retrainings that meet all deadlines.",
 )
 CHANGE = _TRAINERS.of_one(
@@ -198,7 +197,6 @@ CHANGE = _TRAINERS.of_one(
     takes=AttestedTrainerChangeIn,
     gives=AttestedTrainerOut,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown,),
     does="Change a trainer. Manifests that were accepted keep the key that signed them.",
 )
 RETIRE = _TRAINERS.of_one(
@@ -208,7 +206,6 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(AttestedTrainerUnknown,),
     does="Let no more requests wait for a trainer. Requests that wait already do until a manifest or an officer "
     "ends it.",
 )
@@ -220,7 +217,6 @@ IDENTIFIERS = _TRAINERS.of_one(
     takes=IdentifiersIn,
     gives=IdentifiersOut,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown,),
     does="Return the digests by which a manifest names the people whose rows it read, and tell which people must "
     "not be read. Neither identifiers nor digests are stored.",
 )
@@ -232,7 +228,7 @@ ACCEPT = _TRAINERS.of_one(
     takes=ManifestIn,
     gives=ManifestOut,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown, ManifestRefused),
+    problems=(ManifestRefused,),
     does="Accept the signed manifest of a retraining, which serves every request that was due before its rows were "
     "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the "
     "same answer.",
@@ -246,7 +242,7 @@ CLOSE = _TRAINERS.of_one(
     gives=type(None),
     status=204,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown, RequestUnknown, SystemTaskEnded),
+    problems=(RequestUnknown, SystemTaskEnded),
     does="Let a request no longer wait for a trainer that does not answer. The trainer counts as not reached, "
     "which the headline says.",
 )

@@ -76,7 +76,7 @@ class AssigneeOut(Answer):
 
 
 _ASSIGNEES = operation.ResourceOperations("Deletion requests", "/v1")
-_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
+_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown)
 
 ASSIGNEES = _ASSIGNEES.operation(
     "list_assignees",
@@ -96,7 +96,7 @@ ASSIGN = _REQUESTS.of_one(
     takes=AssignmentIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, NotAssignable),
+    problems=(NotAssignable,),
     does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
     "may do, and the person whom the request is about is not told.",
 )
@@ -132,7 +132,7 @@ ADD_NOTE = _REQUESTS.of_one(
     takes=NoteIn,
     gives=NoteOut,
     status=201,
-    problems=(problems.RequestUnknown, DetailsErased, NotesFull),
+    problems=(DetailsErased, NotesFull),
     does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
     "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
     "because remembering one would store the text once more: a repetition is another note.",
@@ -144,7 +144,6 @@ NOTES = _REQUESTS.of_one(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[NoteOut],
-    problems=(problems.RequestUnknown,),
     does="List the notes about a request, oldest first.",
 )
 
@@ -171,7 +170,6 @@ ATTACH = _REQUESTS.of_one(
     gives=AttachmentOut,
     status=201,
     problems=(
-        problems.RequestUnknown,
         problems.UploadTooLarge,
         AttachmentInvalid,
         DetailsErased,
@@ -190,7 +188,6 @@ ATTACHMENTS = _REQUESTS.of_one(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AttachmentOut],
-    problems=(problems.RequestUnknown,),
     does="List the files attached to a request, oldest first.",
 )
 ATTACHMENT = _REQUESTS.of_two(
@@ -199,7 +196,7 @@ ATTACHMENT = _REQUESTS.of_two(
     "/{request_id}/attachments/{attachment_id}",
     scope=Scope.REQUESTS_REVIEW,
     gives=bytes,
-    problems=(problems.RequestUnknown, AttachmentUnknown, problems.SealedTextDamaged),
+    problems=(AttachmentUnknown, problems.SealedTextDamaged),
     does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
     "downloaded it.",
 )
@@ -210,7 +207,7 @@ DELETE_ATTACHMENT = _REQUESTS.of_two(
     scope=Scope.REQUESTS_REVIEW,
     gives=type(None),
     status=204,
-    problems=(problems.RequestUnknown, AttachmentUnknown),
+    problems=(AttachmentUnknown,),
     does="Erase a file: its key is destroyed before the answer.",
 )
 
@@ -242,7 +239,7 @@ REPLY = _REQUESTS.of_one(
     scope=Scope.REQUESTS_REVIEW,
     query=ReplyQuery,
     gives=bytes,
-    problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
+    problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
     "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
     "is composed on demand and not stored.",
@@ -284,7 +281,7 @@ RECORD_SENT_REPLY = _REQUESTS.of_one(
     takes=SentReplyIn,
     gives=SentReplyOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.InputInvalid),
+    problems=(problems.InputInvalid,),
     does="Record that a reply was sent to the person: the service composes replies and sends none. The day and "
     "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
     "day and channel are recorded once.",
@@ -296,7 +293,7 @@ SENT_REPLIES = _REQUESTS.of_one(
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[SentReplyOut],
-    problems=(problems.RequestUnknown, problems.InputInvalid),
+    problems=(problems.InputInvalid,),
     does="List the replies that were recorded as sent, the last recorded first.",
 )
 
@@ -321,7 +318,7 @@ EVIDENCE_PACK = _REQUESTS.of_one(
     scope=Scope.REQUESTS_REVIEW,
     query=EvidenceQuery,
     gives=bytes,
-    problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
+    problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
     "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
     "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "

@@ -169,12 +169,11 @@ FORGET = _IDENTITIES.operation(
     repeat="idempotent",
     does="Delete all identifiers of one person from the map, for example to correct a wrong link. No rows are erased.",
 )
-OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests").of_one(
+OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests", RequestUnknown).of_one(
     "get_request_identities",
     "GET",
     "/{request_id}/identities",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestIdentitiesOut,
-    problems=(RequestUnknown,),
     does="Return which kinds of identifiers a request covers, and which of them the identity map led to.",
 )

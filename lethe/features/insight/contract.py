@@ -142,13 +142,12 @@ class RequestPreviewOut(Answer):
     models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
 
 
-PREVIEW_REQUEST = ResourceOperations("Deletion requests", "/v1/deletion-requests").of_one(
+PREVIEW_REQUEST = ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown).of_one(
     "preview_deletion_request",
     "GET",
     "/{request_id}/preview",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestPreviewOut,
-    problems=(problems.RequestUnknown,),
     does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
     "the cost in passes and seconds, and why it waits. Nothing is changed.",
 )

@@ -111,7 +111,7 @@ class DpModelOut(Answer):
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
 
 
-_DP_MODELS = ResourceOperations("Systems", "/v1/dp-models")
+_DP_MODELS = ResourceOperations("Systems", "/v1/dp-models", DpModelUnknown)
 
 CREATE = _DP_MODELS.operation(
     "create_dp_model",
@@ -139,7 +139,6 @@ GET = _DP_MODELS.of_one(
     "/{dp_model_id}",
     scope=Scope.MODELS_READ,
     gives=DpModelOut,
-    problems=(DpModelUnknown,),
     does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
 )
 RENEW = _DP_MODELS.of_one(
@@ -150,7 +149,6 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    problems=(DpModelUnknown,),
     does="Replace the ledger after a retraining. Requests accepted before the training started count no more, and "
     "those that waited for it go on. A ledger whose budget does not cover the others is refused.",
 )
@@ -161,7 +159,6 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(DpModelUnknown,),
     does="Retire a model. Requests that waited for its retraining end without having reached it, which their "
     "headline says.",
 )

@@ -92,7 +92,7 @@ class ExportsQuery(Paging):
     )
 
 
-_MODELS = ResourceOperations("Models", "/v1/models")
+_MODELS = ResourceOperations("Models", "/v1/models", ModelUnknown)
 
 EXPORTS = _MODELS.of_one(
     "list_exports",
@@ -101,7 +101,6 @@ EXPORTS = _MODELS.of_one(
     scope=Scope.MODELS_READ,
     query=ExportsQuery,
     gives=PageOut[ExportOut],
-    problems=(ModelUnknown,),
     does="List who received which weights, and when, newest first.",
 )
 STATE_COPY = _MODELS.of_two(
@@ -112,7 +111,7 @@ STATE_COPY = _MODELS.of_two(
     takes=CopyStatementIn,
     gives=ExportOut,
     repeat="idempotent",
-    problems=(ModelUnknown, ExportUnknown, VersionUnknown),
+    problems=(ExportUnknown, VersionUnknown),
     does="State what became of a copy: its form and place, and that it is destroyed or replaced. The statement "
     "takes the place of the last one; bundles of requests contain it. Only the key or person that received the "
     "copy may state it, or an admin.",
@@ -152,7 +151,7 @@ SERVING = _MODELS.of_one(
     scope=Scope.MODELS_READ,
     query=ServingQuery,
     gives=ServingOut,
-    problems=(ModelUnknown, VersionUnknown),
+    problems=(VersionUnknown,),
     does="Return whether the live version, or the named one, may be served now. Nothing in the answer is about a "
     "person.",
 )
@@ -199,7 +198,7 @@ class LineageOut(Answer):
     models: list[ModelLineageOut] = Field(description="Models that the rows fed.")
 
 
-_LINEAGE = ResourceOperations("Lineage", "/v1")
+_LINEAGE = ResourceOperations("Lineage", "/v1", RequestUnknown)
 
 OF_REQUEST = _LINEAGE.of_one(
     "get_request_lineage",
@@ -207,7 +206,6 @@ OF_REQUEST = _LINEAGE.of_one(
     "/deletion-requests/{request_id}/lineage",
     scope=Scope.ACCOUNTING_READ,
     gives=LineageOut,
-    problems=(RequestUnknown,),
     does="Return the models, versions and copies that the person's rows fed, in the datasets that the request "
     "concerns. The audit log records the look-up, but not the person.",
 )

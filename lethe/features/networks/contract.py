@@ -62,7 +62,7 @@ class NetworkIn(NetworkFileIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the network.")
 
 
-_NETWORKS = operation.ResourceOperations("Networks", "/v1/networks")
+_NETWORKS = operation.ResourceOperations("Networks", "/v1/networks", problems.NetworkUnknown)
 
 UPLOAD = _NETWORKS.operation(
     "create_network",
@@ -95,7 +95,6 @@ GET = _NETWORKS.of_one(
     "/{network_id}",
     scope=Scope.MODELS_READ,
     gives=NetworkOut,
-    problems=(problems.NetworkUnknown,),
     does="Return the inputs, outputs and provenance of a network.",
 )
 FILE = _NETWORKS.of_one(
@@ -104,7 +103,7 @@ FILE = _NETWORKS.of_one(
     "/{network_id}/file",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(problems.NetworkUnknown, problems.DatabaseDamaged),
+    problems=(problems.DatabaseDamaged,),
     does="Return the ONNX file after checking its SHA-256.",
 )
 DELETE = _NETWORKS.of_one(
@@ -114,7 +113,7 @@ DELETE = _NETWORKS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
-    problems=(problems.NetworkUnknown, NetworkInUse),
+    problems=(NetworkInUse,),
     does="Delete a network; 409 while a dataset or a model uses it.",
 )
 

@@ -47,7 +47,7 @@ class PredictionsOut(Answer):
     )
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models")
+_MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnknown)
 
 PREDICT = _MODELS.of_one(
     "predict",
@@ -58,7 +58,6 @@ PREDICT = _MODELS.of_one(
     gives=PredictionsOut,
     repeat="idempotent",
     problems=(
-        problems.ModelUnknown,
         problems.ModelNotLive,
         problems.ModelRetired,
         problems.ModelHeld,

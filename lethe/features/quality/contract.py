@@ -44,7 +44,7 @@ class RemediesOut(fields.Answer):
     remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models")
+_MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnknown)
 
 UPDATE = _MODELS.of_one(
     "update_model",
@@ -54,7 +54,7 @@ UPDATE = _MODELS.of_one(
     takes=ModelChangeIn,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.ModelRetired, problems.PreconditionFailed),
+    problems=(problems.ModelRetired, problems.PreconditionFailed),
     does="Set or replace the quality gate of a model, and judge its live version by it at once.",
 )
 REMOVE_GATE = _MODELS.of_one(
@@ -64,7 +64,7 @@ REMOVE_GATE = _MODELS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.ModelRetired),
+    problems=(problems.ModelRetired,),
     does="Remove the quality gate of a model; a version that was held back is served.",
 )
 RELEASE = _MODELS.of_two(
@@ -74,7 +74,7 @@ RELEASE = _MODELS.of_two(
     scope=Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed),
+    problems=(problems.VersionUnknown, problems.WeightsDestroyed),
     does="Serve the live version although it misses the quality gate. The next version is judged anew.",
 )
 REMEDIES = _MODELS.of_one(
@@ -83,6 +83,6 @@ REMEDIES = _MODELS.of_one(
     "/{model_id}/remedies",
     scope=Scope.MODELS_READ,
     gives=RemediesOut,
-    problems=(problems.ModelUnknown, problems.ModelRetired),
+    problems=(problems.ModelRetired,),
     does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
 )

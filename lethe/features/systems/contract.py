@@ -245,9 +245,9 @@ class BundleOut(Answer):
     statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
-_SYSTEMS = ResourceOperations("Systems", "/v1/systems")
-_TASKS = ResourceOperations("Systems", "/v1/system-tasks")
-_OF_REQUEST = ResourceOperations("Systems", "/v1/deletion-requests")
+_SYSTEMS = ResourceOperations("Systems", "/v1/systems", SystemUnknown)
+_TASKS = ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
+_OF_REQUEST = ResourceOperations("Systems", "/v1/deletion-requests", problems.RequestUnknown)
 
 CREATE = _SYSTEMS.operation(
     "create_system",
@@ -274,7 +274,6 @@ GET = _SYSTEMS.of_one(
     "/{system_id}",
     scope=Scope.MODELS_READ,
     gives=SystemOut,
-    problems=(SystemUnknown,),
     does="Return a registered system, or one of Lethe's own models as a system.",
 )
 CHANGE = _SYSTEMS.of_one(
@@ -285,7 +284,6 @@ CHANGE = _SYSTEMS.of_one(
     takes=SystemChangeIn,
     gives=SystemOut,
     repeat="idempotent",
-    problems=(SystemUnknown,),
     does="Change a registered system. Parents that would form a cycle are refused. Open tasks accept the new key.",
 )
 RETIRE = _SYSTEMS.of_one(
@@ -295,7 +293,6 @@ RETIRE = _SYSTEMS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(SystemUnknown,),
     does="Open no more tasks for a system. Its open tasks stay open until they are acknowledged or closed.",
 )
 TASKS = _TASKS.operation(
@@ -312,7 +309,6 @@ TASK = _TASKS.of_one(
     "/{task_id}",
     scope=Scope.ACCOUNTING_READ,
     gives=TaskWithEvidenceOut,
-    problems=(SystemTaskUnknown,),
     does="Return a task of a system with its evidence.",
 )
 ACKNOWLEDGE = _TASKS.of_one(
@@ -323,7 +319,7 @@ ACKNOWLEDGE = _TASKS.of_one(
     takes=AcknowledgementIn,
     gives=TaskOut,
     repeat="idempotent",
-    problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
+    problems=(SystemTaskEnded, AcknowledgementRefused),
     does="Confirm that a system has done its task, by a signature of the system's key or by the API key bound to "
     "it. Any other key is refused and the task stays open. Repeating the call is a no-op.",
 )
@@ -335,7 +331,7 @@ CLOSE = _TASKS.of_one(
     takes=TaskClosureIn,
     gives=TaskOut,
     repeat="idempotent",
-    problems=(SystemTaskUnknown, SystemTaskEnded),
+    problems=(SystemTaskEnded,),
     does="Close a task whose system does not answer, so that its request can end. The system counts as not "
     "reached, which the headline says.",
 )
@@ -345,7 +341,6 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "/{request_id}/systems",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
-    problems=(problems.RequestUnknown,),
     does="Return the systems that a request reaches, how surely each of them no longer has the person, and which "
     "of them the request waits for.",
 )
@@ -355,7 +350,7 @@ BUNDLE = _OF_REQUEST.of_one(
     "/{request_id}/bundle",
     scope=Scope.ACCOUNTING_READ,
     gives=BundleOut,
-    problems=(problems.RequestUnknown, BundleNotReady, problems.CertificateDamaged),
+    problems=(BundleNotReady, problems.CertificateDamaged),
     does="Return the signed bundle of an accepted request as of now: every system with its grade, evidence and "
     "limits, and the weakest grade as the headline. `lethe certificate verify` recomputes all of it offline.",
 )

@@ -217,8 +217,8 @@ class TrainerPlanOut(Answer):
     retrainings: list[PlannedOut] = Field(description="Retrainings in the order of their start.")
 
 
-_TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables")
-_TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers")
+_TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables", problems.NotFound)
+_TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers", problems.NotFound)
 
 UPLOAD_TABLE = _TABLES.operation(
     "create_training_table",
@@ -250,7 +250,6 @@ GET_TABLE = _TABLES.of_one(
     "/{table_id}",
     scope=Scope.MODELS_READ,
     gives=TableOut,
-    problems=(problems.NotFound,),
     does="Return a training table.",
 )
 RETIRE_TABLE = _TABLES.of_one(
@@ -260,7 +259,7 @@ RETIRE_TABLE = _TABLES.of_one(
     scope=Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
-    problems=(problems.NotFound, problems.DatasetInUse),
+    problems=(problems.DatasetInUse,),
     does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
 )
 CREATE = _TRAINERS.operation(
@@ -289,7 +288,6 @@ GET = _TRAINERS.of_one(
     "/{trainer_id}",
     scope=Scope.MODELS_READ,
     gives=TrainerOut,
-    problems=(problems.NotFound,),
     does="Return a trainer with the state of its trainings.",
 )
 RETIRE = _TRAINERS.of_one(
@@ -299,7 +297,6 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(problems.NotFound,),
     does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
 )
 TRAININGS = _TRAINERS.of_one(
@@ -309,7 +306,6 @@ TRAININGS = _TRAINERS.of_one(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[TrainingOut],
-    problems=(problems.NotFound,),
     does="List the trainings of a trainer, newest first.",
 )
 PLAN = _TRAINERS.of_one(
@@ -318,7 +314,6 @@ PLAN = _TRAINERS.of_one(
     "/{trainer_id}/plan",
     scope=Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
-    problems=(problems.NotFound,),
     does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
 )
 RELEASE = _TRAINERS.of_one(
@@ -328,7 +323,6 @@ RELEASE = _TRAINERS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=TrainerOut,
     repeat="idempotent",
-    problems=(problems.NotFound,),
     does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
 )
 ARTEFACT = _TRAINERS.of_two(
@@ -337,6 +331,6 @@ ARTEFACT = _TRAINERS.of_two(
     "/{trainer_id}/artefacts/{name}",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(problems.NotFound, problems.ModelHeld, problems.WeightsDestroyed),
+    problems=(problems.ModelHeld, problems.WeightsDestroyed),
     does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
 )

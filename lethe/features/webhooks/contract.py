@@ -100,7 +100,7 @@ class WebhookDeliveriesQuery(Paging):
     ] = None
 
 
-_WEBHOOK_DELIVERIES = ResourceOperations("Webhooks", "/v1")
+_WEBHOOK_DELIVERIES = ResourceOperations("Webhooks", "/v1", DeliveryUnknown)
 
 LIST = _WEBHOOK_DELIVERIES.operation(
     "list_webhook_deliveries",
@@ -118,7 +118,6 @@ GET = _WEBHOOK_DELIVERIES.of_one(
     "/webhook-deliveries/{delivery_id}",
     scope=Scope.REQUESTS_READ,
     gives=SentOut,
-    problems=(DeliveryUnknown,),
     does="Return the state of a delivery, and its body.",
 )
 REPLAY = _WEBHOOK_DELIVERIES.of_one(
@@ -128,7 +127,6 @@ REPLAY = _WEBHOOK_DELIVERIES.of_one(
     scope=Scope.ADMIN,
     gives=SentOut,
     status=202,
-    problems=(DeliveryUnknown,),
     does="Send a delivered or abandoned message again under the same ID. A pending delivery stays unchanged.",
 )
 REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(
