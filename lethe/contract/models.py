@@ -30,8 +30,8 @@ class PublicNetworkOut(Answer):
     linearisation: LinearisationOut | None = Field(description="Linearisation in a tangent model; null for encoders.")
 
 
-def _of_langevin(description: str) -> Any:
-    """Return the field of a mechanism that other methods than langevin do not have, and then leave out."""
+def _unless_none(description: str) -> Any:
+    """Return a field that answers leave out if it is None, such as a constant that only langevin has."""
     return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 
@@ -39,52 +39,36 @@ class MechanismOut(Answer):
     objective: str = Field(description="Objective that the model minimises.")
     num_slots: int = Field(description="Number of slots of the dataset: public and fixed.")
     num_classes: int = Field(description="Number of classes or labels; 1 for a target.")
-    loss_width: float | None = Field(
-        default=None,
-        description="Width of the loss, for objectives that have one.",
-        exclude_if=lambda width: width is None,
+    loss_width: float | None = _unless_none("Width of the loss, for objectives that have one.")
+    network: PublicNetworkOut | None = _unless_none(
+        "Public network whose features the rows are or whose tangent the model is; absent without one."
     )
-    network: PublicNetworkOut | None = Field(
-        default=None,
-        description="Public network whose features the rows are or whose tangent the model is; absent without one.",
-        exclude_if=lambda network: network is None,
+    second_moment: float | None = _unless_none(
+        "Stated bound on the largest eigenvalue of each batch's second moment; absent without one."
     )
-    second_moment: float | None = Field(
-        default=None,
-        description="Stated bound on the largest eigenvalue of each batch's second moment; absent without one.",
-        exclude_if=lambda bound: bound is None,
+    class_weights: list[float] | None = _unless_none(
+        "Weights of the classes' losses, in the order of the classes, the largest 1; absent if none were stated."
     )
-    class_weights: list[float] | None = Field(
-        default=None,
-        description="Weights of the classes' losses, in the order of the classes, the largest 1; absent if none were "
-        "stated.",
-        exclude_if=lambda weights: weights is None,
-    )
-    weight_bound: float | None = Field(
-        default=None,
-        description="Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent without "
-        "weights.",
-        exclude_if=lambda bound: bound is None,
+    weight_bound: float | None = _unless_none(
+        "Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent without weights."
     )
     l2: float = Field(description="L2 regularisation.")
-    strong_convexity: float | None = _of_langevin("Strong convexity m of the objective: l2.")
-    smoothness: float | None = _of_langevin("Smoothness L of the objective.")
-    gradient_bound: float | None = _of_langevin("Bound M on the gradient norm of any record's loss.")
-    step_size: float | None = _of_langevin("Step size eta before the cool-down.")
-    contraction: float | None = _of_langevin("Lipschitz constant c of a noiseless step, below 1.")
+    strong_convexity: float | None = _unless_none("Strong convexity m of the objective: l2.")
+    smoothness: float | None = _unless_none("Smoothness L of the objective.")
+    gradient_bound: float | None = _unless_none("Bound M on the gradient norm of any record's loss.")
+    step_size: float | None = _unless_none("Step size eta before the cool-down.")
+    contraction: float | None = _unless_none("Lipschitz constant c of a noiseless step, below 1.")
     noise_scale: float = Field(description="Noise scale sigma.")
-    step_variance: float | None = _of_langevin("Noise variance per coordinate and step: 2 step_size noise_scale^2.")
-    radius: float | None = _of_langevin("Radius R of the ball to which parameters are projected.")
+    step_variance: float | None = _unless_none("Noise variance per coordinate and step: 2 step_size noise_scale^2.")
+    radius: float | None = _unless_none("Radius R of the ball to which parameters are projected.")
     grid: float = Field(description="Grid g to which parameters may be rounded; 0 for none.")
     num_parameters: int = Field(description="Number of parameters.")
     learn_steps: int = Field(description="Number of steps of learning from scratch.")
     batch_size: int = Field(description="Minimum number of slots in a batch.")
     num_batches: int = Field(description="Number of batches, read in turn.")
-    cool_down: int | None = _of_langevin("Number of last steps of each run over which the step size falls.")
-    settings: dict[str, Any] | None = Field(
-        default=None,
-        description="Settings that only the model's method has, by name; absent for langevin.",
-        exclude_if=lambda settings: settings is None,
+    cool_down: int | None = _unless_none("Number of last steps of each run over which the step size falls.")
+    settings: dict[str, Any] | None = _unless_none(
+        "Settings that only the model's method has, by name; absent for langevin."
     )
 
 
