@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field
-
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, upload
 from lethe.client.waiting import Progress, Watch, report
 from lethe.contract import api_keys, certificates, datasets, deletion_requests, models, problems, runs, tenants
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
+from lethe.contract.fields import optional
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
@@ -27,7 +26,7 @@ class ApiKeys(Resource[H]):
 
 
 class _Dataset(datasets.TableIn, Keyed):
-    name: str | None = Field(default=None, description="Name of the dataset. Default: the file's.")
+    name: str | None = optional("Name of the dataset. Default: the file's.")
 
 
 class Datasets(Resource[H]):

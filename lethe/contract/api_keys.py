@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging
+from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import KeyUnknown, LastAdminKey
 from lethe.contract.sets import Scope
@@ -16,16 +16,13 @@ class ApiKeyIn(Body):
     scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1, fail_fast=True)] = Field(
         description="Scopes of the key, all of which the caller needs."
     )
-    expires_at: Moment | None = Field(default=None, description="Time of expiry (RFC 3339). Default: never.")
-    calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None,
-        description="Rate limit of the key, below that of the installation (LETHE_CALLS_PER_MINUTE), which is the "
-        "default.",
+    expires_at: Moment | None = optional("Time of expiry (RFC 3339). Default: never.")
+    calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
+        "Rate limit of the key, below that of the installation (LETHE_CALLS_PER_MINUTE), which is the default."
     )
-    own_requests_only: bool | None = Field(
-        default=None,
-        description="Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "
-        "with requests:write and no other scope than requests:read.",
+    own_requests_only: bool | None = optional(
+        "Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "
+        "with requests:write and no other scope than requests:read."
     )
 
 
@@ -51,9 +48,7 @@ class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds for which the old key remains valid."
     )
-    expires_at: Moment | None = Field(
-        default=None, description="Expiry of the new key (RFC 3339). Default: the old key's lifetime from now."
-    )
+    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: the old key's lifetime from now.")
 
 
 _KEYS = ResourceOperations("API keys", "/v1/api-keys", KeyUnknown)

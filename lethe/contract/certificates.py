@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, LargeBody, Positive
+from lethe.contract.fields import Answer, LargeBody, Positive, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
@@ -70,12 +70,11 @@ class CertificatesOut(Answer):
 
 class CertificateIn(LargeBody):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)] = Field(description="Certificate as a compact JWS.")
-    max_epsilon: Positive | None = Field(
-        default=None,
-        description="Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit.",
+    max_epsilon: Positive | None = optional(
+        "Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit."
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Largest accepted delta of `unlearning` and `deletion`. Default: no limit."
+    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = optional(
+        "Largest accepted delta of `unlearning` and `deletion`. Default: no limit."
     )
 
 

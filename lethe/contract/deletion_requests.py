@@ -23,6 +23,7 @@ from lethe.contract.fields import (
     Text,
     example,
     first_entries,
+    optional,
 )
 
 OpenClock = Literal[sets.ClockState.AT_RISK, sets.ClockState.OVERDUE, sets.ClockState.PAUSED, "running"]
@@ -41,28 +42,26 @@ class DeletionRequestIn(SubjectIn):
     aliases: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=MAX_ALIASES)] = (
         Field(default_factory=list, description="Other subject IDs of the same person, which are forgotten too.")
     )
-    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
-        default=None, description="IDs of the datasets to erase from. Default: all that hold the person."
+    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = optional(
+        "IDs of the datasets to erase from. Default: all that hold the person."
     )
     regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or a regulation of the policy.")
-    ground: Annotated[ErasureGround, Strict(False)] | None = Field(default=None, description="GDPR Art. 17(1) ground.")
-    submitted_at: Moment | None = Field(
-        default=None, description="Time at which the person asked, from which deadlines count. Default: now."
-    )
-    external_id: Name | None = Field(default=None, description="The caller's ID of the request, searchable.")
+    ground: Annotated[ErasureGround, Strict(False)] | None = optional("GDPR Art. 17(1) ground.")
+    submitted_at: Moment | None = optional("Time at which the person asked, from which deadlines count. Default: now.")
+    external_id: Name | None = optional("The caller's ID of the request, searchable.")
     metadata: Annotated[
         dict[Name, Annotated[Text, Field(max_length=2000)]], BeforeValidator(first_entries), Field(max_length=50)
     ] = Field(default_factory=dict, description="Further data of the caller, returned as given and never evaluated.")
-    refers_to: Name | None = Field(default=None, description="ID of an ended request on this subject to follow up.")
-    callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
-        default=None, description="URL that receives the events of the request."
+    refers_to: Name | None = optional("ID of an ended request on this subject to follow up.")
+    callback_url: Annotated[Text, Field(max_length=2048)] | None = optional(
+        "URL that receives the events of the request."
     )
     identity_verified: bool = Field(
         default=True,
         description="False: identity not verified; hold in review, with the clock paused if the regulation allows.",
     )
-    identity_statement: Annotated[Text, Field(max_length=16_000)] | None = Field(
-        default=None, description="JWT of a registered issuer about the subject, valid for one request."
+    identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
+        "JWT of a registered issuer about the subject, valid for one request."
     )
 
 
@@ -163,10 +162,10 @@ class DeletionRequestOut(Answer):
         "metadata, callback_url, reasons and explanations; trace: also without the person. damaged: details are stored "
         "and cannot be read, until an operator puts back their key or text."
     )
-    assignee: str | None = Field(
-        default=None, description="ID of the assigned person; null if unassigned or the caller lacks requests:review."
+    assignee: str | None = optional(
+        "ID of the assigned person; null if unassigned or the caller lacks requests:review."
     )
-    assignee_name: str | None = Field(default=None, description="Name of the assigned person, if known.")
+    assignee_name: str | None = optional("Name of the assigned person, if known.")
     estimate: EstimateOut | None = Field(description="Work that is left; null if there is none or it is unknown.")
     models: list[RequestModelOut] = Field(description="Progress with each model that may carry the person.")
 
@@ -180,8 +179,8 @@ class RequestEventOut(Answer):
     )
     detail: str | None = Field(description="Sentence about the event; null if its kind says all.")
     actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")
-    actor_name: str | None = Field(
-        default=None, description="Name of the actor; null for `lethe` and for keys that see only their own requests."
+    actor_name: str | None = optional(
+        "Name of the actor; null for `lethe` and for keys that see only their own requests."
     )
 
 
@@ -198,32 +197,30 @@ class CreateDeletionRequestQuery(Query):
 class RequestFilter(Query):
     """Filters of a list of requests; all of them apply."""
 
-    status: sets.RequestStatus | None = Field(default=None, description="Only requests with this status.")
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Only requests about the person with this subject ID."
+    status: sets.RequestStatus | None = optional("Only requests with this status.")
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
+        "Only requests about the person with this subject ID."
     )
-    subject_sha256: Sha256 | None = Field(
-        default=None, description="Only requests about the person with this SHA-256 (hex) of the subject ID."
+    subject_sha256: Sha256 | None = optional(
+        "Only requests about the person with this SHA-256 (hex) of the subject ID."
     )
-    kind: Name | None = Field(default=None, description="Kind of this subject ID, such as email. Default: customer_id.")
-    model_id: str | None = Field(default=None, description="Only requests of this model. Needs accounting:read.")
-    external_id: str | None = Field(default=None, description="Only requests with this external_id.")
-    source: str | None = Field(default=None, description="Only requests of this list or protocol.")
-    regulation: str | None = Field(default=None, description="Only requests under this regulation.")
-    refers_to: str | None = Field(default=None, description="Only requests that follow the request with this ID.")
-    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
-    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
-    due_from: Moment | None = Field(default=None, description="Only open requests with this deadline or later.")
-    due_before: Moment | None = Field(default=None, description="Only open requests with an earlier deadline.")
-    completed_from: Moment | None = Field(default=None, description="Only requests completed at this time or later.")
-    completed_before: Moment | None = Field(default=None, description="Only requests completed earlier.")
-    clock: OpenClock | None = Field(
-        default=None, description="Only open requests with this clock state; running: neither paused nor overdue."
+    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
+    model_id: str | None = optional("Only requests of this model. Needs accounting:read.")
+    external_id: str | None = optional("Only requests with this external_id.")
+    source: str | None = optional("Only requests of this list or protocol.")
+    regulation: str | None = optional("Only requests under this regulation.")
+    refers_to: str | None = optional("Only requests that follow the request with this ID.")
+    received_from: Moment | None = optional("Only requests with this submitted_at or later.")
+    received_before: Moment | None = optional("Only requests with an earlier submitted_at.")
+    due_from: Moment | None = optional("Only open requests with this deadline or later.")
+    due_before: Moment | None = optional("Only open requests with an earlier deadline.")
+    completed_from: Moment | None = optional("Only requests completed at this time or later.")
+    completed_before: Moment | None = optional("Only requests completed earlier.")
+    clock: OpenClock | None = optional("Only open requests with this clock state; running: neither paused nor overdue.")
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
+        f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
     )
-    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description=f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
-    )
-    made_before: Moment | None = Field(default=None, description="Only requests with an earlier created_at.")
+    made_before: Moment | None = optional("Only requests with an earlier created_at.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
@@ -374,10 +371,10 @@ class SuppressionOut(Answer):
 
 
 class SuppressionQuery(Paging):
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Only suppressions of this person."
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
+        "Only suppressions of this person."
     )
-    kind: Name | None = Field(default=None, description="Kind of this subject ID, such as email. Default: customer_id.")
+    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
 
 
 class ConsentIn(SubjectIn):

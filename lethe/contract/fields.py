@@ -130,6 +130,11 @@ def is_deep(text: bytes | bytearray) -> bool:
     return b"[]" in brackets or len(brackets) > MAX_DEPTH
 
 
+def optional(description: str) -> Any:
+    """Return a field that is None unless it is given."""
+    return Field(default=None, description=description)
+
+
 class Body(BaseModel):
     """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
@@ -175,8 +180,8 @@ class Paging(Query):
     """Query parameters of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items per page.")] = 50
-    cursor: Annotated[str, Field(max_length=500)] | None = Field(
-        default=None, description="`next_cursor` of the preceding page. Default: the first page."
+    cursor: Annotated[str, Field(max_length=500)] | None = optional(
+        "`next_cursor` of the preceding page. Default: the first page."
     )
 
 
@@ -212,9 +217,7 @@ class ProblemBody(Answer):
     status: int = Field(description="HTTP status of the answer.")
     detail: str = Field(description="What is wrong and what to do, for people.")
     code: str = Field(description="Stable code of the condition, for programs.")
-    errors: list[dict[str, str]] | None = Field(
-        default=None, description="Places at fault, each with `path` and `message`; null if none."
-    )
+    errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
 
 
 def example(**body: Any) -> ConfigDict:
@@ -293,14 +296,13 @@ class ModelDanger(ClosedSet):
 class SubjectIn(Body):
     """Person whom a call is about, given by subject ID or by its hash."""
 
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Subject ID of the person; give either this or subject_sha256."
+    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
+        "Subject ID of the person; give either this or subject_sha256."
     )
-    subject_sha256: Sha256 | None = Field(
-        default=None,
-        description="SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule.",
+    subject_sha256: Sha256 | None = optional(
+        "SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule."
     )
-    kind: Name | None = Field(default=None, description="Kind of the identifier, such as email. Default: customer_id.")
+    kind: Name | None = optional("Kind of the identifier, such as email. Default: customer_id.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -6,7 +6,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, Strict
 
 from lethe.contract import certificates, operation, problems, runs
-from lethe.contract.fields import WHOLE, Answer, Body, ModelDanger, ModelOrder, Name, PageOut, Paging, Positive, example
+from lethe.contract.fields import (
+    WHOLE,
+    Answer,
+    Body,
+    ModelDanger,
+    ModelOrder,
+    Name,
+    PageOut,
+    Paging,
+    Positive,
+    example,
+    optional,
+)
 from lethe.contract.sets import Metric, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
@@ -108,14 +120,12 @@ Objective = Literal[
 
 class TargetIn(Body):
     epsilon: Positive = Field(default=1.0, description="Target for the epsilon of `unlearning`, in nats.")
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Delta of the target. Default: num_slots^-1.1."
-    )
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = optional("Delta of the target. Default: num_slots^-1.1.")
 
 
 class BatchingIn(Body):
-    max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None, description="Number of waiting requests that starts a run. Default: only the time starts it."
+    max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
+        "Number of waiting requests that starts a run. Default: only the time starts it."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds that a request may wait for others; never into the last week before it is due."
@@ -153,54 +163,46 @@ class ModelIn(Body):
 
     name: Name = Field(description="Name of the model.")
     dataset_id: str = Field(description="ID of the dataset to learn from.")
-    objective: Objective | None = Field(
-        default=None,
-        description="Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
-        "for records with several labels, huber_regression for a target, poisson_regression for counts.",
+    objective: Objective | None = optional(
+        "Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
+        "for records with several labels, huber_regression for a target, poisson_regression for counts."
     )
     method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
         description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
         "objective_perturbation: each version is learned anew with fresh noise. Refused if it is not installed.",
     )
-    mechanism: Literal["langevin"] | None = Field(default=None, description="Earlier name of `method` langevin.")
-    loss_width: Positive | None = Field(
-        default=None,
-        description="Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
+    mechanism: Literal["langevin"] | None = optional("Earlier name of `method` langevin.")
+    loss_width: Positive | None = optional(
+        "Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
         "to -1 to 1. smoothed_hinge: width of its bend. poisson_regression: score at which the rate is its bound, the "
-        "largest count; at a score of 0 the rate is exp(-width) of that.",
+        "largest count; at a score of 0 the rate is exp(-width) of that."
     )
-    l2: Positive | None = Field(default=None, description="L2 regularisation. Default: by number of slots and target.")
-    noise_scale: Positive | None = Field(default=None, description="Noise scale sigma. Default: by the target.")
-    step_size: Positive | None = Field(default=None, description="Step size eta. Default: 2 / (smoothness + l2).")
-    radius: Positive | None = Field(default=None, description="Radius of the parameter ball. Default: by l2 and loss.")
-    learn_steps: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left.",
+    l2: Positive | None = optional("L2 regularisation. Default: by number of slots and target.")
+    noise_scale: Positive | None = optional("Noise scale sigma. Default: by the target.")
+    step_size: Positive | None = optional("Step size eta. Default: 2 / (smoothness + l2).")
+    radius: Positive | None = optional("Radius of the parameter ball. Default: by l2 and loss.")
+    learn_steps: Annotated[int, Field(ge=1)] | None = optional(
+        "Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left."
     )
-    batch_size: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Minimum number of rows that a step reads."
+    batch_size: Annotated[int, Field(ge=1)] | None = optional("Minimum number of rows that a step reads.")
+    cool_down: Annotated[int, Field(ge=1)] | None = optional(
+        "Number of last steps of a run over which the step size falls. Default: at most two passes."
     )
-    cool_down: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Number of last steps of a run over which the step size falls. Default: at most two passes.",
+    second_moment: Annotated[float, Field(gt=0, le=1)] | None = optional(
+        "Public bound on the largest eigenvalue of the second moment of each batch's rows. Learning takes "
+        "about that share of the steps, fails if a batch exceeds it, and rows can no longer be added."
     )
-    second_moment: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None,
-        description="Public bound on the largest eigenvalue of the second moment of each batch's rows. Learning takes "
-        "about that share of the steps, fails if a batch exceeds it, and rows can no longer be added.",
-    )
-    class_weights: dict[str, Positive] | None = Field(
-        default=None,
-        description="Weights of the losses of rows by class name, 1 for other classes. All are divided by the "
-        "largest, so that no row counts more than without weights.",
+    class_weights: dict[str, Positive] | None = optional(
+        "Weights of the losses of rows by class name, 1 for other classes. All are divided by the "
+        "largest, so that no row counts more than without weights."
     )
     target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting reaches.")
-    tangent: TangentIn | None = Field(default=None, description="Network weights to move. Default: a linear model.")
-    evaluation_dataset_id: str | None = Field(default=None, description="ID of the dataset to measure versions on.")
+    tangent: TangentIn | None = optional("Network weights to move. Default: a linear model.")
+    evaluation_dataset_id: str | None = optional("ID of the dataset to measure versions on.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
     audit: AuditIn = Field(default_factory=AuditIn, description="Canary test of every run.")
-    quality: QualityIn | None = Field(default=None, description="Quality gate of every version. Default: none.")
+    quality: QualityIn | None = optional("Quality gate of every version. Default: none.")
 
 
 class ProgressOut(Answer):
@@ -290,18 +292,17 @@ class VersionOut(Answer):
 
 
 class ModelsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only models whose name contains this, ignoring case.")
-    dataset_id: str | None = Field(default=None, description="Only models that learn from this dataset.")
+    name: Name | None = optional("Only models whose name contains this, ignoring case.")
+    dataset_id: str | None = optional("Only models that learn from this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
         description="Order of the list. risk: models in service only, by the earliest deadline of waiting requests, "
         "then by highest epsilon relative to the target, then by most failed runs. Needs accounting:read.",
     )
-    danger: ModelDanger | None = Field(
-        default=None,
-        description="Only models in service in this danger, as the overview counts them. waiting: they carry people "
+    danger: ModelDanger | None = optional(
+        "Only models in service in this danger, as the overview counts them. waiting: they carry people "
         "who asked to be forgotten; failed: could not be learned; audit_refused: failed the last canary test; "
-        "degraded, held: missed their quality gate. Needs accounting:read.",
+        "degraded, held: missed their quality gate. Needs accounting:read."
     )
 
 

@@ -4,7 +4,7 @@ import datetime
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, PageOut, Paging, RunOrder
+from lethe.contract.fields import Answer, PageOut, Paging, RunOrder, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import RunNotCancellable, RunUnknown
 from lethe.contract.sets import RunKind, RunStatus, Scope
@@ -33,10 +33,9 @@ class AuditOut(Answer):
         "minus the degrees of freedom of `visits`, if the noise is correct."
     )
     drift: float = Field(description="Residuals along the lanes' starting points: standard normal in a faultless run.")
-    visits: float | None = Field(
-        default=None,
-        description="Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
-        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part.",
+    visits: float | None = optional(
+        "Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
+        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part."
     )
     notion: str = Field(description="Guarantee under test. deletion: of forgotten canaries; release: of present ones.")
     mu: float = Field(description="Certified mu of one record (zero_out).")
@@ -72,8 +71,8 @@ class RunOut(Answer):
 
 
 class RunQuery(Paging):
-    model_id: str | None = Field(default=None, description="Only runs of this model.")
-    status: RunStatus | None = Field(default=None, description="Only runs with this status.")
+    model_id: str | None = optional("Only runs of this model.")
+    status: RunStatus | None = optional("Only runs with this status.")
     unresolved: bool = Field(default=False, description="Only failed or abandoned runs without a later success.")
     order: RunOrder = Field(default=RunOrder.NEWEST, description="Order by start.")
 

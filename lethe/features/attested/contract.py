@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example
+from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound, RequestUnknown
 from lethe.contract.sets import ClosedSet, Scope
@@ -53,10 +53,9 @@ class AttestedTrainerIn(Body):
     public_key: PublicKey = Field(
         description="Ed25519 public key that signs the manifests: `x` of its JWK (base64url of 32 bytes)."
     )
-    dataset_ids: Ids | None = Field(
-        default=None,
-        description="Datasets whose people the trainer may read: a request restricted to other datasets does not wait "
-        "for it. Default: every request waits for it.",
+    dataset_ids: Ids | None = optional(
+        "Datasets whose people the trainer may read: a request restricted to other datasets does not wait "
+        "for it. Default: every request waits for it."
     )
     lead_days: Days = Field(
         default=3, description="Days between reading the rows and the manifest, kept free before a deadline."
@@ -64,15 +63,11 @@ class AttestedTrainerIn(Body):
 
 
 class AttestedTrainerChangeIn(Body):
-    name: Name | None = Field(default=None, description="New name of the trainer. Default: unchanged.")
-    contact: Name | None = Field(default=None, description="New contact of the trainer. Default: unchanged.")
+    name: Name | None = optional("New name of the trainer. Default: unchanged.")
+    contact: Name | None = optional("New contact of the trainer. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
-    public_key: PublicKey | None = Field(
-        default=None, description="New Ed25519 public key for manifests from now on. Default: unchanged."
-    )
-    lead_days: Days | None = Field(
-        default=None, description="New number of days before a deadline. Default: unchanged."
-    )
+    public_key: PublicKey | None = optional("New Ed25519 public key for manifests from now on. Default: unchanged.")
+    lead_days: Days | None = optional("New number of days before a deadline. Default: unchanged.")
 
 
 class RetrainingOut(Answer):
@@ -106,7 +101,7 @@ class IdentifiersIn(LargeBody):
         list[Annotated[str, Field(min_length=1, max_length=500)]],
         Field(min_length=1, max_length=MAX_IDS, fail_fast=True),
     ] = Field(description="Identifiers of people whose rows the trainer wants to read.", repr=False)
-    kind: Name | None = Field(default=None, description="Kind of the identifiers, such as email. Default: customer_id.")
+    kind: Name | None = optional("Kind of the identifiers, such as email. Default: customer_id.")
 
 
 class IdentifiersOut(Answer):

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, Strict
 
 from lethe.contract import operation, problems
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out, optional
 from lethe.contract.sets import ClosedSet, Scope
 
 
@@ -119,7 +119,7 @@ class NoteOut(Answer):
     id: str = Field(description="ID of the note.")
     at: datetime.datetime = Field(description="Time at which the note was written.")
     author: str = Field(description="ID of the person or API key that wrote the note.")
-    author_name: str | None = Field(default=None, description="Name of the author, if known.")
+    author_name: str | None = optional("Name of the author, if known.")
     text: str = Field(description="Text of the note; empty if damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
@@ -155,7 +155,7 @@ class AttachmentOut(Answer):
     id: str = Field(description="ID of the attachment.")
     at: datetime.datetime = Field(description="Time at which the file was attached.")
     author: str = Field(description="ID of the person or API key that attached the file.")
-    author_name: str | None = Field(default=None, description="Name of the author, if known.")
+    author_name: str | None = optional("Name of the author, if known.")
     kind: AttachmentKind = Field(description="Kind of the file.")
     size: int = Field(description="Size of the file in bytes.")
     name: str = Field(description="Name of the file as sent by its author; empty if damaged.", repr=False)
@@ -270,7 +270,7 @@ class SentReplyOut(Answer):
     channel: ReplyChannel = Field(description="How it was sent.")
     at: datetime.datetime = Field(description="Time at which this was recorded.")
     actor: str = Field(description="ID of the person or API key that recorded it.")
-    actor_name: str | None = Field(default=None, description="Name of the actor, if known.")
+    actor_name: str | None = optional("Name of the actor, if known.")
 
 
 RECORD_SENT_REPLY = _REQUESTS.of_one(

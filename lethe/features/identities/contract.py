@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectIn
+from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectIn, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
 from lethe.contract.sets import Scope
@@ -88,10 +88,9 @@ class LoadedOut(Answer):
 
 class KindIn(Body):
     name: KindName = Field(description="Name of the kind: a new one, compared as text, or phone.")
-    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = Field(
-        default=None,
-        description="Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
-        "numbers are refused.",
+    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
+        "Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
+        "numbers are refused."
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example
+from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import NotFound, StorageQuotaExceeded
 from lethe.contract.sets import ClosedSet, Scope
@@ -75,10 +75,9 @@ class DpModelIn(LedgerIn):
     )
 
     name: Name = Field(description="Name of the model, shown to officers and in the bundle.")
-    dataset_ids: Ids | None = Field(
-        default=None,
-        description="Datasets whose people the model may hold: a request restricted to other datasets does not concern "
-        "it. Default: all datasets of the tenant.",
+    dataset_ids: Ids | None = optional(
+        "Datasets whose people the model may hold: a request restricted to other datasets does not concern "
+        "it. Default: all datasets of the tenant."
     )
 
 

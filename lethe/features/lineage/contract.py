@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import ModelUnknown, NotFound, RequestUnknown, VersionUnknown
 from lethe.contract.sets import ClosedSet, Scope, VersionStatus
@@ -59,13 +59,11 @@ class CopyStatementIn(Body):
     kind: Annotated[CopyKind, Strict(False)] = Field(
         default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
     )
-    place: Place | None = Field(default=None, description="Where the copy is, for officers. Default: not stated.")
-    destroyed: Annotated[DestructionCheck, Strict(False)] | None = Field(
-        default=None, description="How it was checked that the copy is destroyed. Default: it is not destroyed."
+    place: Place | None = optional("Where the copy is, for officers. Default: not stated.")
+    destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
+        "How it was checked that the copy is destroyed. Default: it is not destroyed."
     )
-    replaced_by: VersionNumber | None = Field(
-        default=None, description="Number of the version that its holder uses instead. Default: none."
-    )
+    replaced_by: VersionNumber | None = optional("Number of the version that its holder uses instead. Default: none.")
 
 
 class ExportOut(Answer):
@@ -87,9 +85,7 @@ class ExportOut(Answer):
 
 class ExportsQuery(Paging):
     mine: bool = Field(default=False, description="Only list exports to the calling key or person.")
-    version: VersionNumber | None = Field(
-        default=None, description="Only list exports of the version with this number."
-    )
+    version: VersionNumber | None = optional("Only list exports of the version with this number.")
 
 
 _MODELS = ResourceOperations("Models", "/v1/models", ModelUnknown)
@@ -138,10 +134,8 @@ class ServingOut(Answer):
 
 
 class ServingQuery(Query):
-    version: VersionNumber | None = Field(default=None, description="Number of the version. Default: the live version.")
-    weights_sha256: Sha256 | None = Field(
-        default=None, description="SHA-256 (hex) of the weights. Default: live version."
-    )
+    version: VersionNumber | None = optional("Number of the version. Default: the live version.")
+    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of the weights. Default: live version.")
 
 
 SERVING = _MODELS.of_one(

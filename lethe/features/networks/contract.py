@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lethe.contract import operation, problems
-from lethe.contract.fields import Answer, Form, PageOut, Paging
+from lethe.contract.fields import Answer, Form, PageOut, Paging, optional
 from lethe.contract.problems import Conflict, variant
 from lethe.contract.sets import Scope
 
@@ -51,10 +51,9 @@ class NetworkFileIn(Form):
     provenance: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
         description="Training data of the network, in words."
     )
-    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None,
-        description="Location of the network's own differential-privacy ledger, if it learned from people; every "
-        "certificate names it. Without one, certificates say that the network must never have seen the person.",
+    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
+        "Location of the network's own differential-privacy ledger, if it learned from people; every "
+        "certificate names it. Without one, certificates say that the network must never have seen the person."
     )
 
 

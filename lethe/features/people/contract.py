@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, Gone, NotAllowed, NotFound, Unavailable
 from lethe.contract.sets import ClosedSet, Scope
@@ -89,10 +89,8 @@ class UserIn(Body):
 
 
 class UserChangeIn(Body):
-    name: Name | None = Field(default=None, description="New name of the person. Default: unchanged.")
-    role: AnyRole | None = Field(
-        default=None, description="New role of the person; ends all sessions of the person. Default: unchanged."
-    )
+    name: Name | None = optional("New name of the person. Default: unchanged.")
+    role: AnyRole | None = optional("New role of the person; ends all sessions of the person. Default: unchanged.")
 
 
 class UserOut(Answer):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from lethe.contract import datasets, operation, problems
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example, optional
 from lethe.contract.sets import ClosedSet, Scope
 
 MAX_TABLE_BYTES = 256 * 2**20
@@ -28,9 +28,7 @@ class TableFileIn(datasets.RowsIn):
     """Rows with their original columns, in a CSV, Parquet or Arrow file."""
 
     subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
-    subject_kind: Name | None = Field(
-        default=None, description="Kind of the identifiers in subject_column. Default: customer_id."
-    )
+    subject_kind: Name | None = optional("Kind of the identifiers in subject_column. Default: customer_id.")
 
 
 class TableIn(TableFileIn):
@@ -81,10 +79,9 @@ class TrainerIn(Body):
         description="Program with its arguments, run in the trainer's folder: it reads rows.arrow and "
         "holdout.arrow (Arrow streams), and writes its artefacts and metrics.json. python is that of the worker."
     )
-    score_command: Command | None = Field(
-        default=None,
-        description="Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
-        "by tests that measure losses.",
+    score_command: Command | None = optional(
+        "Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
+        "by tests that measure losses."
     )
     files: dict[FileName, Annotated[str, Field(max_length=_MAX_FILES_BYTES)]] = Field(
         default_factory=dict,
@@ -98,8 +95,8 @@ class TrainerIn(Body):
     artefacts: Annotated[list[FileName], Field(min_length=1, max_length=50)] = Field(
         description="Names of the files that the command writes below artefacts/, all of which are published."
     )
-    metrics: Annotated[list[Name], Field(max_length=50)] | None = Field(
-        default=None, description="Names of the numbers in metrics.json that are kept and shown. Default: none."
+    metrics: Annotated[list[Name], Field(max_length=50)] | None = optional(
+        "Names of the numbers in metrics.json that are kept and shown. Default: none."
     )
     holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.1,
@@ -110,9 +107,9 @@ class TrainerIn(Body):
         default=False,
         description="Adds the column lethe_group to both files: a random number per person, to split rows by person.",
     )
-    metric: Name | None = Field(default=None, description="Metric, one of metrics, that the quality gate compares.")
-    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
-        default=None, description="Minimum of the metric; artefacts below are published and held back from download."
+    metric: Name | None = optional("Metric, one of metrics, that the quality gate compares.")
+    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
+        "Minimum of the metric; artefacts below are published and held back from download."
     )
     seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=600, description="Maximum duration of the command in seconds."
