@@ -22,8 +22,8 @@ from app.operations import service
 from app.unlearning import kinds, retirement, waiting
 from lethe.contract import certificates, problems, runs
 from lethe.contract import models as contract
-from lethe.contract.fields import ModelDanger, ModelOrder, PageOut, Paging
-from lethe.contract.sets import ModelStatus, RunKind, Scope
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, RunKind, Scope
 from lethe.proof.mechanism import Mechanism
 
 router = APIRouter()

@@ -17,8 +17,7 @@ from app.deletion.status import OPEN
 from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import NOBODY, OpenClock
-from lethe.contract.fields import RequestOrder
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import RequestOrder, RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)

@@ -10,14 +10,12 @@ from lethe.contract.fields import (
     WHOLE,
     Answer,
     Body,
-    ErasureGround,
     Explanation,
     Moment,
     Name,
     PageOut,
     Paging,
     Query,
-    RequestOrder,
     Sha256,
     SubjectIn,
     Text,
@@ -46,7 +44,7 @@ class DeletionRequestIn(SubjectIn):
         "IDs of the datasets to erase from. Default: all that hold the person."
     )
     regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or a regulation of the policy.")
-    ground: Annotated[ErasureGround, Strict(False)] | None = optional("GDPR Art. 17(1) ground.")
+    ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("GDPR Art. 17(1) ground.")
     submitted_at: Moment | None = optional("Time at which the person asked, from which deadlines count. Default: now.")
     external_id: Name | None = optional("The caller's ID of the request, searchable.")
     metadata: Annotated[
@@ -224,8 +222,8 @@ class RequestFilter(Query):
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
-    order: RequestOrder = Field(
-        default=RequestOrder.NEWEST,
+    order: sets.RequestOrder = Field(
+        default=sets.RequestOrder.NEWEST,
         description="Order of the list. deadline, latest_deadline: open requests only, by deadline; "
         "last_completed, first_completed: completed requests only, by completed_at.",
     )

@@ -6,20 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, Strict
 
 from lethe.contract import certificates, operation, problems, runs
-from lethe.contract.fields import (
-    WHOLE,
-    Answer,
-    Body,
-    ModelDanger,
-    ModelOrder,
-    Name,
-    PageOut,
-    Paging,
-    Positive,
-    example,
-    optional,
-)
-from lethe.contract.sets import Metric, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Positive, example, optional
+from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
 class LinearisationOut(Answer):

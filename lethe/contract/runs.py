@@ -4,10 +4,10 @@ import datetime
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, PageOut, Paging, RunOrder, optional
+from lethe.contract.fields import Answer, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import RunNotCancellable, RunUnknown
-from lethe.contract.sets import RunKind, RunStatus, Scope
+from lethe.contract.sets import RunKind, RunOrder, RunStatus, Scope
 
 
 class GuessesOut(Answer):

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, SubjectRule, optional
+from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Scope, SubjectRule
 
 
 def _zone(name: str, read: ValidationInfo) -> str:

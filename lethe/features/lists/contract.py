@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict
 
 from lethe.contract.deletion_requests import NOBODY, OpenClock, RegulationName, RejectionIn, RequestFilter
-from lethe.contract.fields import Answer, Body, Decision, LargeBody, Moment, Name, Query, example, optional
+from lethe.contract.fields import Answer, Body, LargeBody, Moment, Name, Query, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import InputInvalid
-from lethe.contract.sets import RequestStatus, Scope
+from lethe.contract.sets import Decision, RequestStatus, Scope
 
 
 class BatchRefused(InputInvalid, title="None of the requests was accepted"): ...
