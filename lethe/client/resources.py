@@ -48,17 +48,6 @@ class Runs(Resource[H]):
     cancel = call(runs.CANCEL)
 
 
-class _Consent(deletion_requests.ConsentIn):
-    reason: Literal["consent_given"] = "consent_given"
-
-
-class Suppressions(Resource[H]):
-    """`client.suppressions`: people who asked to be forgotten, whose rows are not accepted again."""
-
-    list = pages(deletion_requests.SUPPRESSIONS)
-    lift = call(deletion_requests.LIFT, _Consent)
-
-
 class Tenants(Resource[H]):
     """`client.tenants`: the tenants of an installation (scope operator), and the caller's own policy (scope admin).
 

@@ -1,4 +1,4 @@
-"""Deletion requests, singly or in batches, decisions about them, and the suppressions that they leave."""
+"""Deletion requests, and decisions about them."""
 
 import datetime
 from typing import Annotated, Literal
@@ -357,49 +357,4 @@ CERTIFICATES = _DELETION_REQUESTS.of_one(
     does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
     "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
     "has damaged records.",
-)
-
-
-class SuppressionOut(Answer):
-    id: str = Field(description="ID of the suppression.")
-    subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
-    dataset_id: str = Field(description="ID of the dataset that refuses rows of the person; `*` for every dataset.")
-    request_id: str = Field(description="ID of the deletion request that caused the suppression.")
-    created_at: datetime.datetime = Field(description="Time at which the suppression began.")
-
-
-class SuppressionQuery(Paging):
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Only suppressions of this person."
-    )
-    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
-
-
-class ConsentIn(SubjectIn):
-    reason: Literal["consent_given"] = Field(description="Reason for lifting the suppressions: the person consented.")
-
-
-class LiftedOut(Answer):
-    num_lifted: int = Field(description="Number of suppressions lifted.")
-
-
-_SUPPRESSIONS = operation.ResourceOperations("Suppressions", "/v1/suppressions")
-
-SUPPRESSIONS = _SUPPRESSIONS.operation(
-    "list_suppressions",
-    "GET",
-    scope=sets.Scope.REQUESTS_READ,
-    query=SuppressionQuery,
-    gives=PageOut[SuppressionOut],
-    does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
-    "records that somebody searched for a person, but not for whom.",
-)
-LIFT = _SUPPRESSIONS.operation(
-    "lift_suppressions",
-    "POST",
-    ":lift",
-    scope=sets.Scope.ADMIN,
-    takes=ConsentIn,
-    gives=LiftedOut,
-    does="Accept rows of a person again who has consented to it.",
 )
