@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, LargeBody, Positive, optional
+from lethe.contract.fields import Answer, Delta, LargeBody, Positive, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
@@ -73,9 +73,7 @@ class CertificateIn(LargeBody):
     max_epsilon: Positive | None = optional(
         "Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit."
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = optional(
-        "Largest accepted delta of `unlearning` and `deletion`. Default: no limit."
-    )
+    max_delta: Delta | None = optional("Largest accepted delta of `unlearning` and `deletion`. Default: no limit.")
 
 
 class CertificateVerdictOut(Answer):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from lethe.contract import operation, problems
-from lethe.contract.fields import Answer, Form, Name, PageOut, Paging, Positive, optional
+from lethe.contract.fields import Answer, Delta, Form, Name, PageOut, Paging, Positive, optional
 from lethe.contract.sets import DamageKind, Scope
 
 
@@ -115,9 +115,7 @@ class TableIn(RowsIn):
         "Epsilon, with adaptive_delta, of the budget for what all versions of all models together tell "
         "about one row, to readers of every version. It cannot change later; no version beyond it is published."
     )
-    adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = optional(
-        "Delta of that budget; required with adaptive_epsilon."
-    )
+    adaptive_delta: Delta | None = optional("Delta of that budget; required with adaptive_epsilon.")
     subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
 
 

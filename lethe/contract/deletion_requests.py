@@ -17,6 +17,7 @@ from lethe.contract.fields import (
     Paging,
     Query,
     Sha256,
+    SubjectId,
     SubjectIn,
     Text,
     example,
@@ -37,8 +38,8 @@ NOBODY = "nobody"
 class DeletionRequestIn(SubjectIn):
     model_config = example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
-    aliases: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=MAX_ALIASES)] = (
-        Field(default_factory=list, description="Other subject IDs of the same person, which are forgotten too.")
+    aliases: Annotated[list[SubjectId], Field(max_length=MAX_ALIASES)] = Field(
+        default_factory=list, description="Other subject IDs of the same person, which are forgotten too."
     )
     dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = optional(
         "IDs of the datasets to erase from. Default: all that hold the person."
@@ -196,9 +197,7 @@ class RequestFilter(Query):
     """Filters of a list of requests; all of them apply."""
 
     status: sets.RequestStatus | None = optional("Only requests with this status.")
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Only requests about the person with this subject ID."
-    )
+    subject_id: SubjectId | None = optional("Only requests about the person with this subject ID.")
     subject_sha256: Sha256 | None = optional(
         "Only requests about the person with this SHA-256 (hex) of the subject ID."
     )

@@ -69,6 +69,8 @@ _MAX_ENTRIES = 100
 MAX_BODY_BYTES = 32 * 2**20
 """Limit of the length of any body that is not a file, since such bodies are read into memory."""
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+SubjectId = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 def _is_whole(text: str) -> str:
@@ -226,9 +228,7 @@ def example(**body: Any) -> ConfigDict:
 class SubjectIn(Body):
     """Person whom a call is about, given by subject ID or by its hash."""
 
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Subject ID of the person; give either this or subject_sha256."
-    )
+    subject_id: SubjectId | None = optional("Subject ID of the person; give either this or subject_sha256.")
     subject_sha256: Sha256 | None = optional(
         "SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule."
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, Strict
 
 from lethe.contract import certificates, operation, problems, runs
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Positive, example, optional
+from lethe.contract.fields import WHOLE, Answer, Body, Delta, Name, PageOut, Paging, Positive, example, optional
 from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
@@ -108,7 +108,7 @@ Objective = Literal[
 
 class TargetIn(Body):
     epsilon: Positive = Field(default=1.0, description="Target for the epsilon of `unlearning`, in nats.")
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = optional("Delta of the target. Default: num_slots^-1.1.")
+    delta: Delta | None = optional("Delta of the target. Default: num_slots^-1.1.")
 
 
 class BatchingIn(Body):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, optional
+from lethe.contract.fields import Answer, Body, Delta, Name, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
 from lethe.contract.sets import Scope, SubjectRule
@@ -75,7 +75,7 @@ class Policy(_Frozen):
         description="Largest epsilon of a model's target, in nats. Certificates of models above 8 state that this "
         "bound was widened.",
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = optional(
+    max_delta: Delta | None = optional(
         "Largest delta of a model's target; null: 1/n, n the slots of its dataset. Certificates of models "
         "above 1/n state that this bound was widened."
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectIn, optional
+from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectId, SubjectIn, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
 from lethe.contract.sets import Scope
@@ -37,7 +37,7 @@ class IdentifierIn(Body):
         description="Kind of the identifier: customer_id (the subject IDs of uploads), email, phone, device or a kind "
         "of the tenant.",
     )
-    id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+    id: SubjectId | None = Field(
         default=None, description="Identifier in any spelling; give either this or sha256.", repr=False
     )
     sha256: Sha256 | None = Field(

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, JointOut, TargetOut
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Positive, Query, example, optional
+from lethe.contract.fields import Answer, Body, Delta, PageOut, Paging, Positive, Query, example, optional
 from lethe.contract.models import Objective, WaitingOut
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
@@ -22,7 +22,7 @@ class PreviewIn(Body):
     model_id: str = Field(description="ID of the model.")
     num_records: Annotated[int, Field(ge=1, le=2**31 - 1, description="Number of records to forget.")] = 1
     epsilon: Positive | None = optional("Epsilon to reach, in nats. Default: the model's target.")
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = optional("Delta to reach. Default: the model's target.")
+    delta: Delta | None = optional("Delta to reach. Default: the model's target.")
     steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
         "Number of steps whose effect to preview. Default: the minimum that reaches the target."
     )

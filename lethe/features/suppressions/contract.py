@@ -1,11 +1,11 @@
 """Contract of suppressions: people who asked to be forgotten, and whose rows are refused until they consent."""
 
 import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Name, PageOut, Paging, SubjectIn, optional
+from lethe.contract.fields import Answer, Name, PageOut, Paging, SubjectId, SubjectIn, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 
@@ -19,9 +19,7 @@ class SuppressionOut(Answer):
 
 
 class SuppressionQuery(Paging):
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
-        "Only suppressions of this person."
-    )
+    subject_id: SubjectId | None = optional("Only suppressions of this person.")
     kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
 
 
