@@ -23,15 +23,7 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
         call.caller.require(scope)
     key = access.new_key()
     with call.writing() as session:
-        row = access.add_key(
-            session,
-            name=body.name,
-            key=key,
-            scopes=body.scopes,
-            expires_at=body.expires_at,
-            calls_per_minute=body.calls_per_minute,
-            own_requests_only=body.own_requests_only,
-        )
+        row = access.add_key(session, key=key, **dict(body))
     return _new(row, key, response)
 
 

@@ -164,12 +164,9 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
         seconds=_seconds(measured, plan.steps),
         epsilon_without_steps=costs.epsilon_without_steps(chain, records=records, delta=delta),
         guarantees=guarantees_to_response(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
-        schedule=contract.ScheduleOut(
+        schedule=contract.ScheduleOut.of(
+            schedule,
             batch=batch,
-            runs=schedule.runs,
-            relearned=schedule.relearned,
-            steps=schedule.steps,
-            longest=schedule.longest,
             seconds=_seconds(measured, schedule.steps, runs=schedule.runs),
             epsilon=margins.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
