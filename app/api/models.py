@@ -83,14 +83,9 @@ def list_models(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mod
         call.caller.require(Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
     with call.reading() as session:
-        page = repository.models(
-            session,
-            name=query.name,
-            dataset_id=query.dataset_id,
-            is_oldest_first=query.order is ModelOrder.OLDEST,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+        is_oldest_first = query.order is ModelOrder.OLDEST
+        filters = query.model_dump(exclude={"order", "danger"})
+        page = repository.models(session, is_oldest_first=is_oldest_first, **filters)
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 

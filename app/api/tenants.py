@@ -31,8 +31,7 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
 def list_api_keys(call: Call, query: Paging) -> PageOut[ApiKeyOut]:
     with call.reading() as session:
         page = repository.keys(session, limit=query.limit, cursor=query.cursor)
-    items = [ApiKeyOut.of(row) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=[ApiKeyOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, key_operations.ROTATE)

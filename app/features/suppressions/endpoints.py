@@ -28,8 +28,7 @@ def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[c
         page = repository.suppressions(
             session, subject_ref=subject, discreet=call.caller.discreet, limit=query.limit, cursor=query.cursor
         )
-    items = [contract.SuppressionOut.of(row) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=[contract.SuppressionOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.LIFT)
