@@ -232,9 +232,9 @@ class EventsQuery(Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of events per page.")] = 500
 
 
-_DELETION_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown)
+REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown)
 
-CREATE = _DELETION_REQUESTS.operation(
+CREATE = REQUESTS.operation(
     "create_deletion_request",
     "POST",
     scope=sets.Scope.REQUESTS_WRITE,
@@ -253,7 +253,7 @@ CREATE = _DELETION_REQUESTS.operation(
     ),
     does="Request that every dataset and model that holds a person forgets them.",
 )
-LIST = _DELETION_REQUESTS.operation(
+LIST = REQUESTS.operation(
     "list_deletion_requests",
     "GET",
     scope=sets.Scope.REQUESTS_READ,
@@ -262,7 +262,7 @@ LIST = _DELETION_REQUESTS.operation(
     does="List deletion requests, newest first by default; all filters apply. The audit log records that somebody "
     "searched for a person, but not for whom.",
 )
-GET = _DELETION_REQUESTS.of_one(
+GET = REQUESTS.of_one(
     "get_deletion_request",
     "GET",
     "/{request_id}",
@@ -270,7 +270,7 @@ GET = _DELETION_REQUESTS.of_one(
     gives=DeletionRequestOut,
     does="Return the status of a request and the work that is left.",
 )
-EVENTS = _DELETION_REQUESTS.of_one(
+EVENTS = REQUESTS.of_one(
     "list_events",
     "GET",
     "/{request_id}/events",
@@ -279,7 +279,7 @@ EVENTS = _DELETION_REQUESTS.of_one(
     gives=PageOut[RequestEventOut],
     does="List every change of the request, oldest first.",
 )
-CANCEL = _DELETION_REQUESTS.of_one(
+CANCEL = REQUESTS.of_one(
     "cancel_deletion_request",
     "POST",
     "/{request_id}/cancel",
@@ -289,7 +289,7 @@ CANCEL = _DELETION_REQUESTS.of_one(
     does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
     "learn whether anything is held get 409 once the grace period is over.",
 )
-APPROVE = _DELETION_REQUESTS.of_one(
+APPROVE = REQUESTS.of_one(
     "approve_deletion_request",
     "POST",
     "/{request_id}/approve",
@@ -299,7 +299,7 @@ APPROVE = _DELETION_REQUESTS.of_one(
     problems=(problems.TransitionForbidden,),
     does="Accept a request that is in review. A request accepted before stays unchanged.",
 )
-REJECT = _DELETION_REQUESTS.of_one(
+REJECT = REQUESTS.of_one(
     "reject_deletion_request",
     "POST",
     "/{request_id}/reject",
@@ -310,7 +310,7 @@ REJECT = _DELETION_REQUESTS.of_one(
     problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
     does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
 )
-EXTEND = _DELETION_REQUESTS.of_one(
+EXTEND = REQUESTS.of_one(
     "extend_deletion_request",
     "POST",
     "/{request_id}/extend",
@@ -326,7 +326,7 @@ EXTEND = _DELETION_REQUESTS.of_one(
     ),
     does="Extend the deadline as the regulation allows, once and before it has passed.",
 )
-PAUSE = _DELETION_REQUESTS.of_one(
+PAUSE = REQUESTS.of_one(
     "pause_deletion_request",
     "POST",
     "/{request_id}/pause",
@@ -337,7 +337,7 @@ PAUSE = _DELETION_REQUESTS.of_one(
     problems=(problems.TransitionForbidden, problems.ClockRunsOn),
     does="Pause the clock of a request in review while the person's identity is being established.",
 )
-RESUME = _DELETION_REQUESTS.of_one(
+RESUME = REQUESTS.of_one(
     "resume_deletion_request",
     "POST",
     "/{request_id}/resume",
@@ -347,7 +347,7 @@ RESUME = _DELETION_REQUESTS.of_one(
     problems=(problems.TransitionForbidden,),
     does="Resume a paused clock.",
 )
-CERTIFICATES = _DELETION_REQUESTS.of_one(
+CERTIFICATES = REQUESTS.of_one(
     "get_certificates",
     "GET",
     "/{request_id}/certificate",

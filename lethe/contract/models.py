@@ -294,9 +294,9 @@ class ModelsQuery(Paging):
     )
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnknown)
+MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnknown)
 
-CREATE = _MODELS.operation(
+CREATE = MODELS.operation(
     "create_model",
     "POST",
     scope=Scope.MODELS_WRITE,
@@ -316,7 +316,7 @@ CREATE = _MODELS.operation(
     ),
     does="Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress.",
 )
-LIST = _MODELS.operation(
+LIST = MODELS.operation(
     "list_models",
     "GET",
     scope=Scope.MODELS_READ,
@@ -324,7 +324,7 @@ LIST = _MODELS.operation(
     gives=PageOut[ModelOut],
     does="List all models, newest first, or the models in service by urgency.",
 )
-GET = _MODELS.of_one(
+GET = MODELS.of_one(
     "get_model",
     "GET",
     "/{model_id}",
@@ -332,7 +332,7 @@ GET = _MODELS.of_one(
     gives=ModelOut,
     does="Return the progress, guarantees and mechanism of a model.",
 )
-RELEARN = _MODELS.of_one(
+RELEARN = MODELS.of_one(
     "relearn",
     "POST",
     "/{model_id}/relearn",
@@ -344,7 +344,7 @@ RELEARN = _MODELS.of_one(
     does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
     "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
 )
-RETIRE = _MODELS.of_one(
+RETIRE = MODELS.of_one(
     "retire_model",
     "DELETE",
     "/{model_id}",
@@ -355,7 +355,7 @@ RETIRE = _MODELS.of_one(
     does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
     "ledger and certificates stay on record. Repeating the call is a no-op.",
 )
-VERSIONS = _MODELS.of_one(
+VERSIONS = MODELS.of_one(
     "list_versions",
     "GET",
     "/{model_id}/versions",
@@ -364,7 +364,7 @@ VERSIONS = _MODELS.of_one(
     gives=PageOut[VersionOut],
     does="List all versions of a model, newest first.",
 )
-VERSION = _MODELS.of_two(
+VERSION = MODELS.of_two(
     "get_version",
     "GET",
     "/{model_id}/versions/{number}",
@@ -373,7 +373,7 @@ VERSION = _MODELS.of_two(
     problems=(problems.VersionUnknown,),
     does="Return the status of a version and the SHA-256 of its weights.",
 )
-WEIGHTS = _MODELS.of_two(
+WEIGHTS = MODELS.of_two(
     "get_weights",
     "GET",
     "/{model_id}/versions/{number}/weights",

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, Strict
 
 from lethe.contract import operation, problems
-from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
+from lethe.contract.deletion_requests import NOBODY, REQUESTS, DeletionRequestOut
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out, optional
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -76,7 +76,6 @@ class AssigneeOut(Answer):
 
 
 _ASSIGNEES = operation.ResourceOperations("Deletion requests", "/v1")
-_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown)
 
 ASSIGNEES = _ASSIGNEES.operation(
     "list_assignees",
@@ -88,7 +87,7 @@ ASSIGNEES = _ASSIGNEES.operation(
     does="List the people to whom requests can be assigned, newest first: everybody whose role lets them decide about "
     "requests and who is not disabled.",
 )
-ASSIGN = _REQUESTS.of_one(
+ASSIGN = REQUESTS.of_one(
     "assign_deletion_request",
     "POST",
     "/{request_id}/assign",
@@ -124,7 +123,7 @@ class NoteOut(Answer):
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
 
-ADD_NOTE = _REQUESTS.of_one(
+ADD_NOTE = REQUESTS.of_one(
     "add_request_note",
     "POST",
     "/{request_id}/notes",
@@ -137,7 +136,7 @@ ADD_NOTE = _REQUESTS.of_one(
     "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
     "because remembering one would store the text once more: a repetition is another note.",
 )
-NOTES = _REQUESTS.of_one(
+NOTES = REQUESTS.of_one(
     "list_request_notes",
     "GET",
     "/{request_id}/notes",
@@ -162,7 +161,7 @@ class AttachmentOut(Answer):
     damaged: bool = Field(default=False, description="True if the stored name or the key of the file is damaged.")
 
 
-ATTACH = _REQUESTS.of_one(
+ATTACH = REQUESTS.of_one(
     "add_request_attachment",
     "POST",
     "/{request_id}/attachments",
@@ -181,7 +180,7 @@ ATTACH = _REQUESTS.of_one(
     "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
     "another attachment.",
 )
-ATTACHMENTS = _REQUESTS.of_one(
+ATTACHMENTS = REQUESTS.of_one(
     "list_request_attachments",
     "GET",
     "/{request_id}/attachments",
@@ -190,7 +189,7 @@ ATTACHMENTS = _REQUESTS.of_one(
     gives=PageOut[AttachmentOut],
     does="List the files attached to a request, oldest first.",
 )
-ATTACHMENT = _REQUESTS.of_two(
+ATTACHMENT = REQUESTS.of_two(
     "get_request_attachment",
     "GET",
     "/{request_id}/attachments/{attachment_id}",
@@ -200,7 +199,7 @@ ATTACHMENT = _REQUESTS.of_two(
     does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
     "downloaded it.",
 )
-DELETE_ATTACHMENT = _REQUESTS.of_two(
+DELETE_ATTACHMENT = REQUESTS.of_two(
     "delete_request_attachment",
     "DELETE",
     "/{request_id}/attachments/{attachment_id}",
@@ -232,7 +231,7 @@ class Addressing(Body):
     )
 
 
-REPLY = _REQUESTS.of_one(
+REPLY = REQUESTS.of_one(
     "get_reply",
     "GET",
     "/{request_id}/reply",
@@ -273,7 +272,7 @@ class SentReplyOut(Answer):
     actor_name: str | None = optional("Name of the actor, if known.")
 
 
-RECORD_SENT_REPLY = _REQUESTS.of_one(
+RECORD_SENT_REPLY = REQUESTS.of_one(
     "record_sent_reply",
     "POST",
     "/{request_id}/sent-replies",
@@ -286,7 +285,7 @@ RECORD_SENT_REPLY = _REQUESTS.of_one(
     "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
     "day and channel are recorded once.",
 )
-SENT_REPLIES = _REQUESTS.of_one(
+SENT_REPLIES = REQUESTS.of_one(
     "list_sent_replies",
     "GET",
     "/{request_id}/sent-replies",
@@ -311,7 +310,7 @@ class EvidenceQuery(Query):
     )
 
 
-EVIDENCE_PACK = _REQUESTS.of_one(
+EVIDENCE_PACK = REQUESTS.of_one(
     "get_evidence_pack",
     "GET",
     "/{request_id}/evidence-pack",

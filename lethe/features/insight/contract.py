@@ -7,6 +7,7 @@ from pydantic import Field
 
 from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, JointOut, TargetOut
+from lethe.contract.deletion_requests import REQUESTS
 from lethe.contract.fields import Answer, Body, Delta, PageOut, Paging, Positive, Query, example, optional
 from lethe.contract.models import Objective, WaitingOut
 from lethe.contract.operation import ResourceOperations
@@ -136,7 +137,7 @@ class RequestPreviewOut(Answer):
     models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
 
 
-PREVIEW_REQUEST = ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown).of_one(
+PREVIEW_REQUEST = REQUESTS.of_one(
     "preview_deletion_request",
     "GET",
     "/{request_id}/preview",

@@ -6,8 +6,9 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example, optional
+from lethe.contract.models import MODELS
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import ModelUnknown, NotFound, RequestUnknown, VersionUnknown
+from lethe.contract.problems import NotFound, RequestUnknown, VersionUnknown
 from lethe.contract.sets import ClosedSet, Scope, VersionStatus
 
 
@@ -88,9 +89,7 @@ class ExportsQuery(Paging):
     version: VersionNumber | None = optional("Only list exports of the version with this number.")
 
 
-_MODELS = ResourceOperations("Models", "/v1/models", ModelUnknown)
-
-EXPORTS = _MODELS.of_one(
+EXPORTS = MODELS.of_one(
     "list_exports",
     "GET",
     "/{model_id}/exports",
@@ -99,7 +98,7 @@ EXPORTS = _MODELS.of_one(
     gives=PageOut[ExportOut],
     does="List who received which weights, and when, newest first.",
 )
-STATE_COPY = _MODELS.of_two(
+STATE_COPY = MODELS.of_two(
     "state_copy",
     "PATCH",
     "/{model_id}/exports/{export_id}",
@@ -138,7 +137,7 @@ class ServingQuery(Query):
     weights_sha256: Sha256 | None = optional("SHA-256 (hex) of the weights. Default: live version.")
 
 
-SERVING = _MODELS.of_one(
+SERVING = MODELS.of_one(
     "get_serving",
     "GET",
     "/{model_id}/serving",
