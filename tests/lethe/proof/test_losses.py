@@ -138,12 +138,14 @@ def test_losses_are_convex_and_smooth_and_their_slope_is_bounded(objective, widt
     most = gradient_bound(objective, classes, radius=4.0, loss_width=of_loss)
     curvature = smoothness(objective, classes, 0.0, loss_width=of_loss)
     step = 1e-6 * min(1.0, width)
-    slope = (loss(objective, here + step, y, width) - loss(objective, here - step, y, width)) / (2 * step)
-    rise, away = float(loss(objective, there, y, width) - loss(objective, here, y, width)), there - here
-    rounding = 1e-7 * (1 + most + 1 / step * 1e-14 + curvature * step * 1e7)
+    values = [float(loss(objective, score, y, width)) for score in (here - step, here + step, here, there)]
+    slope, rise, away = (values[1] - values[0]) / (2 * step), values[3] - values[2], there - here
+    # Each value is rounded, and the slope of the central difference is that of a point within a step of `here`.
+    rounding = 1e-14 * (1 + most + max(map(abs, values)))
+    error = rounding + abs(away) * (rounding / step + curvature * step)
     assert abs(rise) <= most * abs(away) + rounding
-    assert slope * away - rounding * (1 + abs(away)) <= rise
-    assert rise <= slope * away + curvature / 2 * away**2 + rounding * (1 + abs(away))
+    assert slope * away - error <= rise
+    assert rise <= slope * away + curvature / 2 * away**2 + error
 
 
 @given(
