@@ -19,8 +19,8 @@ class ApiKeyIn(Body):
     expires_at: Moment | None = Field(default=None, description="Time of expiry (RFC 3339). Default: never.")
     calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None,
-        description="Rate limit of the key, below that of the installation (LETHE_CALLS_PER_MINUTE), which is the "
-        "default.",
+        description="Limit of the key in calls per minute; a lower limit of the installation (LETHE_CALLS_PER_MINUTE) "
+        "still applies. Default: no limit of its own.",
     )
     own_requests_only: bool | None = Field(
         default=None,

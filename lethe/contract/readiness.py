@@ -22,11 +22,11 @@ class ReadyOut(Answer):
     overdue: int | None = Field(default=None, description="Open requests past deadline; null without metrics:read.")
     workers: str | None = Field(
         default=None,
-        description="Workers: alive, silent (no sign of life for a minute) or failing (no run succeeds); null without "
+        description="Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds); null without "
         "metrics:read.",
     )
     worker_seen_at: datetime.datetime | None = Field(
-        default=None, description="Last sign of life of any worker; null if never, or without metrics:read."
+        default=None, description="Last heartbeat of any worker; null if never, or without metrics:read."
     )
     tombstones: str | None = Field(
         default=None,

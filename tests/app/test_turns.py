@@ -1,4 +1,4 @@
-"""Turns at work: who begins next, however many wait for whom."""
+"""Order in which waiting turns begin, and how tenants share them."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -46,7 +46,7 @@ def test_a_tenant_leaves_turns_to_others() -> None:
 
 
 def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
-    """Whoever gives up waits no longer and keeps nobody waiting; whoever waited too long is told so."""
+    """A caller who gives up or waits too long leaves the queue and delays nobody; a timeout is reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
     with pytest.raises(NoTurn), turns.taken("b", seconds=0.0):

@@ -97,8 +97,8 @@ ASSIGN = _REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(problems.RequestUnknown, NotAssignable),
-    does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
-    "may do, and the person whom the request is about is not told.",
+    does="Assign a request to a person, or clear the assignment. This does not restrict what others may do, and the "
+    "person whom the request is about is not notified.",
 )
 
 
@@ -265,12 +265,12 @@ class SentReplyIn(Body):
     sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(is_written_out)] = Field(
         description="Day on which the reply was sent, in the time zone of the request."
     )
-    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="How it was sent.")
+    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel of the reply.")
 
 
 class SentReplyOut(Answer):
     sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
-    channel: ReplyChannel = Field(description="How it was sent.")
+    channel: ReplyChannel = Field(description="Channel of the reply.")
     at: datetime.datetime = Field(description="Time at which this was recorded.")
     actor: str = Field(description="ID of the person or API key that recorded it.")
     actor_name: str | None = Field(default=None, description="Name of the actor, if known.")

@@ -122,7 +122,7 @@ class BatchItemOut(Answer):
     external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
     request_status: RequestStatus | None = Field(default=None, description="Status of the request; null if refused.")
     code: str | None = Field(default=None, description="Error code; null if accepted.")
-    detail: str | None = Field(default=None, description="What is wrong and what to do; null if accepted.")
+    detail: str | None = Field(default=None, description="Explanation of the error and remedy; null if accepted.")
     errors: list[dict[str, str]] | None = Field(
         default=None, description="Places at fault, each with `path` and `message`; null if none."
     )

@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass
 class Story:
-    """What the database says of two models of one dataset: entries ordered by model and sequence, and versions."""
+    """Stored entries, by model and sequence, and versions of two models of one dataset."""
 
     entries: list[LedgerEntry]
     versions: list[Version]

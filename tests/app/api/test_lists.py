@@ -151,7 +151,7 @@ class Lists:
         self.done("POST", "/deletion-requests", json={"subject_id": people[0]})
 
     def add_row(self, dataset_id: str) -> None:
-        """As long as there is room."""
+        """Add a row; a full dataset may refuse it."""
         row = self.npz_of(x=np.ones((1, 3)), y=np.array([1]), subject=np.array([f"new {next(self.numbers)}"]))
         answer = self.gateway.post(f"/v1/datasets/{dataset_id}/records", files={"file": ("more.npz", row)})
         assert answer.status_code == 202 or answer.json()["code"] == "dataset_full", answer.text

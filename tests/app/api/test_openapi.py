@@ -67,8 +67,8 @@ def but(answer: Any) -> list[Any]:
 
 @functools.cache
 def document() -> BaseSchema:
-    """As this process's gateway gives it. Made by the first test and not when tests are collected: the cases that
-    schemathesis makes up for each operation take seconds of every process."""
+    """Schema of this process's gateway. It is built by the first test and not at collection: the cases that
+    schemathesis generates for each operation take seconds in every process."""
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
     found.config.generation.with_security_parameters = False  # every call has a key; `ignored_auth` takes it away
     found.config.request_timeout = 120  # ten seconds are few while other tests work

@@ -118,7 +118,7 @@ def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
 def test_what_honours_a_deletion_is_not_cancelled(
     live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
 ) -> None:
-    """Neither unlearning, nor a first learning that somebody waits for who asked to be forgotten."""
+    """A run that a deletion request waits for cannot be cancelled."""
     new_model(live["dataset_id"])
     forget("p1")
     claimed = claim()

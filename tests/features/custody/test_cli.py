@@ -61,7 +61,7 @@ def _tamper(installation: Installation, *statements: str) -> None:
 
 
 def test_every_tenant_is_verified(installation: Installation, verify: Verify, other: str, tmp_path: Path) -> None:
-    """Without arguments every log is verified, with one only that tenant's; keys may come from elsewhere."""
+    """`verify` checks all logs, or those of `--tenant`; `--jwks` takes the keys from a file."""
     code, said = verify()
     assert code == 0
     assert said.count("valid") == 2

@@ -45,7 +45,7 @@ def left(installation: Installation) -> list[Note]:
 
 
 def sealed(installation: Installation) -> list[bytes]:
-    """As the notes are in the database, or were in its log."""
+    """Return the stored texts of notes, which are sealed."""
     with installation.database.reading() as session:
         return list(session.scalars(sa.text("SELECT text FROM request_notes")))
 

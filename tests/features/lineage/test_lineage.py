@@ -111,7 +111,7 @@ def erased(session: Session, by: Actor, person: str, *, revision: int, num_recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What matters of the lineage of a person in the one model there is."""
+    """Tested fields of a person's lineage in the only model."""
 
     carried_in: list[int]
     first_without: int | None

@@ -249,7 +249,7 @@ def test_a_damaged_authenticator_lets_nobody_in(
 def test_a_provider_lets_in_who_was_invited(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """By the address of an identity somebody comes in while their invitation is open, or if they have a password; not
+    """An identity's address lets a person in while their invitation is open, or if they have a password; not
     after it has expired, and not while wrong codes lock them out."""
     here = OidcIdentity(issuer="https://login.example", subject="1", email="ann@example.com")
     with installation.database.writing(by=by) as session:

@@ -71,7 +71,7 @@ def register(installation: Installation, by: Actor, key: Ed25519PrivateKey = KEY
 
 
 def set_up(installation: Installation, sent: bytes) -> str:
-    """As the endpoint does."""
+    """Handle a set-up message as the endpoint does, and return the new token."""
     with installation.database.reading() as session:
         agent = service.addressee(session, agent_id="AGENT", message=sent)
     with installation.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
@@ -115,7 +115,7 @@ def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor)
 
 
 def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> None:
-    """Neither again, nor after one that was signed later."""
+    """A set-up message is refused if repeated or older than the last accepted one."""
     register(installation, one)
     sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
     set_up(installation, sent)

@@ -37,7 +37,7 @@ def document() -> Any:
 
 
 def offered(client: Client | AsyncClient) -> dict[str, tuple[str, _Method[...]]]:
-    """By the name of the operation: where the method is, and what it is made from."""
+    """Return the SDK's path and method of each operation, keyed by the operation's name."""
     return {
         method.operation.name: (f"{name}.{attribute}", method)
         for name, resource in vars(client).items()

@@ -53,7 +53,7 @@ def pass_by(installation: Installation, time: datetime.timedelta) -> None:
 
 @pytest.fixture
 def other(installation: Installation) -> Actor:
-    """Who acts for a second tenant."""
+    """Actor of a second tenant."""
     with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key=access.new_key())
     return Actor(tenant_id=tenant.id, name="test")
