@@ -87,7 +87,7 @@ class Policy(_Frozen):
     )
     regulations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{1,30}$")], TimeLimit] = Field(
         default_factory=dict,
-        description="Time limits by regulation; they add to or replace those of gdpr, ccpa and other.",
+        description="Time limits by regulation: of further ones, or in place of those of gdpr, ccpa and other.",
     )
     subject_rule: Annotated[SubjectRule, Strict(False)] = Field(
         default=SubjectRule.TEXT,

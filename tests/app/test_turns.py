@@ -26,7 +26,7 @@ def test_tenants_are_served_round_robin() -> None:
 
 
 def test_whoever_asks_during_a_turn_comes_next() -> None:
-    """Somebody who asks while a tenant has a turn is served before the next turn of that tenant."""
+    """A caller who asks during a tenant's turn is served before that tenant's next turn."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
     other = turns.ask("b")
@@ -35,7 +35,7 @@ def test_whoever_asks_during_a_turn_comes_next() -> None:
 
 
 def test_a_tenant_leaves_turns_to_others() -> None:
-    """Somebody who takes all that one may take leaves the rest to others, who begin at once."""
+    """A tenant at its maximum leaves the remaining turns to others, who begin at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
     assert begun(asked) == ["a1", "a2", "b1"]

@@ -221,7 +221,7 @@ class ReplyQuery(Query):
 
 
 class Addressing(Body):
-    """What an officer types for one reply and nothing stores: recipient, place, salutation and signature."""
+    """Details of a single reply, which are not stored: recipient, place, salutation and signature."""
 
     recipient: Annotated[Text, Field(max_length=500)] = Field(
         default="", description="Name and address of the recipient, one line each; empty: no address.", repr=False

@@ -38,7 +38,7 @@ def add(gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make) -
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_list_stays_the_same_while_rows_are_added(add: Callable[[str], str], get: Get, path: str) -> None:
-    """Whoever goes through a list page by page sees all that was there at the start once, newest first."""
+    """A reader who pages through a list sees every row that existed at the start once, newest first."""
     before = {item["id"] for item in get(path)["items"]} | {add(path) for _ in range(4)}
     seen: list[dict[str, Any]] = []
     cursor = ""
@@ -144,7 +144,7 @@ class Lists:
         self.done("POST", "/identity-issuers", json=body)
 
     def forgotten(self) -> None:
-        """Somebody who was held."""
+        """Make a request about a person with rows."""
         people = [f"q{next(self.numbers)}", *(f"r{next(self.numbers)}" for _ in range(19))]
         files = {"file": ("people.npz", self.npz_of(subject=np.array(people)))}
         self.done("POST", "/datasets", data=FORM, files=files)

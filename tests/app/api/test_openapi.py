@@ -301,7 +301,7 @@ def test_every_answer_is_in_the_document_while_work_is_done(operation: str, serv
 
 
 def test_links_lead_to_what_was_made(service: Service) -> None:
-    """Whoever follows the links of answers, in any order, finds what was made and not what was deleted."""
+    """Following the links of answers, in any order, finds created objects and no deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 

@@ -141,7 +141,7 @@ def test_nothing_written_is_in_the_database(installation: Installation) -> None:
 
 
 def test_the_actor_of_a_purge_is_the_service(installation: Installation) -> None:
-    """Nobody asked for it."""
+    """The audit entry of a purge names the service as its actor."""
     ask(installation, Policy(retain_details_days=0, report_seconds=0))
     pass_by(installation, DAY)
     with installation.database.reading(by=Actor(tenant_id=OFFICER.tenant_id, name="auditor")) as session:

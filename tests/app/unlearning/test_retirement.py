@@ -105,7 +105,7 @@ def test_learning_again_that_is_cancelled_leaves_the_version(
 def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
-    """Somebody who asks while a model learns is erased, and owed nothing by a model that never was."""
+    """A request made while a model learns completes if that run is cancelled: the model owes it nothing."""
     new_model(new_dataset()["id"])
     claimed = claim()
     request = forget("p1")

@@ -95,7 +95,7 @@ def test_tampering_is_named(installation: Installation, verify: Verify, other: s
 def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
     installation: Installation, verify: Verify, other: str, tmp_path: Path
 ) -> None:
-    """Whoever cuts off a log together with its checkpoints is found out by one that was kept."""
+    """Truncating a log together with its checkpoints is detected by a checkpoint kept elsewhere."""
     with installation.database.reading() as session:
         [checkpoint] = repository.all_checkpoints(session, AUDIT, tenant_id=other)
     kept = tmp_path / "checkpoint.jws"

@@ -58,7 +58,7 @@ def test_somebody_who_decides_no_longer(officer: Browser, gateway: TestClient, f
 
 
 def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser], forget: Make) -> None:
-    """Somebody who may not decide is offered none of it; a key that may has no cases of its own."""
+    """Readers who may not decide see no assignment; an API key that may decide has no cases of its own."""
     request_id = forget("p1")["id"]
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     for path in (f"/admin/requests/{request_id}", "/admin/requests"):

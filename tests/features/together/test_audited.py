@@ -463,7 +463,7 @@ def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestCl
 
 
 def test_what_is_refused_was_no_look(there: There, gateway: TestClient) -> None:
-    """Whoever may not look, asks about no dataset, or asks for what cannot be sought, is told nothing: no entry."""
+    """Refused look-ups disclose nothing, so the audit log has no entry for them."""
     key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()["key"]
     app = {"Authorization": f"Bearer {key}"}
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]

@@ -117,7 +117,7 @@ def test_every_operation_is_a_method(client: Any) -> None:
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    """Whoever changes to the other client finds every method under its name, with the same arguments."""
+    """Both clients have the same methods with the same arguments."""
     blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
     assert {name: at for name, (at, _) in offered(blocking).items()} == {
         name: at for name, (at, _) in offered(awaited).items()

@@ -91,7 +91,7 @@ class Life:
         self._rehearse()
 
     def add(self) -> None:
-        """Somebody else is forgotten, in whose slot a row of the person comes; a worker and a gateway are killed."""
+        """Forget another person and add a row of this one in the freed slot; kill a worker and a gateway meanwhile."""
         request = self.ask("p1", approve=True, callback_url=f"http://127.0.0.1:{self.receiver.port}/p1")
         self.installation.kill_worker()
         self.completed(request)

@@ -129,7 +129,7 @@ def test_an_end_that_is_reported_later_does_not_come_earlier(
 def test_an_attempt_that_was_taken_away_does_not_count(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """Whoever was taken for dead changes nothing by failing; but what arrived has arrived."""
+    """A failure reported after the lease has expired is ignored; a success is recorded."""
     submit(installation, by, asked(installation, by))
     [slow] = claim(installation)
     pass_by(installation, LEASE)
