@@ -6,7 +6,7 @@ zero-width space would be another person, whose request completes without erasin
 
 import unicodedata
 
-from lethe.contract.fields import SubjectRule
+from lethe.contract.sets import SubjectRule
 from lethe.encoding.columns import INVISIBLE, NAME, NO_REWRITTEN_ID, is_rewritten
 
 _SAME = "the same text in Unicode's NFC, without invisible characters and without white space around it"

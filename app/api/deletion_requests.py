@@ -1,4 +1,4 @@
-"""Endpoints of deletion requests and of suppressions, which completed requests leave behind."""
+"""Endpoints of deletion requests."""
 
 import dataclasses
 import datetime
@@ -28,14 +28,14 @@ from app.api.intake import Intake, to_response
 from app.audit import service as audit
 from app.db import now
 from app.db.tables import DeletionRequest, RequestModel
-from app.deletion import admission, completion, repository, search_repository, suppression, views
+from app.deletion import admission, completion, repository, search_repository, views
 from app.deletion import service as deletion
 from app.deletion.admission import IdentityStatement
 from app.rows import repository as rows_repository
 from lethe.contract import deletion_requests as contract
 from lethe.contract.certificates import AbsenceOut, CertificatesOut
 from lethe.contract.fields import PageOut, SubjectIn
-from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid, ScopeMissing
+from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
 from lethe.contract.sets import Scope
 
 
@@ -369,27 +369,3 @@ def view_of(session: Session, call: Call) -> views.View:
 
 def horizon_of(call: Call) -> datetime.timedelta:
     return datetime.timedelta(days=call.installation.settings.risk_days)
-
-
-@serves(router, contract.SUPPRESSIONS)
-def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[contract.SuppressionOut]:
-    # A suppression names the request that caused it, which may be another caller's.
-    if call.caller.own_requests_only:
-        raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
-    subject = subject_ref_of(call, query.subject_id, None, query.kind) if query.subject_id else None
-    if subject is not None:
-        with call.writing() as session:
-            audit.record(session, "suppressions.looked_up", call.caller.tenant_id)
-    with call.reading() as session:
-        page = search_repository.suppressions(
-            session, subject_ref=subject, discreet=call.caller.discreet, limit=query.limit, cursor=query.cursor
-        )
-    items = [contract.SuppressionOut.of(row) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
-
-
-@serves(router, contract.LIFT)
-def lift_suppressions(call: Call, body: contract.ConsentIn) -> contract.LiftedOut:
-    with call.writing() as session:
-        lifted = suppression.lift(session, subject_ref(call, body), reason=body.reason)
-    return contract.LiftedOut(num_lifted=lifted)

@@ -22,8 +22,8 @@ from app.operations import service
 from app.unlearning import kinds, retirement, waiting
 from lethe.contract import certificates, problems, runs
 from lethe.contract import models as contract
-from lethe.contract.fields import ModelDanger, ModelOrder, PageOut, Paging
-from lethe.contract.sets import ModelStatus, RunKind, Scope
+from lethe.contract.fields import PageOut, Paging
+from lethe.contract.sets import ModelDanger, ModelOrder, ModelStatus, RunKind, Scope
 from lethe.proof.mechanism import Mechanism
 
 router = APIRouter()
@@ -83,14 +83,9 @@ def list_models(call: Call, query: contract.ModelsQuery) -> PageOut[contract.Mod
         call.caller.require(Scope.ACCOUNTING_READ)
         return _in_danger(call, query)
     with call.reading() as session:
-        page = repository.models(
-            session,
-            name=query.name,
-            dataset_id=query.dataset_id,
-            is_oldest_first=query.order is ModelOrder.OLDEST,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+        is_oldest_first = query.order is ModelOrder.OLDEST
+        filters = query.model_dump(exclude={"order", "danger"})
+        page = repository.models(session, is_oldest_first=is_oldest_first, **filters)
         return PageOut(items=_to_response(session, call, page.items), next_cursor=page.next_cursor)
 
 

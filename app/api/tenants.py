@@ -23,15 +23,7 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
         call.caller.require(scope)
     key = access.new_key()
     with call.writing() as session:
-        row = access.add_key(
-            session,
-            name=body.name,
-            key=key,
-            scopes=body.scopes,
-            expires_at=body.expires_at,
-            calls_per_minute=body.calls_per_minute,
-            own_requests_only=body.own_requests_only,
-        )
+        row = access.add_key(session, key=key, **dict(body))
     return _new(row, key, response)
 
 
@@ -39,8 +31,7 @@ def create_api_key(call: Call, body: ApiKeyIn, response: Response) -> NewApiKeyO
 def list_api_keys(call: Call, query: Paging) -> PageOut[ApiKeyOut]:
     with call.reading() as session:
         page = repository.keys(session, limit=query.limit, cursor=query.cursor)
-    items = [ApiKeyOut.of(row) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=[ApiKeyOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, key_operations.ROTATE)

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.keys import Keys
 from lethe import sockets
-from lethe.contract.fields import SubjectRule
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
+from lethe.contract.sets import SubjectRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

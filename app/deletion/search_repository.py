@@ -17,8 +17,7 @@ from app.deletion.status import OPEN
 from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import NOBODY, OpenClock
-from lethe.contract.fields import RequestOrder
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import RequestOrder, RequestStatus
 
 _FEW = 1000
 _EARLY = datetime.timedelta(hours=1)
@@ -122,7 +121,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
         compare(column, value) for column, compare, value in comparisons if value is not None
     ]
     if search.subject_ref is not None:
-        filters += [is_about([search.subject_ref]), *([~_is_linked(search.subject_ref)] if view.discreet else ())]
+        filters += [is_about([search.subject_ref]), *([~is_linked(search.subject_ref)] if view.discreet else ())]
     if search.external_id is not None:
         filters.append(sealed.refers_to(session, request.external_ref, search.external_id))
     if search.status is not None:
@@ -144,7 +143,7 @@ def _filters(session: Session, search: Sought, view: View) -> list[sa.ColumnElem
     return filters
 
 
-def _is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
+def is_linked(subject_ref: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return the condition that an identity map led to this identifier, which discreet readers must not learn."""
     linked = sa.cast(DeletionRequest.resolution, sa.String).contains(subject_ref)
     return sa.and_(DeletionRequest.resolution.is_not(None), linked)
@@ -262,18 +261,6 @@ def suppressed_since(session: Session, since: datetime.datetime, dataset_id: str
         Suppression.created_at >= since - _MAX_TRANSACTION_DURATION, Suppression.dataset_id.in_({dataset_id, ANYWHERE})
     )
     return set(session.scalars(query))
-
-
-def suppressions(
-    session: Session, *, subject_ref: str | None, discreet: bool, limit: int, cursor: str | None
-) -> Page[Suppression]:
-    query = sa.select(Suppression)
-    if discreet:
-        mine = DeletionRequest.id == Suppression.request_id
-        query = query.where(~sa.exists().where(mine, _is_linked(sa.type_coerce(Suppression.subject_ref, sa.String))))
-    if subject_ref is not None:
-        query = query.where(Suppression.subject_ref == subject_ref)
-    return page(session, query, Suppression.created_at, Suppression.id, limit=limit, cursor=cursor)
 
 
 def accepted_after(session: Session, request: DeletionRequest) -> list[DeletionRequest]:

@@ -27,6 +27,7 @@ FEATURES = (
     "queue",
     "quotas",
     "rehearsals",
+    "suppressions",
     "webhooks",
     "systems",
     "ledgers",

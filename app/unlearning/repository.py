@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session, aliased
 from app.db.bulk import Page, page
 from app.db.tables import CUT_OFF, Addition, Dataset, Model, RequestModel, Run, Version
 from app.unlearning import kinds
-from lethe.contract.fields import RunOrder
-from lethe.contract.sets import RunStatus, VersionStatus
+from lethe.contract.sets import RunOrder, RunStatus, VersionStatus
 
 
 def run(session: Session, run_id: str) -> Run | None:

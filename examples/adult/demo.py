@@ -96,7 +96,8 @@ def tell(client: Client, data_dir: Path) -> None:
     say(
         "Census data: 32,561 people to learn from, 16,281 to measure on. Encoded by a public schema, never by the data."
     )
-    if any(client.suppressions.list(subject_id=PERSON)):
+    # A client of the core alone has no suppressions to list.
+    if hasattr(client, "suppressions") and any(client.suppressions.list(subject_id=PERSON)):
         console.print(f"{PERSON} was forgotten before, and consents to being in the data again.")
         client.suppressions.lift(subject_id=PERSON)
     schema = HERE / "schema.json"

@@ -61,9 +61,6 @@ def request_wait(request_id: Id, url: Url = None, key: Key = None) -> None:
         show_when_over(client.deletion_requests, request_id)
 
 
-derive("suppressions.lift", OptionShape(positional=("subject_id",)))
-
-
 @made("deletion_requests.proof")
 def request_certificate(call: CommandCall, to: Path) -> None:
     """Save a request's certificates, and beside them the public keys to verify them with (`TO.jwks.json`)."""

@@ -219,7 +219,6 @@ for _group in (
     ("models", "model", "Models that can forget."),
     ("runs", "run", "Past and current runs of the workers."),
     ("deletion_requests", "request", "Requests to forget people."),
-    ("suppressions", "suppression", "People who asked to be forgotten, and whose rows are refused."),
     ("accounting", "account", "Influence that records still have on models, and the theorems that bound it."),
     ("certificates", "certificate", "Signed certificates about forgotten people."),
     ("ledger", "ledger", "Ledger of all published versions."),

@@ -14,7 +14,6 @@ class Resources(Generic[H]):
     models: resources.Models[H]
     runs: resources.Runs[H]
     deletion_requests: resources.DeletionRequests[H]
-    suppressions: resources.Suppressions[H]
     certificates: resources.Certificates[H]
     api_keys: resources.ApiKeys[H]
     tenants: resources.Tenants[H]

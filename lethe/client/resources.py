@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field
-
 from lethe.client.http import Options
 from lethe.client.methods import H, Keyed, Resource, call, call_one, checked, composed, makes, pages, upload
 from lethe.client.waiting import Progress, Watch, report
 from lethe.contract import api_keys, certificates, datasets, deletion_requests, models, problems, runs, tenants
 from lethe.contract.certificates import AbsenceOut, CertificateOut, CertificateVerdictOut
+from lethe.contract.fields import optional
 from lethe.contract.sets import ModelStatus, RequestModelStatus, RequestStatus
 
 
@@ -27,7 +26,7 @@ class ApiKeys(Resource[H]):
 
 
 class _Dataset(datasets.TableIn, Keyed):
-    name: str | None = Field(default=None, description="Name of the dataset. Default: the file's.")
+    name: str | None = optional("Name of the dataset. Default: the file's.")
 
 
 class Datasets(Resource[H]):
@@ -47,17 +46,6 @@ class Runs(Resource[H]):
     list = pages(runs.LIST)
     get = call(runs.GET)
     cancel = call(runs.CANCEL)
-
-
-class _Consent(deletion_requests.ConsentIn):
-    reason: Literal["consent_given"] = "consent_given"
-
-
-class Suppressions(Resource[H]):
-    """`client.suppressions`: people who asked to be forgotten, whose rows are not accepted again."""
-
-    list = pages(deletion_requests.SUPPRESSIONS)
-    lift = call(deletion_requests.LIFT, _Consent)
 
 
 class Tenants(Resource[H]):

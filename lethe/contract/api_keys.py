@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging
+from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import KeyUnknown, LastAdminKey
 from lethe.contract.sets import Scope
@@ -16,16 +16,13 @@ class ApiKeyIn(Body):
     scopes: Annotated[list[Annotated[Scope, Strict(False)]], Field(min_length=1, fail_fast=True)] = Field(
         description="Scopes of the key, all of which the caller needs."
     )
-    expires_at: Moment | None = Field(default=None, description="Time of expiry (RFC 3339). Default: never.")
-    calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None,
-        description="Limit of the key in calls per minute; a lower limit of the installation (LETHE_CALLS_PER_MINUTE) "
-        "still applies. Default: no limit of its own.",
+    expires_at: Moment | None = optional("Time of expiry (RFC 3339). Default: never.")
+    calls_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = optional(
+        "Calls per minute; a lower limit of the installation (LETHE_CALLS_PER_MINUTE) prevails. Default: no own limit."
     )
-    own_requests_only: bool | None = Field(
-        default=None,
-        description="Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "
-        "with requests:write and no other scope than requests:read.",
+    own_requests_only: bool | None = optional(
+        "Restrict the key to requests made by itself or by a key that it replaced. Default: true for keys "
+        "with requests:write and no other scope than requests:read."
     )
 
 
@@ -51,12 +48,10 @@ class RotationIn(Body):
     overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds for which the old key remains valid."
     )
-    expires_at: Moment | None = Field(
-        default=None, description="Expiry of the new key (RFC 3339). Default: the old key's lifetime from now."
-    )
+    expires_at: Moment | None = optional("Expiry of the new key (RFC 3339). Default: the old key's lifetime from now.")
 
 
-_KEYS = ResourceOperations("API keys", "/v1/api-keys")
+_KEYS = ResourceOperations("API keys", "/v1/api-keys", KeyUnknown)
 
 CREATE = _KEYS.operation(
     "create_api_key",
@@ -82,7 +77,6 @@ GET = _KEYS.of_one(
     "/{key_id}",
     scope=Scope.ADMIN,
     gives=ApiKeyOut,
-    problems=(KeyUnknown,),
     does="Return the scopes, limits and expiry of a key.",
 )
 ROTATE = _KEYS.of_one(
@@ -93,7 +87,7 @@ ROTATE = _KEYS.of_one(
     takes=RotationIn,
     gives=NewApiKeyOut,
     status=201,
-    problems=(KeyUnknown, LastAdminKey),
+    problems=(LastAdminKey,),
     does="Create a key with the same scopes and limits, and let the old key expire after an overlap. No "
     "`Idempotency-Key` is accepted.",
 )
@@ -104,6 +98,6 @@ REVOKE = _KEYS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(KeyUnknown, LastAdminKey),
+    problems=(LastAdminKey,),
     does="Revoke a key at once. The last admin key that does not expire cannot be revoked.",
 )

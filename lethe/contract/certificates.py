@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, LargeBody, Positive
+from lethe.contract.fields import Answer, Delta, LargeBody, Positive, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import CertificateBeyondLimits, CertificateDamaged, CertificateInvalid, CertificateUnknown
 from lethe.contract.sets import Scope
@@ -70,13 +70,10 @@ class CertificatesOut(Answer):
 
 class CertificateIn(LargeBody):
     jws: Annotated[str, Field(min_length=1, max_length=10_000_000)] = Field(description="Certificate as a compact JWS.")
-    max_epsilon: Positive | None = Field(
-        default=None,
-        description="Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit.",
+    max_epsilon: Positive | None = optional(
+        "Largest accepted epsilon of `unlearning` and `deletion`. Default: no limit."
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Largest accepted delta of `unlearning` and `deletion`. Default: no limit."
-    )
+    max_delta: Delta | None = optional("Largest accepted delta of `unlearning` and `deletion`. Default: no limit.")
 
 
 class CertificateVerdictOut(Answer):
@@ -86,7 +83,7 @@ class CertificateVerdictOut(Answer):
     statement: dict[str, Any] = Field(description="Statement of the certificate.")
 
 
-_CERTIFICATES = ResourceOperations("Certificates", "/v1")
+_CERTIFICATES = ResourceOperations("Certificates", "/v1", CertificateUnknown)
 
 GET = _CERTIFICATES.of_one(
     "get_certificate",
@@ -94,7 +91,7 @@ GET = _CERTIFICATES.of_one(
     "/certificates/{certificate_id}",
     scope=Scope.ACCOUNTING_READ,
     gives=CertificateOut,
-    problems=(CertificateUnknown, CertificateDamaged),
+    problems=(CertificateDamaged,),
     does="Return a certificate: its signed statement, and the statement decoded.",
 )
 VERIFY = _CERTIFICATES.operation(

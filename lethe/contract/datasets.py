@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from lethe.contract import operation, problems
-from lethe.contract.fields import Answer, Form, Name, PageOut, Paging, Positive
+from lethe.contract.fields import Answer, Delta, Form, Name, PageOut, Paging, Positive, optional
 from lethe.contract.sets import DamageKind, Scope
 
 
@@ -47,9 +47,9 @@ class DatasetOut(Answer):
     num_features: int = Field(description="Number of encoded features, without the bias.")
     num_classes: int = Field(description="Number of classes or labels; 0 if a target is learned.")
     classes: list[str] = Field(description="Names of the classes or labels, in order; empty if a target is learned.")
-    target: TargetRangeOut | None = Field(default=None, description="Range of the target; null if classes are learned.")
-    network_id: str | None = Field(default=None, description="ID of the network that made the rows; null if none.")
-    subject_kind: str | None = Field(default=None, description="Kind of the subject IDs; null: customer_id.")
+    target: TargetRangeOut | None = optional("Range of the target; null if classes are learned.")
+    network_id: str | None = optional("ID of the network that made the rows; null if none.")
+    subject_kind: str | None = optional("Kind of the subject IDs; null: customer_id.")
     num_subjects: int = Field(description="Number of people with rows in the dataset.")
     revision: int = Field(description="Number of batches of erasures and of added rows so far.")
     digest: str = Field(description="Name of the present rows, from random numbers: it cannot be computed from rows.")
@@ -77,7 +77,7 @@ class SubjectOut(Answer):
 
 
 class DatasetsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only datasets whose name contains this, ignoring case.")
+    name: Name | None = optional("Only datasets whose name contains this, ignoring case.")
 
 
 class RowsIn(Form):
@@ -98,38 +98,32 @@ class TableIn(RowsIn):
     schema_: Mapping[str, Any] | Path | None = Field(
         default=None, alias="schema", description="Public schema, or its file; required for csv and parquet."
     )
-    classes: Sequence[str] | None = Field(
-        default=None,
-        description="Names of the classes as a list, in the order of the labels 0, 1, ...: for npz without a schema, "
-        "and if the schema does not list the values of the label.",
+    classes: Sequence[str] | None = optional(
+        "Names of the classes as a list, in the order of the labels 0, 1, ...: for npz without a schema, "
+        "and if the schema does not list the values of the label."
     )
-    target: Mapping[str, Any] | None = Field(
-        default=None,
-        description='Public range of the numbers y of an npz file without a schema: {"min": 0, "max": 100}; with '
+    target: Mapping[str, Any] | None = optional(
+        'Public range of the numbers y of an npz file without a schema: {"min": 0, "max": 100}; with '
         '"outside": "clip", values beyond an end become that end; with "counts": true, values are whole numbers from '
-        "0. In a schema, the range is that of the column with the role target.",
+        "0. In a schema, the range is that of the column with the role target."
     )
-    network_id: str | None = Field(
-        default=None,
-        description="ID of a public network. Its features of the numbers that the schema makes of a record, or of the "
-        "vectors of an npz file, become the rows.",
+    network_id: str | None = optional(
+        "ID of a public network. Its features of the numbers that the schema makes of a record, or of the "
+        "vectors of an npz file, become the rows."
     )
-    adaptive_epsilon: Positive | None = Field(
-        default=None,
-        description="Epsilon, with adaptive_delta, of the budget for what all versions of all models together tell "
-        "about one row, to readers of every version. It cannot change later; no version beyond it is published.",
+    adaptive_epsilon: Positive | None = optional(
+        "Epsilon, with adaptive_delta, of the budget for what all versions of all models together tell "
+        "about one row, to readers of every version. It cannot change later; no version beyond it is published."
     )
-    adaptive_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Delta of that budget; required with adaptive_epsilon."
-    )
-    subject_kind: Name | None = Field(default=None, description="Kind of the subject IDs. Default: customer_id.")
+    adaptive_delta: Delta | None = optional("Delta of that budget; required with adaptive_epsilon.")
+    subject_kind: Name | None = optional("Kind of the subject IDs. Default: customer_id.")
 
 
 class DatasetIn(TableIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the dataset.")
 
 
-_DATASETS = operation.ResourceOperations("Datasets", "/v1/datasets")
+_DATASETS = operation.ResourceOperations("Datasets", "/v1/datasets", problems.DatasetUnknown)
 
 UPLOAD = _DATASETS.operation(
     "create_dataset",
@@ -164,7 +158,6 @@ GET = _DATASETS.of_one(
     "/{dataset_id}",
     scope=Scope.MODELS_READ,
     gives=DatasetOut,
-    problems=(problems.DatasetUnknown,),
     does="Return the number of rows and people in a dataset, and the digest of its rows.",
 )
 RECHECK = _DATASETS.of_one(
@@ -173,7 +166,7 @@ RECHECK = _DATASETS.of_one(
     "/{dataset_id}/recheck",
     scope=Scope.ADMIN,
     gives=DatasetOut,
-    problems=(problems.DatasetUnknown, problems.DatasetBusy),
+    problems=(problems.DatasetBusy,),
     does="Open everything stored of a dataset after the right files were restored. If nothing is damaged any "
     "more, runs continue; otherwise `damage` names the fault. Takes as long as reading the rows. The audit log "
     "records the caller.",
@@ -185,7 +178,7 @@ RETIRE = _DATASETS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=DatasetOut,
     repeat="idempotent",
-    problems=(problems.DatasetUnknown, problems.DatasetInUse),
+    problems=(problems.DatasetInUse,),
     does="Retire a dataset, and destroy its rows and the references to their people; 409 while a model uses it or "
     "requests wait for erasure of its rows. Repeating the call is a no-op.",
 )
@@ -195,7 +188,7 @@ SUBJECT = _DATASETS.of_two(
     "/{dataset_id}/subjects/{subject_id}",
     scope=Scope.ADMIN,
     gives=SubjectOut,
-    problems=(problems.DatasetUnknown, problems.SubjectUnknown, problems.DatasetDamaged),
+    problems=(problems.SubjectUnknown, problems.DatasetDamaged),
     does="Count the rows held about a person. Only for admins, because it tells who is in the data: if nothing is "
     "held, `detail` counts people held under the usual spellings of the id in another case. The audit log records "
     "the look-up, but not the person.",

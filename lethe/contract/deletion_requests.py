@@ -1,4 +1,4 @@
-"""Deletion requests, singly or in batches, decisions about them, and the suppressions that they leave."""
+"""Deletion requests, and decisions about them."""
 
 import datetime
 from typing import Annotated, Literal
@@ -10,19 +10,19 @@ from lethe.contract.fields import (
     WHOLE,
     Answer,
     Body,
-    ErasureGround,
     Explanation,
     Moment,
     Name,
     PageOut,
     Paging,
     Query,
-    RequestOrder,
     Sha256,
+    SubjectId,
     SubjectIn,
     Text,
     example,
     first_entries,
+    optional,
 )
 
 OpenClock = Literal[sets.ClockState.AT_RISK, sets.ClockState.OVERDUE, sets.ClockState.PAUSED, "running"]
@@ -38,31 +38,29 @@ NOBODY = "nobody"
 class DeletionRequestIn(SubjectIn):
     model_config = example(subject_id="customer-4711", regulation="gdpr", ground="consent_withdrawn")
 
-    aliases: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=MAX_ALIASES)] = (
-        Field(default_factory=list, description="Other subject IDs of the same person, which are forgotten too.")
+    aliases: Annotated[list[SubjectId], Field(max_length=MAX_ALIASES)] = Field(
+        default_factory=list, description="Other subject IDs of the same person, which are forgotten too."
     )
-    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = Field(
-        default=None, description="IDs of the datasets to erase from. Default: all that hold the person."
+    dataset_ids: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = optional(
+        "IDs of the datasets to erase from. Default: all that hold the person."
     )
     regulation: RegulationName = Field(default="gdpr", description="gdpr, ccpa, other, or a regulation of the policy.")
-    ground: Annotated[ErasureGround, Strict(False)] | None = Field(default=None, description="GDPR Art. 17(1) ground.")
-    submitted_at: Moment | None = Field(
-        default=None, description="Time at which the person asked, from which deadlines count. Default: now."
-    )
-    external_id: Name | None = Field(default=None, description="The caller's ID of the request, searchable.")
+    ground: Annotated[sets.ErasureGround, Strict(False)] | None = optional("GDPR Art. 17(1) ground.")
+    submitted_at: Moment | None = optional("Time at which the person asked, from which deadlines count. Default: now.")
+    external_id: Name | None = optional("The caller's ID of the request, searchable.")
     metadata: Annotated[
         dict[Name, Annotated[Text, Field(max_length=2000)]], BeforeValidator(first_entries), Field(max_length=50)
     ] = Field(default_factory=dict, description="Further data of the caller, returned as given and never evaluated.")
-    refers_to: Name | None = Field(default=None, description="ID of an ended request on this subject to follow up.")
-    callback_url: Annotated[Text, Field(max_length=2048)] | None = Field(
-        default=None, description="URL that receives the events of the request."
+    refers_to: Name | None = optional("ID of an ended request on this subject to follow up.")
+    callback_url: Annotated[Text, Field(max_length=2048)] | None = optional(
+        "URL that receives the events of the request."
     )
     identity_verified: bool = Field(
         default=True,
         description="False: identity not verified; hold in review, with the clock paused if the regulation allows.",
     )
-    identity_statement: Annotated[Text, Field(max_length=16_000)] | None = Field(
-        default=None, description="JWT of a registered issuer about the subject, valid for one request."
+    identity_statement: Annotated[Text, Field(max_length=16_000)] | None = optional(
+        "JWT of a registered issuer about the subject, valid for one request."
     )
 
 
@@ -163,10 +161,10 @@ class DeletionRequestOut(Answer):
         "metadata, callback_url, reasons and explanations; trace: also without the person. damaged: details are stored "
         "and cannot be read, until an operator puts back their key or text."
     )
-    assignee: str | None = Field(
-        default=None, description="ID of the assigned person; null if unassigned or the caller lacks requests:review."
+    assignee: str | None = optional(
+        "ID of the assigned person; null if unassigned or the caller lacks requests:review."
     )
-    assignee_name: str | None = Field(default=None, description="Name of the assigned person, if known.")
+    assignee_name: str | None = optional("Name of the assigned person, if known.")
     estimate: EstimateOut | None = Field(description="Work that is left; null if there is none or it is unknown.")
     models: list[RequestModelOut] = Field(description="Progress with each model that may carry the person.")
 
@@ -180,8 +178,8 @@ class RequestEventOut(Answer):
     )
     detail: str | None = Field(description="Sentence about the event; null if its kind says all.")
     actor: str = Field(description="ID of the person or API key that acted; `lethe` for the service.")
-    actor_name: str | None = Field(
-        default=None, description="Name of the actor; null for `lethe` and for keys that see only their own requests."
+    actor_name: str | None = optional(
+        "Name of the actor; null for `lethe` and for keys that see only their own requests."
     )
 
 
@@ -198,37 +196,33 @@ class CreateDeletionRequestQuery(Query):
 class RequestFilter(Query):
     """Filters of a list of requests; all of them apply."""
 
-    status: sets.RequestStatus | None = Field(default=None, description="Only requests with this status.")
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Only requests about the person with this subject ID."
+    status: sets.RequestStatus | None = optional("Only requests with this status.")
+    subject_id: SubjectId | None = optional("Only requests about the person with this subject ID.")
+    subject_sha256: Sha256 | None = optional(
+        "Only requests about the person with this SHA-256 (hex) of the subject ID."
     )
-    subject_sha256: Sha256 | None = Field(
-        default=None, description="Only requests about the person with this SHA-256 (hex) of the subject ID."
+    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
+    model_id: str | None = optional("Only requests of this model. Needs accounting:read.")
+    external_id: str | None = optional("Only requests with this external_id.")
+    source: str | None = optional("Only requests of this list or protocol.")
+    regulation: str | None = optional("Only requests under this regulation.")
+    refers_to: str | None = optional("Only requests that follow the request with this ID.")
+    received_from: Moment | None = optional("Only requests with this submitted_at or later.")
+    received_before: Moment | None = optional("Only requests with an earlier submitted_at.")
+    due_from: Moment | None = optional("Only open requests with this deadline or later.")
+    due_before: Moment | None = optional("Only open requests with an earlier deadline.")
+    completed_from: Moment | None = optional("Only requests completed at this time or later.")
+    completed_before: Moment | None = optional("Only requests completed earlier.")
+    clock: OpenClock | None = optional("Only open requests with this clock state; running: neither paused nor overdue.")
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
+        f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
     )
-    kind: Name | None = Field(default=None, description="Kind of this subject ID, such as email. Default: customer_id.")
-    model_id: str | None = Field(default=None, description="Only requests of this model. Needs accounting:read.")
-    external_id: str | None = Field(default=None, description="Only requests with this external_id.")
-    source: str | None = Field(default=None, description="Only requests of this list or protocol.")
-    regulation: str | None = Field(default=None, description="Only requests under this regulation.")
-    refers_to: str | None = Field(default=None, description="Only requests that follow the request with this ID.")
-    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
-    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
-    due_from: Moment | None = Field(default=None, description="Only open requests with this deadline or later.")
-    due_before: Moment | None = Field(default=None, description="Only open requests with an earlier deadline.")
-    completed_from: Moment | None = Field(default=None, description="Only requests completed at this time or later.")
-    completed_before: Moment | None = Field(default=None, description="Only requests completed earlier.")
-    clock: OpenClock | None = Field(
-        default=None, description="Only open requests with this clock state; running: neither paused nor overdue."
-    )
-    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description=f"Only requests of this person (ID) or of {NOBODY}. Needs requests:review."
-    )
-    made_before: Moment | None = Field(default=None, description="Only requests with an earlier created_at.")
+    made_before: Moment | None = optional("Only requests with an earlier created_at.")
 
 
 class DeletionRequestsQuery(RequestFilter, Paging):
-    order: RequestOrder = Field(
-        default=RequestOrder.NEWEST,
+    order: sets.RequestOrder = Field(
+        default=sets.RequestOrder.NEWEST,
         description="Order of the list. deadline, latest_deadline: open requests only, by deadline; "
         "last_completed, first_completed: completed requests only, by completed_at.",
     )
@@ -238,9 +232,9 @@ class EventsQuery(Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of events per page.")] = 500
 
 
-_DELETION_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
+REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests", problems.RequestUnknown)
 
-CREATE = _DELETION_REQUESTS.operation(
+CREATE = REQUESTS.operation(
     "create_deletion_request",
     "POST",
     scope=sets.Scope.REQUESTS_WRITE,
@@ -259,7 +253,7 @@ CREATE = _DELETION_REQUESTS.operation(
     ),
     does="Request that every dataset and model that holds a person forgets them.",
 )
-LIST = _DELETION_REQUESTS.operation(
+LIST = REQUESTS.operation(
     "list_deletion_requests",
     "GET",
     scope=sets.Scope.REQUESTS_READ,
@@ -268,46 +262,44 @@ LIST = _DELETION_REQUESTS.operation(
     does="List deletion requests, newest first by default; all filters apply. The audit log records that somebody "
     "searched for a person, but not for whom.",
 )
-GET = _DELETION_REQUESTS.of_one(
+GET = REQUESTS.of_one(
     "get_deletion_request",
     "GET",
     "/{request_id}",
     scope=sets.Scope.REQUESTS_READ,
     gives=DeletionRequestOut,
-    problems=(problems.RequestUnknown,),
     does="Return the status of a request and the work that is left.",
 )
-EVENTS = _DELETION_REQUESTS.of_one(
+EVENTS = REQUESTS.of_one(
     "list_events",
     "GET",
     "/{request_id}/events",
     scope=sets.Scope.REQUESTS_READ,
     query=EventsQuery,
     gives=PageOut[RequestEventOut],
-    problems=(problems.RequestUnknown,),
     does="List every change of the request, oldest first.",
 )
-CANCEL = _DELETION_REQUESTS.of_one(
+CANCEL = REQUESTS.of_one(
     "cancel_deletion_request",
     "POST",
     "/{request_id}/cancel",
     scope=sets.Scope.REQUESTS_WRITE,
     gives=DeletionRequestOut,
-    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    problems=(problems.TransitionForbidden,),
     does="Withdraw a request in review, in its grace period, or until a worker has taken it. Callers who may not "
     "learn whether anything is held get 409 once the grace period is over.",
 )
-APPROVE = _DELETION_REQUESTS.of_one(
+APPROVE = REQUESTS.of_one(
     "approve_deletion_request",
     "POST",
     "/{request_id}/approve",
     scope=sets.Scope.REQUESTS_REVIEW,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    problems=(problems.TransitionForbidden,),
     does="Accept a request that is in review. A request accepted before stays unchanged.",
 )
-REJECT = _DELETION_REQUESTS.of_one(
+REJECT = REQUESTS.of_one(
     "reject_deletion_request",
     "POST",
     "/{request_id}/reject",
@@ -315,10 +307,10 @@ REJECT = _DELETION_REQUESTS.of_one(
     takes=RejectionIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.SealedTextDamaged),
+    problems=(problems.TransitionForbidden, problems.SealedTextDamaged),
     does="Reject a request in review, or before a worker has taken it. Repeating it on the same ground is a no-op.",
 )
-EXTEND = _DELETION_REQUESTS.of_one(
+EXTEND = REQUESTS.of_one(
     "extend_deletion_request",
     "POST",
     "/{request_id}/extend",
@@ -326,7 +318,6 @@ EXTEND = _DELETION_REQUESTS.of_one(
     takes=ExtensionIn,
     gives=DeletionRequestOut,
     problems=(
-        problems.RequestUnknown,
         problems.TransitionForbidden,
         problems.AlreadyExtended,
         problems.ExtensionTooLate,
@@ -335,7 +326,7 @@ EXTEND = _DELETION_REQUESTS.of_one(
     ),
     does="Extend the deadline as the regulation allows, once and before it has passed.",
 )
-PAUSE = _DELETION_REQUESTS.of_one(
+PAUSE = REQUESTS.of_one(
     "pause_deletion_request",
     "POST",
     "/{request_id}/pause",
@@ -343,72 +334,26 @@ PAUSE = _DELETION_REQUESTS.of_one(
     takes=PauseIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden, problems.ClockRunsOn),
+    problems=(problems.TransitionForbidden, problems.ClockRunsOn),
     does="Pause the clock of a request in review while the person's identity is being established.",
 )
-RESUME = _DELETION_REQUESTS.of_one(
+RESUME = REQUESTS.of_one(
     "resume_deletion_request",
     "POST",
     "/{request_id}/resume",
     scope=sets.Scope.REQUESTS_REVIEW,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.TransitionForbidden),
+    problems=(problems.TransitionForbidden,),
     does="Resume a paused clock.",
 )
-CERTIFICATES = _DELETION_REQUESTS.of_one(
+CERTIFICATES = REQUESTS.of_one(
     "get_certificates",
     "GET",
     "/{request_id}/certificate",
     scope=sets.Scope.ACCOUNTING_READ,
     gives=certificates.CertificatesOut,
-    problems=(problems.RequestUnknown,),
     does="Return the certificates of all models that have forgotten so far, their joint guarantee, and, if "
     "nothing was held, a signed statement of absence. That statement is withheld while a dataset it would cover "
     "has damaged records.",
-)
-
-
-class SuppressionOut(Answer):
-    id: str = Field(description="ID of the suppression.")
-    subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
-    dataset_id: str = Field(description="ID of the dataset that refuses rows of the person; `*` for every dataset.")
-    request_id: str = Field(description="ID of the deletion request that caused the suppression.")
-    created_at: datetime.datetime = Field(description="Time at which the suppression began.")
-
-
-class SuppressionQuery(Paging):
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Only suppressions of this person."
-    )
-    kind: Name | None = Field(default=None, description="Kind of this subject ID, such as email. Default: customer_id.")
-
-
-class ConsentIn(SubjectIn):
-    reason: Literal["consent_given"] = Field(description="Reason for lifting the suppressions: the person consented.")
-
-
-class LiftedOut(Answer):
-    num_lifted: int = Field(description="Number of suppressions lifted.")
-
-
-_SUPPRESSIONS = operation.ResourceOperations("Suppressions", "/v1/suppressions")
-
-SUPPRESSIONS = _SUPPRESSIONS.operation(
-    "list_suppressions",
-    "GET",
-    scope=sets.Scope.REQUESTS_READ,
-    query=SuppressionQuery,
-    gives=PageOut[SuppressionOut],
-    does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
-    "records that somebody searched for a person, but not for whom.",
-)
-LIFT = _SUPPRESSIONS.operation(
-    "lift_suppressions",
-    "POST",
-    ":lift",
-    scope=sets.Scope.ADMIN,
-    takes=ConsentIn,
-    gives=LiftedOut,
-    does="Accept rows of a person again who has consented to it.",
 )

@@ -23,8 +23,6 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from lethe.contract.sets import ClosedSet
-
 _MAX_LISTED_WORDS = 25
 _MAX_LENGTH = 60
 _ALIKE = 0.6
@@ -71,6 +69,8 @@ _MAX_ENTRIES = 100
 MAX_BODY_BYTES = 32 * 2**20
 """Limit of the length of any body that is not a file, since such bodies are read into memory."""
 Positive = Annotated[FiniteFloat, Field(gt=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+SubjectId = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 def _is_whole(text: str) -> str:
@@ -130,6 +130,11 @@ def is_deep(text: bytes | bytearray) -> bool:
     return b"[]" in brackets or len(brackets) > MAX_DEPTH
 
 
+def optional(description: str) -> Any:
+    """Return a field that is None unless it is given."""
+    return Field(default=None, description=description)
+
+
 class Body(BaseModel):
     """JSON of a request, strictly typed: "1" and true are not numbers. Unknown fields are refused.
 
@@ -175,8 +180,8 @@ class Paging(Query):
     """Query parameters of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of items per page.")] = 50
-    cursor: Annotated[str, Field(max_length=500)] | None = Field(
-        default=None, description="`next_cursor` of the preceding page. Default: the first page."
+    cursor: Annotated[str, Field(max_length=500)] | None = optional(
+        "`next_cursor` of the preceding page. Default: the first page."
     )
 
 
@@ -212,9 +217,7 @@ class ProblemBody(Answer):
     status: int = Field(description="HTTP status of the answer.")
     detail: str = Field(description="Explanation of the error and remedy, for people.")
     code: str = Field(description="Stable code of the condition, for programs.")
-    errors: list[dict[str, str]] | None = Field(
-        default=None, description="Places at fault, each with `path` and `message`; null if none."
-    )
+    errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
 
 
 def example(**body: Any) -> ConfigDict:
@@ -222,85 +225,14 @@ def example(**body: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [body]})
 
 
-class ErasureGround(ClosedSet):
-    """Ground of an erasure under GDPR Art. 17(1)."""
-
-    NOT_NECESSARY = "not_necessary"
-    CONSENT_WITHDRAWN = "consent_withdrawn"
-    OBJECTION = "objection"
-    UNLAWFUL_PROCESSING = "unlawful_processing"
-    LEGAL_OBLIGATION = "legal_obligation"
-    CHILD_SERVICES = "child_services"
-
-
-class SubjectRule(ClosedSet):
-    """Rule by which two subject IDs are the same person (`app.access.subjects`)."""
-
-    EXACT = "exact"
-    """Equal byte for byte."""
-    TEXT = "text"
-    """Equal in Unicode's NFC, without surrounding white space."""
-    CASELESS = "caseless"
-    """As `text`, in any case."""
-    EMAIL_DOMAIN = "email_domain"
-    """As `text`, in any case after the last @."""
-    EMAIL = "email"
-    """As `text`, in any case for an ID with an @."""
-
-
-class RequestOrder(ClosedSet):
-    NEWEST = "newest"
-    OLDEST = "oldest"
-    DEADLINE = "deadline"
-    """Open requests only, earliest deadline first."""
-    LATEST_DEADLINE = "latest_deadline"
-    """Open requests only, latest deadline first."""
-    LAST_COMPLETED = "last_completed"
-    """Completed requests only, latest first."""
-    FIRST_COMPLETED = "first_completed"
-    """Completed requests only, earliest first."""
-
-
-class Decision(ClosedSet):
-    """Decision about one or many deletion requests."""
-
-    APPROVE = "approve"
-    REJECT = "reject"
-
-
-class RunOrder(ClosedSet):
-    NEWEST = "newest"
-    OLDEST = "oldest"
-
-
-class ModelOrder(ClosedSet):
-    NEWEST = "newest"
-    OLDEST = "oldest"
-    RISK = "risk"
-    """Models in service only, most urgent first."""
-
-
-class ModelDanger(ClosedSet):
-    """Reason to look at a model in service, as counted by the overview."""
-
-    WAITING = "waiting"
-    FAILED = "failed"
-    AUDIT_REFUSED = "audit_refused"
-    DEGRADED = "degraded"
-    HELD = "held"
-
-
 class SubjectIn(Body):
     """Person whom a call is about, given by subject ID or by its hash."""
 
-    subject_id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None, description="Subject ID of the person; give either this or subject_sha256."
+    subject_id: SubjectId | None = optional("Subject ID of the person; give either this or subject_sha256.")
+    subject_sha256: Sha256 | None = optional(
+        "SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule."
     )
-    subject_sha256: Sha256 | None = Field(
-        default=None,
-        description="SHA-256 (hex) of the subject ID in UTF-8, normalised by the tenant's subject_rule.",
-    )
-    kind: Name | None = Field(default=None, description="Kind of the identifier, such as email. Default: customer_id.")
+    kind: Name | None = optional("Kind of the identifier, such as email. Default: customer_id.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, Strict
 
 from lethe.contract import certificates, operation, problems, runs
-from lethe.contract.fields import WHOLE, Answer, Body, ModelDanger, ModelOrder, Name, PageOut, Paging, Positive, example
-from lethe.contract.sets import Metric, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
+from lethe.contract.fields import WHOLE, Answer, Body, Delta, Name, PageOut, Paging, Positive, example, optional
+from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, OnBreach, Scope, VersionStatus, WaitReason
 
 
 class LinearisationOut(Answer):
@@ -30,8 +30,8 @@ class PublicNetworkOut(Answer):
     linearisation: LinearisationOut | None = Field(description="Linearised weights (tangent model); null for encoders.")
 
 
-def _of_langevin(description: str) -> Any:
-    """Return the field of a mechanism that other methods than langevin do not have, and then leave out."""
+def _unless_none(description: str) -> Any:
+    """Return a field that answers leave out if it is None, such as a constant that only langevin has."""
     return Field(default=None, description=description, exclude_if=lambda value: value is None)
 
 
@@ -39,52 +39,36 @@ class MechanismOut(Answer):
     objective: str = Field(description="Objective that the model minimises.")
     num_slots: int = Field(description="Number of slots of the dataset: public and fixed.")
     num_classes: int = Field(description="Number of classes or labels; 1 for a target.")
-    loss_width: float | None = Field(
-        default=None,
-        description="Width of the loss, for objectives that have one.",
-        exclude_if=lambda width: width is None,
+    loss_width: float | None = _unless_none("Width of the loss, for objectives that have one.")
+    network: PublicNetworkOut | None = _unless_none(
+        "Public network whose features the rows are or whose tangent the model is; absent without one."
     )
-    network: PublicNetworkOut | None = Field(
-        default=None,
-        description="Public network whose features the rows are or whose tangent the model is; absent without one.",
-        exclude_if=lambda network: network is None,
+    second_moment: float | None = _unless_none(
+        "Stated bound on the largest eigenvalue of each batch's second moment; absent without one."
     )
-    second_moment: float | None = Field(
-        default=None,
-        description="Stated bound on the largest eigenvalue of each batch's second moment; absent without one.",
-        exclude_if=lambda bound: bound is None,
+    class_weights: list[float] | None = _unless_none(
+        "Weights of the classes' losses, in the order of the classes, the largest 1; absent if none were stated."
     )
-    class_weights: list[float] | None = Field(
-        default=None,
-        description="Weights of the classes' losses, in the order of the classes, the largest 1; absent if none were "
-        "stated.",
-        exclude_if=lambda weights: weights is None,
-    )
-    weight_bound: float | None = Field(
-        default=None,
-        description="Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent without "
-        "weights.",
-        exclude_if=lambda bound: bound is None,
+    weight_bound: float | None = _unless_none(
+        "Public upper bound on row weights; a row's loss is scaled by weight / bound. Absent without weights."
     )
     l2: float = Field(description="L2 regularisation.")
-    strong_convexity: float | None = _of_langevin("Strong convexity m of the objective: l2.")
-    smoothness: float | None = _of_langevin("Smoothness L of the objective.")
-    gradient_bound: float | None = _of_langevin("Bound M on the gradient norm of any record's loss.")
-    step_size: float | None = _of_langevin("Step size eta before the cool-down.")
-    contraction: float | None = _of_langevin("Lipschitz constant c of a noiseless step, below 1.")
+    strong_convexity: float | None = _unless_none("Strong convexity m of the objective: l2.")
+    smoothness: float | None = _unless_none("Smoothness L of the objective.")
+    gradient_bound: float | None = _unless_none("Bound M on the gradient norm of any record's loss.")
+    step_size: float | None = _unless_none("Step size eta before the cool-down.")
+    contraction: float | None = _unless_none("Lipschitz constant c of a noiseless step, below 1.")
     noise_scale: float = Field(description="Noise scale sigma.")
-    step_variance: float | None = _of_langevin("Noise variance per coordinate and step: 2 step_size noise_scale^2.")
-    radius: float | None = _of_langevin("Radius R of the ball to which parameters are projected.")
+    step_variance: float | None = _unless_none("Noise variance per coordinate and step: 2 step_size noise_scale^2.")
+    radius: float | None = _unless_none("Radius R of the ball to which parameters are projected.")
     grid: float = Field(description="Grid g to which parameters may be rounded; 0 for none.")
     num_parameters: int = Field(description="Number of parameters.")
     learn_steps: int = Field(description="Number of steps of learning from scratch.")
     batch_size: int = Field(description="Minimum number of slots in a batch.")
     num_batches: int = Field(description="Number of batches, read in turn.")
-    cool_down: int | None = _of_langevin("Number of last steps of each run over which the step size falls.")
-    settings: dict[str, Any] | None = Field(
-        default=None,
-        description="Settings that only the model's method has, by name; absent for langevin.",
-        exclude_if=lambda settings: settings is None,
+    cool_down: int | None = _unless_none("Number of last steps of each run over which the step size falls.")
+    settings: dict[str, Any] | None = _unless_none(
+        "Settings that only the model's method has, by name; absent for langevin."
     )
 
 
@@ -124,14 +108,12 @@ Objective = Literal[
 
 class TargetIn(Body):
     epsilon: Positive = Field(default=1.0, description="Target for the epsilon of `unlearning`, in nats.")
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Delta of the target. Default: num_slots^-1.1."
-    )
+    delta: Delta | None = optional("Delta of the target. Default: num_slots^-1.1.")
 
 
 class BatchingIn(Body):
-    max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None, description="Number of waiting requests that starts a run. Default: only the time starts it."
+    max_requests: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
+        "Number of waiting requests that starts a run. Default: only the time starts it."
     )
     max_wait_seconds: Annotated[int, Field(ge=0, le=30 * 86400)] = Field(
         default=0, description="Seconds that a request may wait for others; never into the last week before it is due."
@@ -169,54 +151,46 @@ class ModelIn(Body):
 
     name: Name = Field(description="Name of the model.")
     dataset_id: str = Field(description="ID of the dataset to learn from.")
-    objective: Objective | None = Field(
-        default=None,
-        description="Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
-        "for records with several labels, huber_regression for a target, poisson_regression for counts.",
+    objective: Objective | None = optional(
+        "Objective to minimise. Default: logistic_regression for classes, multilabel_logistic_regression "
+        "for records with several labels, huber_regression for a target, poisson_regression for counts."
     )
     method: Annotated[str, Field(pattern="^[a-z_]{1,40}$"), WHOLE] = Field(
         default="langevin",
         description="How the model learns and forgets. langevin: noisy gradient steps from the live version; "
         "objective_perturbation: each version is learned anew with fresh noise. Refused if it is not installed.",
     )
-    mechanism: Literal["langevin"] | None = Field(default=None, description="Earlier name of `method` langevin.")
-    loss_width: Positive | None = Field(
-        default=None,
-        description="Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
+    mechanism: Literal["langevin"] | None = optional("Earlier name of `method` langevin.")
+    loss_width: Positive | None = optional(
+        "Width of the loss. huber_regression: residual from which the loss is a line, for a target scaled "
         "to -1 to 1. smoothed_hinge: width of its bend. poisson_regression: score at which the rate is its bound, the "
-        "largest count; at a score of 0 the rate is exp(-width) of that.",
+        "largest count; at a score of 0 the rate is exp(-width) of that."
     )
-    l2: Positive | None = Field(default=None, description="L2 regularisation. Default: by number of slots and target.")
-    noise_scale: Positive | None = Field(default=None, description="Noise scale sigma. Default: by the target.")
-    step_size: Positive | None = Field(default=None, description="Step size eta. Default: 2 / (smoothness + l2).")
-    radius: Positive | None = Field(default=None, description="Radius of the parameter ball. Default: by l2 and loss.")
-    learn_steps: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left.",
+    l2: Positive | None = optional("L2 regularisation. Default: by number of slots and target.")
+    noise_scale: Positive | None = optional("Noise scale sigma. Default: by the target.")
+    step_size: Positive | None = optional("Step size eta. Default: 2 / (smoothness + l2).")
+    radius: Positive | None = optional("Radius of the parameter ball. Default: by l2 and loss.")
+    learn_steps: Annotated[int, Field(ge=1)] | None = optional(
+        "Steps of learning from scratch. Default: until at most 1e-6 of the initial distance is left."
     )
-    batch_size: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Minimum number of rows that a step reads."
+    batch_size: Annotated[int, Field(ge=1)] | None = optional("Minimum number of rows that a step reads.")
+    cool_down: Annotated[int, Field(ge=1)] | None = optional(
+        "Number of last steps of a run over which the step size falls. Default: at most two passes."
     )
-    cool_down: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Number of last steps of a run over which the step size falls. Default: at most two passes.",
+    second_moment: Annotated[float, Field(gt=0, le=1)] | None = optional(
+        "Public bound on the largest eigenvalue of the second moment of each batch's rows. Learning takes "
+        "about that share of the steps, fails if a batch exceeds it, and rows can no longer be added."
     )
-    second_moment: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None,
-        description="Public bound on the largest eigenvalue of the second moment of each batch's rows. Learning takes "
-        "about that share of the steps, fails if a batch exceeds it, and rows can no longer be added.",
-    )
-    class_weights: dict[str, Positive] | None = Field(
-        default=None,
-        description="Weights of the losses of rows by class name, 1 for other classes. All are divided by the "
-        "largest, so that no row counts more than without weights.",
+    class_weights: dict[str, Positive] | None = optional(
+        "Weights of the losses of rows by class name, 1 for other classes. All are divided by the "
+        "largest, so that no row counts more than without weights."
     )
     target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting reaches.")
-    tangent: TangentIn | None = Field(default=None, description="Network weights to update. Default: a linear model.")
-    evaluation_dataset_id: str | None = Field(default=None, description="ID of the dataset to measure versions on.")
+    tangent: TangentIn | None = optional("Network weights to update. Default: a linear model.")
+    evaluation_dataset_id: str | None = optional("ID of the dataset to measure versions on.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
     audit: AuditIn = Field(default_factory=AuditIn, description="Canary test of every run.")
-    quality: QualityIn | None = Field(default=None, description="Quality gate of every version. Default: none.")
+    quality: QualityIn | None = optional("Quality gate of every version. Default: none.")
 
 
 class ProgressOut(Answer):
@@ -253,7 +227,7 @@ class WaitingOut(Answer):
 
     people: int = Field(description="Number of people who wait.")
     requests: int = Field(description="Number of requests that wait.")
-    first_due_at: datetime.datetime | None = Field(description="Earliest of their deadlines; null if none waits.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of the requests; null if none waits.")
     reasons: list[WaitOut] = Field(description="Reasons for waiting, most frequent first.")
 
 
@@ -306,24 +280,23 @@ class VersionOut(Answer):
 
 
 class ModelsQuery(Paging):
-    name: Name | None = Field(default=None, description="Only models whose name contains this, ignoring case.")
-    dataset_id: str | None = Field(default=None, description="Only models that learn from this dataset.")
+    name: Name | None = optional("Only models whose name contains this, ignoring case.")
+    dataset_id: str | None = optional("Only models that learn from this dataset.")
     order: ModelOrder = Field(
         default=ModelOrder.NEWEST,
         description="Order of the list. risk: models in service only, by the earliest deadline of waiting requests, "
         "then by highest epsilon relative to the target, then by most failed runs. Needs accounting:read.",
     )
-    danger: ModelDanger | None = Field(
-        default=None,
-        description="Only models in service in this danger, as the overview counts them. waiting: they carry people "
+    danger: ModelDanger | None = optional(
+        "Only models in service in this danger, as the overview counts them. waiting: they carry people "
         "who asked to be forgotten; failed: could not be learned; audit_refused: failed the last canary test; "
-        "degraded, held: missed their quality gate. Needs accounting:read.",
+        "degraded, held: missed their quality gate. Needs accounting:read."
     )
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models")
+MODELS = operation.ResourceOperations("Models", "/v1/models", problems.ModelUnknown)
 
-CREATE = _MODELS.operation(
+CREATE = MODELS.operation(
     "create_model",
     "POST",
     scope=Scope.MODELS_WRITE,
@@ -343,7 +316,7 @@ CREATE = _MODELS.operation(
     ),
     does="Freeze the model's mechanism and learn it in the background; `GET /models/{id}` shows the progress.",
 )
-LIST = _MODELS.operation(
+LIST = MODELS.operation(
     "list_models",
     "GET",
     scope=Scope.MODELS_READ,
@@ -351,16 +324,15 @@ LIST = _MODELS.operation(
     gives=PageOut[ModelOut],
     does="List all models, newest first, or the models in service by urgency.",
 )
-GET = _MODELS.of_one(
+GET = MODELS.of_one(
     "get_model",
     "GET",
     "/{model_id}",
     scope=Scope.MODELS_READ,
     gives=ModelOut,
-    problems=(problems.ModelUnknown,),
     does="Return the progress, guarantees and mechanism of a model.",
 )
-RELEARN = _MODELS.of_one(
+RELEARN = MODELS.of_one(
     "relearn",
     "POST",
     "/{model_id}/relearn",
@@ -368,47 +340,46 @@ RELEARN = _MODELS.of_one(
     gives=ModelOut,
     status=202,
     repeat="keyed",
-    problems=(problems.ModelUnknown, problems.ModelRetired),
+    problems=(problems.ModelRetired,),
     does="Relearn from scratch on the present data; the live version stays in service meanwhile.\n\nThis is not "
     "for drawing the noise again: certificates do not cover versions that are chosen by what they show.",
 )
-RETIRE = _MODELS.of_one(
+RETIRE = MODELS.of_one(
     "retire_model",
     "DELETE",
     "/{model_id}",
     scope=Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.ModelInUse),
+    problems=(problems.ModelInUse,),
     does="Retire a model for good and destroy its weights; 409 while requests wait for it. Its versions, exports, "
     "ledger and certificates stay on record. Repeating the call is a no-op.",
 )
-VERSIONS = _MODELS.of_one(
+VERSIONS = MODELS.of_one(
     "list_versions",
     "GET",
     "/{model_id}/versions",
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[VersionOut],
-    problems=(problems.ModelUnknown,),
     does="List all versions of a model, newest first.",
 )
-VERSION = _MODELS.of_two(
+VERSION = MODELS.of_two(
     "get_version",
     "GET",
     "/{model_id}/versions/{number}",
     scope=Scope.MODELS_READ,
     gives=VersionOut,
-    problems=(problems.ModelUnknown, problems.VersionUnknown),
+    problems=(problems.VersionUnknown,),
     does="Return the status of a version and the SHA-256 of its weights.",
 )
-WEIGHTS = _MODELS.of_two(
+WEIGHTS = MODELS.of_two(
     "get_weights",
     "GET",
     "/{model_id}/versions/{number}/weights",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
+    problems=(problems.VersionUnknown, problems.WeightsDestroyed, problems.ModelHeld),
     does="Return the live version as safetensors: one tensor `parameters`, a row per class or label (one row for "
     "two classes or a target), bias last. The export is recorded: a copy outside is never unlearned.",
 )

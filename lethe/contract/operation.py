@@ -69,10 +69,11 @@ class _Declared(TypedDict, total=False):
 
 
 class ResourceOperations:
-    """Operations on one kind of resource, which share `tag` and the prefix `path`."""
+    """Operations on one kind of resource, which share `tag` and the prefix `path`. Operations with an ID in the path
+    answer `unknown` if no such resource has the ID."""
 
-    def __init__(self, tag: str, path: str) -> None:
-        self._tag, self._path = tag, path
+    def __init__(self, tag: str, path: str, unknown: type[Problem] | None = None) -> None:
+        self._tag, self._path, self._unknown = tag, path, (unknown,) if unknown else ()
 
     @overload
     def operation(
@@ -138,7 +139,8 @@ class ResourceOperations:
     ) -> Operation[Concatenate[str, P], T]: ...
     def of_one(self, name: str, method: Method, path: str = "", **declared: Any) -> Operation[..., Any]:
         """Declare an operation with an ID in its whole path, which it takes first."""
-        return self.operation(name, method, path, **declared)
+        problems = self._unknown + declared.pop("problems", ())
+        return self.operation(name, method, path, problems=problems, **declared)
 
     @overload
     def of_two(
@@ -157,4 +159,4 @@ class ResourceOperations:
     ) -> Operation[Concatenate[str, str | int, P], T]: ...
     def of_two(self, name: str, method: Method, path: str, **declared: Any) -> Operation[..., Any]:
         """Declare an operation with two IDs in its whole path, which it takes first."""
-        return self.operation(name, method, path, **declared)
+        return self.of_one(name, method, path, **declared)

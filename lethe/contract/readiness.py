@@ -4,7 +4,7 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer
+from lethe.contract.fields import Answer, optional
 
 
 class HealthOut(Answer):
@@ -13,28 +13,22 @@ class HealthOut(Answer):
 
 class ReadyOut(Answer):
     status: str = Field(description="Readiness: ready, full (calls are refused) or database_not_migrated.")
-    queue_age_seconds: float | None = Field(
-        default=None,
-        description="Seconds that the oldest request has waited for a worker; 0 if none waits. Null without "
-        "metrics:read.",
+    queue_age_seconds: float | None = optional(
+        "Seconds that the oldest request has waited for a worker; 0 if none waits. Null without metrics:read."
     )
-    at_risk: int | None = Field(default=None, description="Requests due in LETHE_RISK_DAYS; null without metrics:read.")
-    overdue: int | None = Field(default=None, description="Open requests past deadline; null without metrics:read.")
-    workers: str | None = Field(
-        default=None,
-        description="Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds); null without "
-        "metrics:read.",
+    at_risk: int | None = optional("Requests due in LETHE_RISK_DAYS; null without metrics:read.")
+    overdue: int | None = optional("Open requests past deadline; null without metrics:read.")
+    workers: str | None = optional(
+        "Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds); null without metrics:read."
     )
-    worker_seen_at: datetime.datetime | None = Field(
-        default=None, description="Last heartbeat of any worker; null if never, or without metrics:read."
+    worker_seen_at: datetime.datetime | None = optional(
+        "Last heartbeat of any worker; null if never, or without metrics:read."
     )
-    tombstones: str | None = Field(
-        default=None,
-        description="Tombstones: whole, damaged (nobody is erased) or unverified (not checked for two hours); null "
-        "without metrics:read.",
+    tombstones: str | None = optional(
+        "Tombstones: whole, damaged (nobody is erased) or unverified (not checked for two hours); null "
+        "without metrics:read."
     )
-    texts_damaged: int | None = Field(
-        default=None,
-        description="Number of stored texts and certificates that the last hourly verification found damaged; null "
-        "without metrics:read.",
+    texts_damaged: int | None = optional(
+        "Number of stored texts and certificates that the last hourly verification found damaged; null "
+        "without metrics:read."
     )

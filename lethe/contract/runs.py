@@ -4,10 +4,10 @@ import datetime
 
 from pydantic import ConfigDict, Field
 
-from lethe.contract.fields import Answer, PageOut, Paging, RunOrder
+from lethe.contract.fields import Answer, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import RunNotCancellable, RunUnknown
-from lethe.contract.sets import RunKind, RunStatus, Scope
+from lethe.contract.sets import RunKind, RunOrder, RunStatus, Scope
 
 
 class GuessesOut(Answer):
@@ -33,10 +33,9 @@ class AuditOut(Answer):
         "minus the degrees of freedom of `visits`, if the noise is correct."
     )
     drift: float = Field(description="Residuals along the lanes' starting points: standard normal in a faultless run.")
-    visits: float | None = Field(
-        default=None,
-        description="Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
-        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part.",
+    visits: float | None = optional(
+        "Sum of squared means of groups of lanes, which batches read out of turn would move: chi-squared, "
+        "with a sixteenth of `lanes` degrees of freedom, from 1 to 64. Null for canary tests without this part."
     )
     notion: str = Field(description="Guarantee under test. deletion: of forgotten canaries; release: of present ones.")
     mu: float = Field(description="Certified mu of one record (zero_out).")
@@ -72,13 +71,13 @@ class RunOut(Answer):
 
 
 class RunQuery(Paging):
-    model_id: str | None = Field(default=None, description="Only runs of this model.")
-    status: RunStatus | None = Field(default=None, description="Only runs with this status.")
+    model_id: str | None = optional("Only runs of this model.")
+    status: RunStatus | None = optional("Only runs with this status.")
     unresolved: bool = Field(default=False, description="Only failed or abandoned runs without a later success.")
     order: RunOrder = Field(default=RunOrder.NEWEST, description="Order by start.")
 
 
-_RUNS = ResourceOperations("Runs", "/v1/runs")
+_RUNS = ResourceOperations("Runs", "/v1/runs", RunUnknown)
 
 LIST = _RUNS.operation(
     "list_runs",
@@ -94,7 +93,6 @@ GET = _RUNS.of_one(
     "/{run_id}",
     scope=Scope.MODELS_READ,
     gives=RunOut,
-    problems=(RunUnknown,),
     does="Return the progress of a run, or how it ended.",
 )
 CANCEL = _RUNS.of_one(
@@ -103,7 +101,7 @@ CANCEL = _RUNS.of_one(
     "/{run_id}/cancel",
     scope=Scope.MODELS_WRITE,
     gives=RunOut,
-    problems=(RunUnknown, RunNotCancellable),
+    problems=(RunNotCancellable,),
     does="Stop a run that learns, tests or rehearses, and discard its results; 409 for a run that has ended or "
     "that serves a deletion request. A model without a version is `cancelled` then: relearn or retire it.",
 )

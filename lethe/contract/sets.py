@@ -283,3 +283,71 @@ class WorkerState(ClosedSet):
     """No worker has sent a heartbeat for a minute."""
     FAILING = "failing"
     """No worker completes a run."""
+
+
+class ErasureGround(ClosedSet):
+    """Ground of an erasure under GDPR Art. 17(1)."""
+
+    NOT_NECESSARY = "not_necessary"
+    CONSENT_WITHDRAWN = "consent_withdrawn"
+    OBJECTION = "objection"
+    UNLAWFUL_PROCESSING = "unlawful_processing"
+    LEGAL_OBLIGATION = "legal_obligation"
+    CHILD_SERVICES = "child_services"
+
+
+class SubjectRule(ClosedSet):
+    """Rule by which two subject IDs are the same person (`app.access.subjects`)."""
+
+    EXACT = "exact"
+    """Equal byte for byte."""
+    TEXT = "text"
+    """Equal in Unicode's NFC, without surrounding white space."""
+    CASELESS = "caseless"
+    """As `text`, in any case."""
+    EMAIL_DOMAIN = "email_domain"
+    """As `text`, in any case after the last @."""
+    EMAIL = "email"
+    """As `text`, in any case for an ID with an @."""
+
+
+class RequestOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    DEADLINE = "deadline"
+    """Open requests only, earliest deadline first."""
+    LATEST_DEADLINE = "latest_deadline"
+    """Open requests only, latest deadline first."""
+    LAST_COMPLETED = "last_completed"
+    """Completed requests only, latest first."""
+    FIRST_COMPLETED = "first_completed"
+    """Completed requests only, earliest first."""
+
+
+class Decision(ClosedSet):
+    """Decision about one or many deletion requests."""
+
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+class RunOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+class ModelOrder(ClosedSet):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    RISK = "risk"
+    """Models in service only, most urgent first."""
+
+
+class ModelDanger(ClosedSet):
+    """Reason to look at a model in service, as counted by the overview."""
+
+    WAITING = "waiting"
+    FAILED = "failed"
+    AUDIT_REFUSED = "audit_refused"
+    DEGRADED = "degraded"
+    HELD = "held"

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, ValidationInfo
 
-from lethe.contract.fields import Answer, Body, Name, PageOut, Paging, SubjectRule
+from lethe.contract.fields import Answer, Body, Delta, Name, PageOut, Paging, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import SubjectRuleFixed, TenantExists, TenantUnknown
-from lethe.contract.sets import Scope
+from lethe.contract.sets import Scope, SubjectRule
 
 
 def _zone(name: str, read: ValidationInfo) -> str:
@@ -67,20 +67,17 @@ class Policy(_Frozen):
         default=30,
         description="Days for which the words of callers and officers about a request are kept after its end.",
     )
-    retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = Field(
-        default=None,
-        description="Days for which the person of a request is kept after its end, and refused in uploads; null: for "
-        "good.",
+    retain_requests_days: Annotated[int, Field(ge=0, le=36500)] | None = optional(
+        "Days for which the person of a request is kept after its end, and refused in uploads; null: for good."
     )
     max_epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         default=8.0,
         description="Largest epsilon of a model's target, in nats. Certificates of models above 8 state that this "
         "bound was widened.",
     )
-    max_delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None,
-        description="Largest delta of a model's target; null: 1/n, n the slots of its dataset. Certificates of models "
-        "above 1/n state that this bound was widened.",
+    max_delta: Delta | None = optional(
+        "Largest delta of a model's target; null: 1/n, n the slots of its dataset. Certificates of models "
+        "above 1/n state that this bound was widened."
     )
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(
         default="UTC", description="Time zone of deadlines, days and weeks, such as Europe/Berlin."
@@ -101,25 +98,21 @@ class Policy(_Frozen):
         description="OpenDSR: identity types used as subject ids in the datasets, or in the identity map; other types "
         "are refused, and all are while none is stated.",
     )
-    drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = Field(
-        default=None, description="Data Rights Protocol: this tenant's id in the network; null: agents are not served."
+    drp_business_id: Annotated[str, Field(pattern="^[A-Za-z0-9_.-]{1,100}$")] | None = optional(
+        "Data Rights Protocol: this tenant's id in the network; null: agents are not served."
     )
-    drp_claim: Literal["email", "phone_number", "customer_id"] | None = Field(
-        default=None,
-        description="Data Rights Protocol: claim about a person that is the subject id in the datasets, or leads to "
-        "it by the identity map; required with drp_business_id.",
+    drp_claim: Literal["email", "phone_number", "customer_id"] | None = optional(
+        "Data Rights Protocol: claim about a person that is the subject id in the datasets, or leads to "
+        "it by the identity map; required with drp_business_id."
     )
-    drp_verification_url: Annotated[str, Field(pattern=r"^https://[^?#\s]+$", max_length=500)] | None = Field(
-        default=None,
-        description="Data Rights Protocol: page where people whom the agent has not verified prove their identity.",
+    drp_verification_url: Annotated[str, Field(pattern=r"^https://[^?#\s]+$", max_length=500)] | None = optional(
+        "Data Rights Protocol: page where people whom the agent has not verified prove their identity."
     )
-    controller: _Line | None = Field(
-        default=None,
-        description="Name of the controller at the head and in the signature of replies to people; null: none.",
+    controller: _Line | None = optional(
+        "Name of the controller at the head and in the signature of replies to people; null: none."
     )
-    contact: _Line | None = Field(
-        default=None,
-        description="Contact of the data protection officer at the end of replies to people; null: none.",
+    contact: _Line | None = optional(
+        "Contact of the data protection officer at the end of replies to people; null: none."
     )
 
     @classmethod
@@ -148,7 +141,7 @@ class TenantChangeIn(Body):
     policy: Policy = Field(description="Fields to change; fields not given stay as they are.")
 
 
-_TENANTS = ResourceOperations("Tenants", "/v1")
+_TENANTS = ResourceOperations("Tenants", "/v1", TenantUnknown)
 
 CREATE = _TENANTS.operation(
     "create_tenant",
@@ -177,7 +170,6 @@ GET = _TENANTS.of_one(
     "/tenants/{tenant_id}",
     scope=Scope.OPERATOR,
     gives=TenantOut,
-    problems=(TenantUnknown,),
     does="Return a tenant and its policy.",
 )
 OWN = _TENANTS.operation(

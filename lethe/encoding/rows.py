@@ -18,23 +18,6 @@ from numpy.typing import NDArray
 from lethe.contract.fields import expected
 from lethe.contract.problems import DatasetUnusable, FieldError, InputInvalid, SchemaInvalid
 from lethe.encoding import columns as values
-from lethe.encoding.columns import (
-    EDITION,
-    MAX_FAULTS,
-    MAX_NAME_LENGTH,
-    NO_REWRITTEN_ID,
-    Column,
-    DateTime,
-    Edition,
-    Faults,
-    Outside,
-    Values,
-    Vector,
-    is_rewritten,
-    is_subject,
-    of_booleans,
-    refuse,
-)
 from lethe.encoding.targets import UNIT, TargetColumn
 
 Floats = npt.NDArray[np.float64]
@@ -72,7 +55,7 @@ class Weight:
 
     column: str
     bound: float
-    outside: Outside = "error"
+    outside: values.Outside = "error"
 
     @property
     def expected(self) -> str:
@@ -115,15 +98,15 @@ MAX_CLASSES = 65_536
 # Rounding to float32 lengthens a row by a factor of at most 1 + 2**-24; sixteen times this keeps the norm <= 1 exactly.
 SHRINK = 1 - 2.0**-20
 
-EXPECTED_SUBJECT = f"expected a subject of 1 to {MAX_NAME_LENGTH} characters, not all of them white space"
+EXPECTED_SUBJECT = f"expected a subject of 1 to {values.MAX_NAME_LENGTH} characters, not all of them white space"
 
 
-def read_subjects(column: Sequence[object], name: str, faults: Faults) -> list[str | None]:
+def read_subjects(column: Sequence[object], name: str, faults: values.Faults) -> list[str | None]:
     """Return the subjects of the column `name`, and mark values that cannot name a person."""
     subjects = [values.text(value) for value in column]
-    rewritten = [is_rewritten(value) for value in column]
-    faults.mark(name, rewritten, NO_REWRITTEN_ID)
-    nameless = [not (number or is_subject(text)) for number, text in zip(rewritten, subjects, strict=True)]
+    rewritten = [values.is_rewritten(value) for value in column]
+    faults.mark(name, rewritten, values.NO_REWRITTEN_ID)
+    nameless = [not (number or values.is_subject(text)) for number, text in zip(rewritten, subjects, strict=True)]
     faults.mark(name, nameless, EXPECTED_SUBJECT)
     return subjects
 
@@ -149,7 +132,7 @@ class Schema:
     that may have any number of the classes, stored as a bit each. `weight` is the column of row weights, if any.
     `random` features are computed from those of all columns and replace them."""
 
-    features: tuple[Column, ...]
+    features: tuple[values.Column, ...]
     label: str
     classes: tuple[str, ...]
     target: TargetColumn | None = None
@@ -157,7 +140,7 @@ class Schema:
     weight: Weight | None = None
     subject: str | None = None
     ignored: tuple[str, ...] = ()
-    edition: Edition = EDITION
+    edition: values.Edition = values.EDITION
     random: RandomFeatures | None = None
 
     @property
@@ -185,12 +168,12 @@ class Schema:
     @property
     def times(self) -> set[str]:
         """Names of the columns of dates and times."""
-        return {column.name for column in self.features if isinstance(column, DateTime)}
+        return {column.name for column in self.features if isinstance(column, values.DateTime)}
 
     @property
     def takes_vectors(self) -> bool:
         """Whether a record may be sent as the list that is its only column."""
-        return len(self.features) == 1 and isinstance(self.features[0], Vector)
+        return len(self.features) == 1 and isinstance(self.features[0], values.Vector)
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -204,17 +187,17 @@ class Schema:
         """Columns of a file, which must have exactly these."""
         return self.used + self.ignored
 
-    def encode(self, columns: Mapping[str, Values], first_line: int = 1) -> Features:
+    def encode(self, columns: Mapping[str, values.Values], first_line: int = 1) -> Features:
         """Return rows (b, num_features + 1) of norm <= 1, the bias last. Raises `RowInvalid` for a value that violates
         the schema."""
-        faults = Faults.in_file(range(first_line, first_line + _num_rows(columns)))
+        faults = values.Faults.in_file(range(first_line, first_line + _num_rows(columns)))
         features, _ = self._features(columns, faults)
         faults.refuse()
         return unit_rows(features)
 
-    def encode_labelled(self, columns: Mapping[str, Values], lines: Sequence[int]) -> Labelled:
+    def encode_labelled(self, columns: Mapping[str, values.Values], lines: Sequence[int]) -> Labelled:
         """Encode the records at these lines of a file."""
-        faults = Faults.in_file(lines)
+        faults = values.Faults.in_file(lines)
         features, num_unknown = self._features(columns, faults)
         labels = self._labels(columns[self.label], faults)
         if self.weight is not None:
@@ -227,7 +210,7 @@ class Schema:
             features=unit_rows(features), labels=labels, subjects=subjects, num_unknown=num_unknown, raw=features
         )
 
-    def _labels(self, column: Values, faults: Faults) -> Labels:
+    def _labels(self, column: values.Values, faults: values.Faults) -> Labels:
         if self.target:
             numbers = values.numbers(column)
             wrong = self.target.wrong(numbers)
@@ -240,10 +223,10 @@ class Schema:
             faults.mark(self.label, labels < 0, message)
             return labels
         labels = values.codes(entries, self.classes, by_number=self.edition > 1)
-        faults.mark(self.label, labels < 0, expected(self.classes) + of_booleans(entries))
+        faults.mark(self.label, labels < 0, expected(self.classes) + values.of_booleans(entries))
         return labels
 
-    def _weights(self, column: Values, weight: Weight, faults: Faults) -> Labels:
+    def _weights(self, column: values.Values, weight: Weight, faults: values.Faults) -> Labels:
         numbers = values.numbers(column)
         wrong = weight.wrong(numbers)
         faults.mark(weight.column, wrong, weight.expected)
@@ -269,12 +252,12 @@ class Schema:
                     f"is missing or unknown in {count} of {num_rows} rows, more than max_unknown={column.max_unknown:g}"
                 )
                 faults.append(FieldError(f"column {column.name}", f"{share} of them; {column.expected}"))
-        refuse(DatasetUnusable, faults)
+        values.refuse(DatasetUnusable, faults)
 
     def raw_records(self, records: Sequence[object]) -> npt.NDArray[np.float64]:
         """Return the features (n, num_features) of records to predict, before each row is given its bias and scaled.
         Label, subject and ignored columns are admitted and not read."""
-        faults = Faults.in_records()
+        faults = values.Faults.in_records()
         if self.takes_vectors:
             name = self.features[0].name
             records = [{name: record} if isinstance(record, list) else record for record in records]
@@ -282,7 +265,7 @@ class Schema:
         faults.mark("", [not isinstance(record, dict) for record in records], "expected an object")
         declared = set(self.declared)
         strange = [min(map(str, record.keys() - declared), default=None) for record in dicts]
-        for name in sorted({name for name in strange if name is not None})[:MAX_FAULTS]:
+        for name in sorted({name for name in strange if name is not None})[: values.MAX_FAULTS]:
             message = f"{expected(declared, found=name)} (columns of the schema)"
             faults.mark("", [name == other for other in strange], message)
         faults.refuse()
@@ -306,10 +289,12 @@ class Schema:
         }
 
     def _features(
-        self, columns: Mapping[str, Values], faults: Faults
+        self, columns: Mapping[str, values.Values], faults: values.Faults
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         names = [column.name for column in self.features]
-        refuse(SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in names if name not in columns])
+        values.refuse(
+            SchemaInvalid, [FieldError(f"column {name}", "is missing") for name in names if name not in columns]
+        )
         encoded = [column.encode(columns[column.name], faults) for column in self.features]
         features = np.hstack([features for features, _ in encoded])
         num_unknown = np.array([count for _, count in encoded])
@@ -332,9 +317,13 @@ def checked_vectors(x: npt.ArrayLike, *, first_line: int | None = None) -> npt.N
         raise InputInvalid("Expected vectors of numbers, all of one length.") from None
     if vectors.ndim != 2 or vectors.shape[1] == 0:
         raise InputInvalid("Expected vectors of numbers, all of one length.")
-    faults = Faults.in_records() if first_line is None else Faults.in_file(range(first_line, first_line + len(vectors)))
+    faults = (
+        values.Faults.in_records()
+        if first_line is None
+        else values.Faults.in_file(range(first_line, first_line + len(vectors)))
+    )
     wrong = ~np.isfinite(vectors)
-    for column in np.flatnonzero(wrong.any(axis=0))[:MAX_FAULTS].tolist():
+    for column in np.flatnonzero(wrong.any(axis=0))[: values.MAX_FAULTS].tolist():
         name = f"{column}" if first_line is None else f"x[{column}]"
         faults.mark(name, wrong[:, column], "expected a finite number")
     faults.refuse()
@@ -354,7 +343,7 @@ def unit_rows(features: npt.NDArray[np.float64]) -> Features:
     return unit
 
 
-def _num_rows(columns: Mapping[str, Values]) -> int:
+def _num_rows(columns: Mapping[str, values.Values]) -> int:
     return len(next(iter(columns.values()), ()))
 
 
@@ -398,6 +387,6 @@ def check_fit(schema: Schema, input_size: int) -> None:
 
 def check_finite(numbers: NDArray[np.floating[Any]], lines: Sequence[int], message: str = NOT_FINITE) -> None:
     """Raise `RowInvalid` for rows, at these lines of a file, for which a network computes a non-finite number."""
-    faults = Faults.in_file(lines)
+    faults = values.Faults.in_file(lines)
     faults.mark("", ~np.isfinite(numbers).all(axis=1), message)
     faults.refuse()

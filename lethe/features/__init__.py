@@ -28,6 +28,7 @@ FEATURES = (
     "queue",
     "rehearsals",
     "stores",
+    "suppressions",
     "systems",
     "trainers",
     "tables",

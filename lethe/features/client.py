@@ -30,6 +30,7 @@ from lethe.features.quality.client import ModelGates
 from lethe.features.queue.client import RunQueue
 from lethe.features.rehearsals.client import ModelRehearsals
 from lethe.features.stores.client import SystemTasks
+from lethe.features.suppressions.client import Suppressions
 from lethe.features.systems.client import RequestSystems, Systems
 from lethe.features.trainers.client import Trainers, TrainingTables
 from lethe.features.webhooks.client import Webhooks
@@ -84,6 +85,7 @@ class Resources(core.Resources[H]):
     networks: Networks[H]
     overview: Overview[H]
     runs: Runs[H]
+    suppressions: Suppressions[H]
     systems: Systems[H]
     system_tasks: SystemTasks[H]
     trainers: Trainers[H]

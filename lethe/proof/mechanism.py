@@ -10,15 +10,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from lethe.proof import errors
-from lethe.proof.losses import (
-    Objective,
-    gradient_bound,
-    require_class_weights,
-    require_loss,
-    require_second_moment,
-    smoothness,
-)
+from lethe.proof import errors, losses
 from lethe.proof.network import PublicNetwork
 
 
@@ -72,7 +64,7 @@ class Mechanism:
 
     method: ClassVar[str] = "langevin"
 
-    objective: Objective
+    objective: losses.Objective
     num_slots: int
     num_classes: int
     l2: float
@@ -94,7 +86,7 @@ class Mechanism:
         errors.require_count(
             1, num_slots=self.num_slots, learn_steps=self.learn_steps, num_parameters=self.num_parameters
         )
-        require_loss(self.objective, self.num_classes, self.loss_width)
+        losses.require_loss(self.objective, self.num_classes, self.loss_width)
         if self.is_tangent and not (self.objective.is_logistic and self.second_moment is None):
             raise errors.DomainError(f"Expected no linearisation for {self.objective}, nor with a second_moment")
         errors.require_positive(l2=self.l2, step_size=self.step_size, noise_scale=self.noise_scale, radius=self.radius)
@@ -109,14 +101,14 @@ class Mechanism:
                 f"Expected cool_down={self.cool_down} <= learn_steps={self.learn_steps} and <= {MAX_COOL_DOWN}"
             )
         if self.second_moment is not None:
-            require_second_moment(self.second_moment)
+            losses.require_second_moment(self.second_moment)
             if self.learn_steps < self.num_batches:
                 raise errors.PreconditionError(
                     "every_batch_checked",
                     f"Expected learn_steps={self.learn_steps} >= {self.num_batches} batches: learning checks them all",
                 )
         if self.class_weights is not None:
-            require_class_weights(self.objective, self.num_classes, self.class_weights)
+            losses.require_class_weights(self.objective, self.num_classes, self.class_weights)
         if self.weight_bound is not None:
             errors.require_positive(weight_bound=self.weight_bound)
         if not self.slowest_contraction < 1:
@@ -149,7 +141,7 @@ class Mechanism:
     @cached_property
     def gradient_bound(self) -> float:
         """Bound M on the norm of any record's loss gradient anywhere in the ball."""
-        return gradient_bound(self.objective, self.num_classes, radius=self.radius, loss_width=self.loss_width)
+        return losses.gradient_bound(self.objective, self.num_classes, radius=self.radius, loss_width=self.loss_width)
 
     @property
     def is_tangent(self) -> bool:
@@ -164,7 +156,7 @@ class Mechanism:
     @cached_property
     def smoothness(self) -> float:
         """Smoothness L of the objective; the bound is attained."""
-        return smoothness(
+        return losses.smoothness(
             self.objective,
             self.num_classes,
             self.l2,
@@ -272,7 +264,7 @@ _DERIVED = (*_DERIVED_FLOATS, "num_batches")
 @lru_cache(maxsize=256, typed=True)
 def _stated(**document: Any) -> Mechanism:
     settings = {name: document[name] for name in _SETTINGS if name in document}
-    mechanism = Mechanism(**settings | {"objective": Objective(settings["objective"])})
+    mechanism = Mechanism(**settings | {"objective": losses.Objective(settings["objective"])})
     # A stored batch_size of 0 is refused: it does not name the batches.
     for name in (*_DERIVED, "batch_size"):
         # Sums, products and a square root have the same result on every machine.

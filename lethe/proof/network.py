@@ -130,13 +130,7 @@ class PublicNetwork:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as a mechanism states them."""
-        return {
-            "sha256": self.sha256,
-            "licence": self.licence,
-            "opset": self.opset,
-            "dp_ledger": self.dp_ledger,
-            "linearisation": self.linearisation and self.linearisation.to_json(),
-        }
+        return asdict(self) | {"linearisation": self.linearisation and self.linearisation.to_json()}
 
     @classmethod
     def from_json(cls, document: Any) -> "PublicNetwork":

@@ -69,6 +69,8 @@ _BOUNDS = types.Array(types.int64, 1, "C")
 _FEATURES = types.Array(types.float32, 1, "C", readonly=True)
 _LABELS = types.Array(types.int32, 1, "C", readonly=True)
 _SIZE = types.uintp
+_BLOCKS = (_FEATURES, _LABELS, _FEATURES, _BOUNDS, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
+"""Types of the parameters from `rows` to `loss`, with which both passes begin."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -165,25 +167,7 @@ def _pulls(loss: Any, loss_width: Any, labels: Any, block: Any, scores: Any) -> 
             scores[row] = loss_width if residual > loss_width else residual
 
 
-@_compiled(
-    types.void(
-        _FEATURES,
-        _LABELS,
-        _FEATURES,
-        _BOUNDS,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        types.float32,
-        _FEATURES,
-        _FEATURES,
-        _FLOATS,
-        _FLOATS,
-        _TOTALS,
-    )
-)
+@_compiled(types.void(*_BLOCKS, types.float32, _FEATURES, _FEATURES, _FLOATS, _FLOATS, _TOTALS))
 def one_score(
     rows: Any,
     labels: Any,
@@ -347,25 +331,7 @@ def _label_by_label(scores: Any, classes: Any, labels: Any, block: Any) -> None:
             )
 
 
-@_compiled(
-    types.void(
-        _FEATURES,
-        _LABELS,
-        _FEATURES,
-        _BOUNDS,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        _SIZE,
-        _FEATURES,
-        _FEATURES,
-        _SCORES,
-        _FLOATS,
-        _TOTALS,
-    )
-)
+@_compiled(types.void(*_BLOCKS, _SIZE, _FEATURES, _FEATURES, _SCORES, _FLOATS, _TOTALS))
 def many_scores(
     rows: Any,
     labels: Any,

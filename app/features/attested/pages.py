@@ -17,7 +17,7 @@ router = pages.new_router()
 def list_attested_trainers(context: TheContext, place: ThePlace) -> Response:
     """List all trainers with the retraining that is due next."""
     listing = context.listing(endpoints.list_attested_trainers, place, "trainer", "trainers")
-    return context.page("attested/list.html", found=listing["page"], place=place, extent=listing["extent"])
+    return context.page("attested/list.html", **listing)
 
 
 PAGES = (router,)

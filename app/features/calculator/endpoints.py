@@ -58,8 +58,7 @@ router = APIRouter(route_class=_Route)
 @serves(router, contract.BOUNDS)
 def list_bounds(call: Call, query: contract.BoundsQuery) -> PageOut[contract.BoundOut]:
     page = page_of(list(CALCULATOR.values()), limit=query.limit, cursor=query.cursor)
-    items = [contract.BoundOut.of(bound) for bound in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=[contract.BoundOut.of(bound) for bound in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.EVALUATE)

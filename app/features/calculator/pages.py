@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from fastapi import Query, Response
 
-from app.api import problems
 from app.features.calculator import endpoints as bounds
 from app.features.desk import forms, languages, menu, request_context
 from app.features.desk import rendering as pages
@@ -42,7 +41,6 @@ def show_bound(context: request_context.TheContext, name: str) -> Response:
         error = fault
     return context.page(
         "calculator/one.html",
-        status=problems.status_of(type(error)) if error else 200,
         bound=bound,
         paired=_paired,
         written=fields,

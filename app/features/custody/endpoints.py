@@ -30,14 +30,10 @@ audit_log, ledger_router = APIRouter(), APIRouter()
 @serves(audit_log, contract.ENTRIES)
 def list_audit_entries(call: Call, query: contract.AuditEntriesQuery) -> contract.AuditPageOut:
     with call.reading() as session:
+        filters = query.model_dump(exclude={"cursor", "limit"})
+        tenant_id, before = call.caller.tenant_id, number_in(query.cursor)
         entries = repository.audit_entries(
-            session,
-            tenant_id=call.caller.tenant_id,
-            before=number_in(query.cursor),
-            limit=query.limit + 1,
-            object_id=query.object_id,
-            actor=query.actor,
-            action=query.action,
+            session, tenant_id=tenant_id, before=before, limit=query.limit + 1, **filters
         )
         ids = {id_ for entry in entries for id_ in (entry.actor, entry.object_id)}
         names = access.names_of(session, ids)

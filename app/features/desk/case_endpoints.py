@@ -74,10 +74,8 @@ def list_request_notes(call: Call, request_id: str, query: Paging) -> PageOut[co
 
 
 def _note_to_response(note: RequestNote, names: Mapping[str, str]) -> contract.NoteOut:
-    return contract.NoteOut(
-        id=note.id,
-        at=note.at,
-        author=note.author,
+    return contract.NoteOut.of(
+        note,
         author_name=names.get(note.author),
         text="" if note.text.is_damaged else note.text.text,
         damaged=note.text.is_damaged,

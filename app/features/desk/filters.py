@@ -15,9 +15,8 @@ from app.access.service import Caller
 from app.deletion import deadlines
 from app.features.desk import forms
 from app.features.desk.languages import gettext
-from lethe.contract.fields import RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import ClosedSet, RequestStatus
+from lethe.contract.sets import ClosedSet, RequestOrder, RequestStatus
 
 
 class RequestColumn(ClosedSet):

@@ -12,6 +12,7 @@ from app.features.desk.rendering import ROOT
 from app.features.desk.request_context import RequestContext
 from app.features.insight import endpoints as insight
 from app.features.overview import endpoints as overview
+from app.features.suppressions import endpoints as suppressions
 from lethe import sockets
 
 GROUPS = {
@@ -56,7 +57,7 @@ _OWN = (
     MenuEntry(40, marked("Ledger"), f"{ROOT}/ledger", custody.get_ledger_head, "evidence"),
     MenuEntry(60, marked("Datasets"), f"{ROOT}/datasets", datasets.list_datasets, "models"),
     MenuEntry(80, marked("Runs"), f"{ROOT}/runs", runs.list_runs, "models"),
-    MenuEntry(90, marked("Suppressions"), f"{ROOT}/suppressions", deletion_requests.list_suppressions),
+    MenuEntry(90, marked("Suppressions"), f"{ROOT}/suppressions", suppressions.list_suppressions),
     MenuEntry(130, marked("Keys"), f"{ROOT}/keys", tenants.list_api_keys, "settings"),
     MenuEntry(140, marked("Policy"), f"{ROOT}/tenant", tenants.get_own_tenant, "settings"),
     MenuEntry(150, marked("Audit log"), f"{ROOT}/audit-log", custody.list_audit_entries, "evidence"),

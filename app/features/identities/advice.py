@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from app.api.calls import Call
-from lethe.contract.fields import SubjectRule
+from lethe.contract.sets import SubjectRule
 from lethe.features.identities.contract import ADDRESSES, CUSTOMER_ID, ROUNDED
 
 _ADDRESS = re.compile(r"\s*[^@\s]+@[^@\s]+\.[^@\s]+\s*")

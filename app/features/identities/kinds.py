@@ -13,8 +13,8 @@ from app.api.calls import Call
 from app.audit import service as audit
 from app.db.tables import Dataset
 from app.features.identities.tables import Identity, IdentityKind
-from lethe.contract.fields import SubjectRule
 from lethe.contract.problems import FieldError, InputInvalid
+from lethe.contract.sets import SubjectRule
 from lethe.features.identities.contract import BUILT_IN, CUSTOMER_ID, DEVICE, EMAIL, PHONE
 
 _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")

@@ -51,15 +51,13 @@ def preview_deletion_request(call: Call, request_id: str) -> contract.RequestPre
 
 def _model_to_forget(forecast: outlook.ModelOutlook) -> contract.ModelToForgetOut:
     model, plan, wait = forecast.model, forecast.plan, forecast.wait
-    return contract.ModelToForgetOut(
+    return contract.ModelToForgetOut.of(
+        forecast,
         model_id=model.id,
         name=model.name,
         version=model.live_version,
-        rows=forecast.rows,
         kind=plan.kind if plan else None,
         steps=plan.steps if plan else None,
-        passes=forecast.passes,
-        seconds=forecast.seconds,
         reason=wait.reason if wait else None,
         waiting=wait.requests if wait else 0,
         batch=model.max_requests,
@@ -164,12 +162,9 @@ def preview(call: Call, body: contract.PreviewIn) -> contract.PreviewOut:
         seconds=_seconds(measured, plan.steps),
         epsilon_without_steps=costs.epsilon_without_steps(chain, records=records, delta=delta),
         guarantees=guarantees_to_response(guarantees.of_chain(reached, last_run=last_run, delta=delta)),
-        schedule=contract.ScheduleOut(
+        schedule=contract.ScheduleOut.of(
+            schedule,
             batch=batch,
-            runs=schedule.runs,
-            relearned=schedule.relearned,
-            steps=schedule.steps,
-            longest=schedule.longest,
             seconds=_seconds(measured, schedule.steps, runs=schedule.runs),
             epsilon=margins.least_epsilon(schedule.chain, records=0, steps=0, delta=delta),
         ),
@@ -200,16 +195,9 @@ _METRICS = (Metric.ACCURACY, Metric.LABEL_ACCURACY, Metric.R_SQUARED)
 def get_plan(call: Call, dataset_id: str, query: contract.PlanQuery) -> contract.PlanOut:
     with call.reading() as session:
         dataset = datasets.get(session, dataset_id)
-        objective, noise_costs = comparison.costs_of(
-            dataset, objective=query.objective, loss_width=query.loss_width, l2=query.l2
-        )
-        compared = comparison.of_dataset(
-            dataset,
-            objective=query.objective,
-            loss_width=query.loss_width,
-            l2=query.l2,
-            max_steps=call.installation.settings.max_steps,
-        )
+        settings = query.model_dump(include={"objective", "loss_width", "l2"})
+        objective, noise_costs = comparison.costs_of(dataset, **settings)
+        compared = comparison.of_dataset(dataset, **settings, max_steps=call.installation.settings.max_steps)
         published = insight_repository.versions_from(session, dataset_id=dataset.id, limit=_MAX_VERSIONS)
         metrics = [query.metric] if query.metric else _METRICS
         measured = [version for row in published for version in _measured(metrics, *row)]

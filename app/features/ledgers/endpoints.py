@@ -61,11 +61,8 @@ def _model(session: Session, row: tables.DpModel) -> contract.DpModelOut:
     counted, waiting = service.counts(session, row, ledger)
     forgotten = counted * ledger.max_rows_per_person
     names = ("ledger", "relation", "delta", "max_rows_per_person", "trained_from", "epsilon", "budget_epsilon")
-    return contract.DpModelOut(
-        id=row.id,
-        name=row.name,
-        dataset_ids=row.dataset_ids,
-        version=row.version,
+    return contract.DpModelOut.of(
+        row,
         ledger_id=ledger.id,
         **{name: getattr(ledger, name) for name in names},
         curve=[contract.CurvePoint(rows=rows, epsilon=epsilon) for rows, epsilon in ledger.curve],
@@ -73,8 +70,6 @@ def _model(session: Session, row: tables.DpModel) -> contract.DpModelOut:
         forgotten_rows=forgotten,
         retraining_due=forgotten + (0 if waiting else ledger.max_rows_per_person) > ledger.budget_rows,
         waiting_requests=waiting,
-        created_at=row.created_at,
-        retired_at=row.retired_at,
     )
 
 

@@ -24,16 +24,9 @@ router = APIRouter()
 def list_exports(call: Call, model_id: str, query: contract.ExportsQuery) -> PageOut[contract.ExportOut]:
     with call.reading() as session:
         catalogue.get_model(session, model_id)
-        exports = repository.exports(
-            session,
-            model_id=model_id,
-            version=query.version,
-            to=(call.caller.id, call.caller.maker) if query.mine else None,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
-    items = [contract.ExportOut.of(export) for export in exports.items]
-    return PageOut(items=items, next_cursor=exports.next_cursor)
+        to = (call.caller.id, call.caller.maker) if query.mine else None
+        exports = repository.exports(session, model_id=model_id, to=to, **query.model_dump(exclude={"mine"}))
+    return PageOut(items=[contract.ExportOut.of(export) for export in exports.items], next_cursor=exports.next_cursor)
 
 
 @serves(router, contract.STATE_COPY)

@@ -31,9 +31,9 @@ from app.deletion.service import RequestDraft, Submitted
 from app.deletion.views import View
 from lethe import sockets
 from lethe.contract.deletion_requests import DeletionRequestIn, RequestFilter
-from lethe.contract.fields import Decision, nearest
+from lethe.contract.fields import nearest
 from lethe.contract.problems import FieldError, InputInvalid, Problem
-from lethe.contract.sets import RequestStatus
+from lethe.contract.sets import Decision, RequestStatus
 from lethe.encoding.columns import AS_CSV, check_csv
 from lethe.features.lists import contract
 

@@ -46,8 +46,7 @@ def create_network(
 def list_networks(call: Call, query: Paging) -> PageOut[contract.NetworkOut]:
     with call.reading() as session:
         page = service.listed(session, limit=query.limit, cursor=query.cursor)
-        items = [contract.NetworkOut.of(row) for row in page.items]
-        return PageOut(items=items, next_cursor=page.next_cursor)
+        return PageOut(items=[contract.NetworkOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.GET)

@@ -6,7 +6,6 @@ from typing import Literal
 from fastapi import Response
 from starlette.datastructures import UploadFile
 
-from app.api import problems
 from app.features.desk import rendering as pages
 from app.features.desk.forms import text
 from app.features.desk.languages import gettext, marked
@@ -74,13 +73,9 @@ def _listed(
     done: Deleted = "",
     error: Problem | None = None,
 ) -> Response:
-    answer = context.ask(networks.list_networks, limit=place.size, cursor=place.cursor)
     return context.page(
         "networks/list.html",
-        status=problems.status_of(type(error)) if error else 200,
-        found=answer,
-        place=place,
-        extent=place.extent(answer, "network", "networks"),
+        **context.listing(networks.list_networks, place, "network", "networks"),
         written=fields,
         done=done,
         error=error,

@@ -234,13 +234,8 @@ def linearised(session: Session, dataset: tables.Dataset, tangent: models.Tangen
     if unknown := sorted(set(tangent.layers) - shapes.keys()):
         layers = fields.expected(sorted(shapes), found=unknown[0])
         raise _refusal(f"Network {network.id} has no weights {unknown[0]!r}.", layers=layers)
-    linearisation = Linearisation(
-        layers=tuple(tangent.layers),
-        rank=tangent.rank,
-        seed=tangent.seed,
-        least_norm=tangent.least_norm,
-        offset=tangent.offset,
-    )
+    settings = tangent.model_dump(exclude={"network_id"})
+    linearisation = Linearisation(**settings | {"layers": tuple(tangent.layers)})
     num_parameters = sum(math.prod(linearisation.shape(shapes[name])) for name in linearisation.layers)
     return dataclasses.replace(named(network), linearisation=linearisation), num_parameters
 

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from app.access.service import Caller
-from app.api import calls, problems
+from app.api import calls
 from app.db import Actor
 from app.features.desk import gate, menu, sessions
 from app.features.desk import rendering as pages
@@ -305,7 +305,6 @@ def _account_page(
     user = _own_user(context)
     return context.page(
         "account.html",
-        status=problems.status_of(type(error)) if error else 200,
         user=user,
         done=done,
         error=error,
@@ -400,11 +399,9 @@ def _invitation_page(context: RequestContext, user: contract.InvitedUserOut) -> 
 
 
 def _person_page(context: RequestContext, user_id: str, error: Problem | None = None, *, done: str = "") -> Response:
-    status = problems.status_of(type(error)) if error else 200
     user = context.ask(endpoints.get_user, user_id=user_id)
     return context.page(
         "people/one.html",
-        status=status,
         user=user,
         state=_status(user),
         roles=_roles(context),
@@ -417,15 +414,12 @@ def _person_page(context: RequestContext, user_id: str, error: Problem | None = 
 def _people_page(
     context: RequestContext, place: PagePosition, *, done: str = "", error: Problem | None = None
 ) -> Response:
-    page = context.ask(endpoints.list_users, limit=place.size, cursor=place.cursor)
+    listing = context.listing(endpoints.list_users, place, "person", "people")
     return context.page(
         "people/list.html",
-        status=problems.status_of(type(error)) if error else 200,
-        found=page,
-        people=[(user, _status(user)) for user in page.items],
+        people=[(user, _status(user)) for user in listing["page"].items],
         roles=_roles(context),
-        place=place,
-        extent=place.extent(page, "person", "people"),
+        **listing,
         done=done,
         error=error,
     )

@@ -30,8 +30,7 @@ def register_agent(call: Call, once: Once, body: AgentIn) -> JSONResponse:
 def list_agents(call: Call, query: Paging) -> PageOut[AgentOut]:
     with call.reading() as session:
         page = service.agents(session, limit=query.limit, cursor=query.cursor)
-    items = [AgentOut.of(row) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=[AgentOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.REMOVE_AGENT)
@@ -45,7 +44,7 @@ def remove_agent(call: Call, id: Annotated[str, Path(description="ID of the regi
 def create_identity_issuer(call: Call, once: Once, body: IdentityIssuerIn) -> JSONResponse:
     def register(session: Session) -> StoredResponse:
         row = identity.register(session, issuer=body.issuer, audience=body.audience, jwks=body.jwks)
-        return created(IdentityIssuerOut.model_validate(row, from_attributes=True), f"/v1/identity-issuers/{row.id}")
+        return created(IdentityIssuerOut.of(row), f"/v1/identity-issuers/{row.id}")
 
     return respond(call.perform(once, register))
 
@@ -54,8 +53,7 @@ def create_identity_issuer(call: Call, once: Once, body: IdentityIssuerIn) -> JS
 def list_identity_issuers(call: Call, query: Paging) -> PageOut[IdentityIssuerOut]:
     with call.reading() as session:
         page = identity.issuers(session, limit=query.limit, cursor=query.cursor)
-    items = [IdentityIssuerOut.model_validate(row, from_attributes=True) for row in page.items]
-    return PageOut(items=items, next_cursor=page.next_cursor)
+    return PageOut(items=[IdentityIssuerOut.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
 @serves(router, contract.DELETE_ISSUER)

@@ -22,8 +22,8 @@ from app.db import actor, bulk, now, tables
 from app.deletion.admission import IdentityStatement, sha256_of
 from app.features.protocols.tables import IdentityIssuer, UsedStatement
 from app.keys import Keys
-from lethe.contract.fields import SubjectRule
 from lethe.contract.problems import FieldError, IdentityStatementInvalid, InputInvalid
+from lethe.contract.sets import SubjectRule
 from lethe.features.protocols.contract import IssuerExists, IssuerUnknown
 
 ALGORITHMS = ("EdDSA", "Ed25519", "ES256", "RS256")

@@ -132,7 +132,7 @@ def read(body: bytes, *, identity_types: Collection[str], domain: str) -> Subjec
     wrong += [
         FieldError(f"subject_identities.{place}.identity_value", fault)
         for place, identity in enumerate(request.subject_identities)
-        if (fault := subjects.fault_of(subjects.normal(identity.identity_value, fields.SubjectRule.TEXT)))
+        if (fault := subjects.fault_of(subjects.normal(identity.identity_value, sets.SubjectRule.TEXT)))
     ]
     # An extension may name further people; ignoring it would erase too little.
     if domain in (request.extensions or {}):
@@ -147,7 +147,7 @@ def subject_kinds(
     *,
     keys: Keys,
     tenant_id: str,
-    rule: fields.SubjectRule,
+    rule: sets.SubjectRule,
     of_email: Callable[[list[str]], list[str]] | None,
 ) -> dict[str, str | None]:
     """Return the distinct references of the request's identities, each with its kind; None for a subject id. `rule` is

@@ -4,7 +4,7 @@ from typing import Literal
 
 from fastapi import Response
 
-from app.api import models, problems
+from app.api import models
 from app.features.desk import forms, wording
 from app.features.desk import rendering as pages
 from app.features.desk.languages import gettext, marked
@@ -68,7 +68,6 @@ def _page(context: RequestContext, model_id: str, *, done: Done = "", error: Pro
     model = context.ask(models.get_model, model_id=model_id)
     return context.page(
         "models/quality.html",
-        status=problems.status_of(type(error)) if error else 200,
         model=model,
         metrics=[(metric.value, wording.words(metric)) for metric in _offered(model)],
         on_breach=[(value, gettext(label)) for value, label in ON_BREACH],

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import models, problems
+from app.api import models
 from app.features.desk import forms
 from app.features.desk import rendering as pages
 from app.features.desk.glossary import advice
@@ -128,14 +128,11 @@ def _plot(report: RehearsalReport, metric: str, title: str) -> ForgettingPlot:
 
 def _list(context: RequestContext, model_id: str, place: PagePosition, *, error: Problem | None = None) -> Response:
     model = context.ask(models.get_model, model_id=model_id)
-    page = context.ask(rehearsals.list_rehearsals, model_id=model_id, limit=place.size, cursor=place.cursor)
+    listing = context.listing(rehearsals.list_rehearsals, place, "rehearsal", "rehearsals", model_id=model_id)
     return context.page(
         "rehearsals/list.html",
-        status=problems.status_of(type(error)) if error else 200,
         model=model,
-        found=page,
-        place=place,
-        extent=place.extent(page, "rehearsal", "rehearsals"),
+        **listing,
         may_rehearse=may_rehearse(context, live=bool(model.live_version)),
         limits=gettext(LIMITS),
         error=error,

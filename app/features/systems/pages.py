@@ -1,10 +1,7 @@
 """Pages of systems and their open tasks, and the systems of a case."""
 
-from typing import Any
-
 from fastapi import Response
 
-from app.api import problems
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, text
 from app.features.desk.glossary import labels
@@ -41,7 +38,7 @@ def close_task(context: TheContext, form: Form, task_id: str) -> Response:
         body = checked(TaskClosureIn, reason=text(form, "reason"))
         context.ask(endpoints.close_system_task, task_id=task_id, body=body)
     except Problem as error:
-        return _list(context, PagePosition(), status=problems.status_of(type(error)), error=error)
+        return _list(context, PagePosition(), error=error)
     return pages.see(f"{pages.ROOT}/systems")
 
 
@@ -65,15 +62,11 @@ def download_bundle(context: TheContext, request_id: str) -> Response:
     return pages.json_file(f"{request_id}.bundle.json", bundle)
 
 
-def _list(context: RequestContext, place: PagePosition, *, status: int | None = None, error: Any = None) -> Response:
-    listing = context.listing(endpoints.list_systems, place, "system", "systems")
+def _list(context: RequestContext, place: PagePosition, *, error: Problem | None = None) -> Response:
     open_tasks = context.ask_if_allowed(endpoints.list_system_tasks, status=TaskStatus.OPEN, limit=_MAX_TASKS)
     return context.page(
         "systems/list.html",
-        status=status,
-        found=listing["page"],
-        place=place,
-        extent=listing["extent"],
+        **context.listing(endpoints.list_systems, place, "system", "systems"),
         tasks=open_tasks.items if open_tasks else [],
         may_close=context.may(endpoints.close_system_task),
         labels=labels,

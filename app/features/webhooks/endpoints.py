@@ -20,15 +20,8 @@ router = APIRouter()
 @serves(router, contract.LIST)
 def list_webhook_deliveries(call: Call, query: contract.WebhookDeliveriesQuery) -> PageOut[contract.DeliveryOut]:
     with call.reading() as session:
-        page = repository.deliveries(
-            session,
-            status=query.status,
-            undelivered=query.undelivered,
-            request_id=query.request_id,
-            of_discreet_until=now(session) if call.caller.discreet else None,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+        of_discreet_until = now(session) if call.caller.discreet else None
+        page = repository.deliveries(session, of_discreet_until=of_discreet_until, **dict(query))
     return PageOut(items=[_to_response(row, call.caller) for row in page.items], next_cursor=page.next_cursor)
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Response
 
-from app.api import problems
 from app.features.desk import rendering as pages
 from app.features.desk.forms import checked, text
 from app.features.desk.glossary import delivery_advice
@@ -120,8 +119,7 @@ def rotate_secret(context: TheContext, form: Form) -> Response:
     try:
         context.ask(webhook_deliveries.rotate_webhook_secret, body=body)
     except Problem as error:
-        status = problems.status_of(type(error))
-        return context.page("deliveries/secret.html", status=status, secret=context.ask(_SECRET), done="", error=error)
+        return context.page("deliveries/secret.html", secret=context.ask(_SECRET), done="", error=error)
     return pages.see(f"{ROOT}/webhook-secret", done="rotated")
 
 

@@ -37,7 +37,7 @@ class NewAdditionOut(AdditionOut):
     num_suppressed: int = Field(description="Number of rows left out, of people who asked to be forgotten.")
 
 
-_ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}")
+_ADDITIONS = operation.ResourceOperations("Datasets", "/v1/datasets/{dataset_id}", problems.DatasetUnknown)
 
 ADD = _ADDITIONS.of_one(
     "add_records",
@@ -48,7 +48,6 @@ ADD = _ADDITIONS.of_one(
     status=202,
     repeat="keyed",
     problems=(
-        problems.DatasetUnknown,
         problems.DatasetRetired,
         problems.UploadTooLarge,
         problems.StorageQuotaExceeded,
@@ -70,7 +69,6 @@ ADDITIONS = _ADDITIONS.of_one(
     scope=sets.Scope.MODELS_READ,
     query=fields.Paging,
     gives=fields.PageOut[AdditionOut],
-    problems=(problems.DatasetUnknown,),
     does="List the additions of a dataset, newest first.",
 )
 ADDITION = _ADDITIONS.of_two(
@@ -79,6 +77,6 @@ ADDITION = _ADDITIONS.of_two(
     "/additions/{addition_id}",
     scope=sets.Scope.MODELS_READ,
     gives=AdditionOut,
-    problems=(problems.DatasetUnknown, AdditionUnknown),
+    problems=(AdditionUnknown,),
     does="Return an addition, with whether its rows have been written.",
 )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example
+from lethe.contract.fields import Answer, Body, LargeBody, Name, PageOut, Paging, Query, Sha256, Text, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound, RequestUnknown
 from lethe.contract.sets import ClosedSet, Scope
@@ -53,10 +53,9 @@ class AttestedTrainerIn(Body):
     public_key: PublicKey = Field(
         description="Ed25519 public key that signs the manifests: `x` of its JWK (base64url of 32 bytes)."
     )
-    dataset_ids: Ids | None = Field(
-        default=None,
-        description="Datasets whose people the trainer may read: a request restricted to other datasets does not wait "
-        "for it. Default: every request waits for it.",
+    dataset_ids: Ids | None = optional(
+        "Datasets whose people the trainer may read: a request restricted to other datasets does not wait "
+        "for it. Default: every request waits for it."
     )
     lead_days: Days = Field(
         default=3, description="Days between reading the rows and the manifest, kept free before a deadline."
@@ -64,15 +63,11 @@ class AttestedTrainerIn(Body):
 
 
 class AttestedTrainerChangeIn(Body):
-    name: Name | None = Field(default=None, description="New name of the trainer. Default: unchanged.")
-    contact: Name | None = Field(default=None, description="New contact of the trainer. Default: unchanged.")
+    name: Name | None = optional("New name of the trainer. Default: unchanged.")
+    contact: Name | None = optional("New contact of the trainer. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
-    public_key: PublicKey | None = Field(
-        default=None, description="New Ed25519 public key for manifests from now on. Default: unchanged."
-    )
-    lead_days: Days | None = Field(
-        default=None, description="New number of days before a deadline. Default: unchanged."
-    )
+    public_key: PublicKey | None = optional("New Ed25519 public key for manifests from now on. Default: unchanged.")
+    lead_days: Days | None = optional("New number of days before a deadline. Default: unchanged.")
 
 
 class RetrainingOut(Answer):
@@ -106,7 +101,7 @@ class IdentifiersIn(LargeBody):
         list[Annotated[str, Field(min_length=1, max_length=500)]],
         Field(min_length=1, max_length=MAX_IDS, fail_fast=True),
     ] = Field(description="Identifiers of people whose rows the trainer wants to read.", repr=False)
-    kind: Name | None = Field(default=None, description="Kind of the identifiers, such as email. Default: customer_id.")
+    kind: Name | None = optional("Kind of the identifiers, such as email. Default: customer_id.")
 
 
 class IdentifiersOut(Answer):
@@ -160,7 +155,7 @@ class ArtefactServingOut(Answer):
     )
 
 
-_TRAINERS = ResourceOperations("Attested trainers", "/v1/attested-trainers")
+_TRAINERS = ResourceOperations("Attested trainers", "/v1/attested-trainers", AttestedTrainerUnknown)
 
 CREATE = _TRAINERS.operation(
     "create_attested_trainer",
@@ -187,7 +182,6 @@ GET = _TRAINERS.of_one(
     "/{attested_trainer_id}",
     scope=Scope.MODELS_READ,
     gives=AttestedTrainerOut,
-    problems=(AttestedTrainerUnknown,),
     does="Return a trainer, with the fewest retrainings that meet all deadlines.",
 )
 CHANGE = _TRAINERS.of_one(
@@ -198,7 +192,6 @@ CHANGE = _TRAINERS.of_one(
     takes=AttestedTrainerChangeIn,
     gives=AttestedTrainerOut,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown,),
     does="Change a trainer. Manifests that were accepted keep the key that signed them.",
 )
 RETIRE = _TRAINERS.of_one(
@@ -208,7 +201,6 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(AttestedTrainerUnknown,),
     does="Let no more requests wait for a trainer. Requests that wait already do until a manifest or an officer "
     "ends it.",
 )
@@ -220,7 +212,6 @@ IDENTIFIERS = _TRAINERS.of_one(
     takes=IdentifiersIn,
     gives=IdentifiersOut,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown,),
     does="Return the digests by which a manifest names the people whose rows it read, and tell which people must "
     "not be read. Neither identifiers nor digests are stored.",
 )
@@ -232,7 +223,7 @@ ACCEPT = _TRAINERS.of_one(
     takes=ManifestIn,
     gives=ManifestOut,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown, ManifestRefused),
+    problems=(ManifestRefused,),
     does="Accept the signed manifest of a retraining, which serves every request that was due before its rows were "
     "read. A refused manifest serves none, and `errors` names the failed check. Repeating the call returns the "
     "same answer.",
@@ -246,7 +237,7 @@ CLOSE = _TRAINERS.of_one(
     gives=type(None),
     status=204,
     repeat="idempotent",
-    problems=(AttestedTrainerUnknown, RequestUnknown, SystemTaskEnded),
+    problems=(RequestUnknown, SystemTaskEnded),
     does="End a request's wait for a trainer that does not answer. The headline then says that the trainer was "
     "not reached.",
 )

@@ -59,7 +59,7 @@ class BoundsQuery(Paging):
     limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of theorems per page.")] = 500
 
 
-_BOUNDS = ResourceOperations("Accounting", "/v1/accounting/bounds")
+_BOUNDS = ResourceOperations("Accounting", "/v1/accounting/bounds", BoundUnknown)
 
 BOUNDS = _BOUNDS.operation(
     "list_bounds",
@@ -77,7 +77,7 @@ EVALUATE = _BOUNDS.of_one(
     takes=BoundIn,
     gives=dict[str, Any],
     repeat="idempotent",
-    problems=(BoundUnknown, PreconditionFailed, WorkExceeded),
+    problems=(PreconditionFailed, WorkExceeded),
     does='Evaluate a theorem: infinity is "inf", and "1/n" stands for the reciprocal of the parameter n. An '
     "evaluation that needs too much work is refused.",
 )

@@ -2,7 +2,7 @@
 
 from lethe.contract import models, operation, problems, sets
 
-_TESTS = operation.ResourceOperations("Models", "/v1/models/{model_id}/audit")
+_TESTS = operation.ResourceOperations("Models", "/v1/models/{model_id}/audit", problems.ModelUnknown)
 
 ASK = _TESTS.of_one(
     "audit",
@@ -12,7 +12,6 @@ ASK = _TESTS.of_one(
     status=202,
     repeat="keyed",
     problems=(
-        problems.ModelUnknown,
         problems.ModelNotLive,
         problems.ModelRetired,
         problems.PreconditionFailed,

@@ -33,7 +33,7 @@ class LedgerVerdictOut(Answer):
     head: str | None = Field(description="Hash of the last entry (hex); null if there is none or the ledger not valid.")
 
 
-_ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting")
+_ACCOUNTING = ResourceOperations("Accounting", "/v1/accounting", problems.ModelUnknown)
 
 LEDGER = _ACCOUNTING.of_one(
     "get_ledger",
@@ -42,7 +42,7 @@ LEDGER = _ACCOUNTING.of_one(
     scope=Scope.ACCOUNTING_READ,
     query=Paging,
     gives=LedgerOut,
-    problems=(problems.ModelUnknown, problems.InputInvalid),
+    problems=(problems.InputInvalid,),
     does="List the hash-chained ledger entries of a model, oldest first, in the order of a replay.",
 )
 VERDICT = _ACCOUNTING.of_one(
@@ -51,7 +51,6 @@ VERDICT = _ACCOUNTING.of_one(
     "/models/{model_id}/ledger/verdict",
     scope=Scope.ACCOUNTING_READ,
     gives=LedgerVerdictOut,
-    problems=(problems.ModelUnknown,),
     does="Recompute every hash and number of a model's ledger from its entries alone, and check that the "
     "published versions are exactly those in the ledger.",
 )

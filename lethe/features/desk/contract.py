@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, Strict
 
 from lethe.contract import operation, problems
-from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out
+from lethe.contract.deletion_requests import NOBODY, REQUESTS, DeletionRequestOut
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Text, example, is_written_out, optional
 from lethe.contract.sets import ClosedSet, Scope
 
 
@@ -76,7 +76,6 @@ class AssigneeOut(Answer):
 
 
 _ASSIGNEES = operation.ResourceOperations("Deletion requests", "/v1")
-_REQUESTS = operation.ResourceOperations("Deletion requests", "/v1/deletion-requests")
 
 ASSIGNEES = _ASSIGNEES.operation(
     "list_assignees",
@@ -88,7 +87,7 @@ ASSIGNEES = _ASSIGNEES.operation(
     does="List the people to whom requests can be assigned, newest first: everybody whose role lets them decide about "
     "requests and who is not disabled.",
 )
-ASSIGN = _REQUESTS.of_one(
+ASSIGN = REQUESTS.of_one(
     "assign_deletion_request",
     "POST",
     "/{request_id}/assign",
@@ -96,7 +95,7 @@ ASSIGN = _REQUESTS.of_one(
     takes=AssignmentIn,
     gives=DeletionRequestOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, NotAssignable),
+    problems=(NotAssignable,),
     does="Assign a request to a person, or clear the assignment. This does not restrict what others may do, and the "
     "person whom the request is about is not notified.",
 )
@@ -119,12 +118,12 @@ class NoteOut(Answer):
     id: str = Field(description="ID of the note.")
     at: datetime.datetime = Field(description="Time at which the note was written.")
     author: str = Field(description="ID of the person or API key that wrote the note.")
-    author_name: str | None = Field(default=None, description="Name of the author, if known.")
+    author_name: str | None = optional("Name of the author, if known.")
     text: str = Field(description="Text of the note; empty if damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the stored text or its key is damaged.")
 
 
-ADD_NOTE = _REQUESTS.of_one(
+ADD_NOTE = REQUESTS.of_one(
     "add_request_note",
     "POST",
     "/{request_id}/notes",
@@ -132,19 +131,18 @@ ADD_NOTE = _REQUESTS.of_one(
     takes=NoteIn,
     gives=NoteOut,
     status=201,
-    problems=(problems.RequestUnknown, DetailsErased, NotesFull),
+    problems=(DetailsErased, NotesFull),
     does="Add a note about a request for its deciders. No event, callback, protocol, export or log contains the "
     "text. It is erased when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted, "
     "because remembering one would store the text once more: a repetition is another note.",
 )
-NOTES = _REQUESTS.of_one(
+NOTES = REQUESTS.of_one(
     "list_request_notes",
     "GET",
     "/{request_id}/notes",
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[NoteOut],
-    problems=(problems.RequestUnknown,),
     does="List the notes about a request, oldest first.",
 )
 
@@ -156,14 +154,14 @@ class AttachmentOut(Answer):
     id: str = Field(description="ID of the attachment.")
     at: datetime.datetime = Field(description="Time at which the file was attached.")
     author: str = Field(description="ID of the person or API key that attached the file.")
-    author_name: str | None = Field(default=None, description="Name of the author, if known.")
+    author_name: str | None = optional("Name of the author, if known.")
     kind: AttachmentKind = Field(description="Kind of the file.")
     size: int = Field(description="Size of the file in bytes.")
     name: str = Field(description="Name of the file as sent by its author; empty if damaged.", repr=False)
     damaged: bool = Field(default=False, description="True if the stored name or the key of the file is damaged.")
 
 
-ATTACH = _REQUESTS.of_one(
+ATTACH = REQUESTS.of_one(
     "add_request_attachment",
     "POST",
     "/{request_id}/attachments",
@@ -171,7 +169,6 @@ ATTACH = _REQUESTS.of_one(
     gives=AttachmentOut,
     status=201,
     problems=(
-        problems.RequestUnknown,
         problems.UploadTooLarge,
         AttachmentInvalid,
         DetailsErased,
@@ -183,34 +180,33 @@ ATTACH = _REQUESTS.of_one(
     "when the policy lets the details of the request go.\n\nNo `Idempotency-Key` is accepted: a repetition is "
     "another attachment.",
 )
-ATTACHMENTS = _REQUESTS.of_one(
+ATTACHMENTS = REQUESTS.of_one(
     "list_request_attachments",
     "GET",
     "/{request_id}/attachments",
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[AttachmentOut],
-    problems=(problems.RequestUnknown,),
     does="List the files attached to a request, oldest first.",
 )
-ATTACHMENT = _REQUESTS.of_two(
+ATTACHMENT = REQUESTS.of_two(
     "get_request_attachment",
     "GET",
     "/{request_id}/attachments/{attachment_id}",
     scope=Scope.REQUESTS_REVIEW,
     gives=bytes,
-    problems=(problems.RequestUnknown, AttachmentUnknown, problems.SealedTextDamaged),
+    problems=(AttachmentUnknown, problems.SealedTextDamaged),
     does="Return the file for saving: browsers neither show it nor guess its type. The audit log records who "
     "downloaded it.",
 )
-DELETE_ATTACHMENT = _REQUESTS.of_two(
+DELETE_ATTACHMENT = REQUESTS.of_two(
     "delete_request_attachment",
     "DELETE",
     "/{request_id}/attachments/{attachment_id}",
     scope=Scope.REQUESTS_REVIEW,
     gives=type(None),
     status=204,
-    problems=(problems.RequestUnknown, AttachmentUnknown),
+    problems=(AttachmentUnknown,),
     does="Erase a file: its key is destroyed before the answer.",
 )
 
@@ -235,14 +231,14 @@ class Addressing(Body):
     )
 
 
-REPLY = _REQUESTS.of_one(
+REPLY = REQUESTS.of_one(
     "get_reply",
     "GET",
     "/{request_id}/reply",
     scope=Scope.REQUESTS_REVIEW,
     query=ReplyQuery,
     gives=bytes,
-    problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
+    problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the reply to the person at the present stage: received, extended, completed, rejected or "
     "withdrawn. It also states what was erased, each certificate in plain words, and how anybody verifies it. It "
     "is composed on demand and not stored.",
@@ -273,10 +269,10 @@ class SentReplyOut(Answer):
     channel: ReplyChannel = Field(description="Channel of the reply.")
     at: datetime.datetime = Field(description="Time at which this was recorded.")
     actor: str = Field(description="ID of the person or API key that recorded it.")
-    actor_name: str | None = Field(default=None, description="Name of the actor, if known.")
+    actor_name: str | None = optional("Name of the actor, if known.")
 
 
-RECORD_SENT_REPLY = _REQUESTS.of_one(
+RECORD_SENT_REPLY = REQUESTS.of_one(
     "record_sent_reply",
     "POST",
     "/{request_id}/sent-replies",
@@ -284,19 +280,19 @@ RECORD_SENT_REPLY = _REQUESTS.of_one(
     takes=SentReplyIn,
     gives=SentReplyOut,
     repeat="idempotent",
-    problems=(problems.RequestUnknown, problems.InputInvalid),
+    problems=(problems.InputInvalid,),
     does="Record that a reply was sent to the person: the service composes replies and sends none. The day and "
     "the channel are in the audit log and in the history of the request, and are kept as long as these. The same "
     "day and channel are recorded once.",
 )
-SENT_REPLIES = _REQUESTS.of_one(
+SENT_REPLIES = REQUESTS.of_one(
     "list_sent_replies",
     "GET",
     "/{request_id}/sent-replies",
     scope=Scope.REQUESTS_REVIEW,
     query=Paging,
     gives=PageOut[SentReplyOut],
-    problems=(problems.RequestUnknown, problems.InputInvalid),
+    problems=(problems.InputInvalid,),
     does="List the replies that were recorded as sent, the last recorded first.",
 )
 
@@ -314,14 +310,14 @@ class EvidenceQuery(Query):
     )
 
 
-EVIDENCE_PACK = _REQUESTS.of_one(
+EVIDENCE_PACK = REQUESTS.of_one(
     "get_evidence_pack",
     "GET",
     "/{request_id}/evidence-pack",
     scope=Scope.REQUESTS_REVIEW,
     query=EvidenceQuery,
     gives=bytes,
-    problems=(problems.RequestUnknown, ReplyUnprintable, problems.CertificateDamaged),
+    problems=(ReplyUnprintable, problems.CertificateDamaged),
     does="Return the evidence about a request: the letter to the person, the certificates, the public keys, the "
     "history, and the audit entries up to a checkpoint that is signed for the pack. A manifest signs the digest of "
     "every file of the archive; `lethe request verify-evidence-pack` verifies all of it offline.\n\nThe audit log "

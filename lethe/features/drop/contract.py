@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from lethe.contract.fields import Answer, Body, LargeBody, Query
+from lethe.contract.fields import Answer, Body, LargeBody, Query, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, StorageQuotaExceeded
 from lethe.contract.sets import Scope
@@ -54,8 +54,8 @@ ListName = Annotated[DropList, Strict(False)]
 class LineIn(Body):
     id: LineId = Field(description="ID of the line, by which DROP knows it.")
     hash: Hash = Field(description="Hash of the line (base64).", repr=False)
-    list_type: ListName | None = Field(
-        default=None, description="ListType of a removed line; only in a file of removed lines, where it is required."
+    list_type: ListName | None = optional(
+        "ListType of a removed line; only in a file of removed lines, where it is required."
     )
 
 
@@ -64,10 +64,8 @@ class LinesIn(LargeBody):
     lines: Annotated[list[LineIn], Field(max_length=MAX_LINES, fail_fast=True)] = Field(
         description="Lines of the file, in any division into calls."
     )
-    num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(
-        default=None,
-        description="Number of lines of the whole file, with its last call: until all of them have come, the file has "
-        "no answer.",
+    num_lines: Annotated[int, Field(ge=0, lt=2**31)] | None = optional(
+        "Number of lines of the whole file, with its last call: until all of them have come, the file has no answer."
     )
 
     @model_validator(mode="after")

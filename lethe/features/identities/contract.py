@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectIn
+from lethe.contract.fields import WHOLE, Answer, Body, LargeBody, Sha256, SubjectId, SubjectIn, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, RequestUnknown, StorageQuotaExceeded
 from lethe.contract.sets import Scope
@@ -37,7 +37,7 @@ class IdentifierIn(Body):
         description="Kind of the identifier: customer_id (the subject IDs of uploads), email, phone, device or a kind "
         "of the tenant.",
     )
-    id: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+    id: SubjectId | None = Field(
         default=None, description="Identifier in any spelling; give either this or sha256.", repr=False
     )
     sha256: Sha256 | None = Field(
@@ -88,10 +88,9 @@ class LoadedOut(Answer):
 
 class KindIn(Body):
     name: KindName = Field(description="Name of the kind: a new one, compared as text, or phone.")
-    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = Field(
-        default=None,
-        description="Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
-        "numbers are refused.",
+    region: Annotated[str, Field(pattern="^[A-Z]{2}$"), WHOLE] | None = optional(
+        "Country (ISO 3166-1) of phone numbers without a country code; only for phone. Default: such "
+        "numbers are refused."
     )
 
 
@@ -169,12 +168,11 @@ FORGET = _IDENTITIES.operation(
     repeat="idempotent",
     does="Delete all identifiers of one person from the map, for example to correct a wrong link. No rows are erased.",
 )
-OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests").of_one(
+OF_REQUEST = ResourceOperations("Identities", "/v1/deletion-requests", RequestUnknown).of_one(
     "get_request_identities",
     "GET",
     "/{request_id}/identities",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestIdentitiesOut,
-    problems=(RequestUnknown,),
     does="Return which kinds of identifiers a request covers, and which of them the identity map led to.",
 )

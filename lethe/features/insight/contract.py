@@ -7,7 +7,8 @@ from pydantic import Field
 
 from lethe.contract import problems
 from lethe.contract.certificates import GuaranteeOut, JointOut, TargetOut
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Positive, Query, example
+from lethe.contract.deletion_requests import REQUESTS
+from lethe.contract.fields import Answer, Body, Delta, PageOut, Paging, Positive, Query, example, optional
 from lethe.contract.models import Objective, WaitingOut
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Metric, RunKind, Scope, WaitReason
@@ -21,19 +22,13 @@ class PreviewIn(Body):
 
     model_id: str = Field(description="ID of the model.")
     num_records: Annotated[int, Field(ge=1, le=2**31 - 1, description="Number of records to forget.")] = 1
-    epsilon: Positive | None = Field(
-        default=None, description="Epsilon to reach, in nats. Default: the model's target."
+    epsilon: Positive | None = optional("Epsilon to reach, in nats. Default: the model's target.")
+    delta: Delta | None = optional("Delta to reach. Default: the model's target.")
+    steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
+        "Number of steps whose effect to preview. Default: the minimum that reaches the target."
     )
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        default=None, description="Delta to reach. Default: the model's target."
-    )
-    steps: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None,
-        description="Number of steps whose effect to preview. Default: the minimum that reaches the target.",
-    )
-    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        default=None,
-        description="Number of records per run in `schedule`, for at most 100 runs. Default: all records in one run.",
+    batch: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = optional(
+        "Number of records per run in `schedule`, for at most 100 runs. Default: all records in one run."
     )
     expected_requests: Annotated[int, Field(ge=1, le=100)] = Field(
         default=EXPECTED_REQUESTS,
@@ -142,13 +137,12 @@ class RequestPreviewOut(Answer):
     models: list[ModelToForgetOut] = Field(description="Models that have to forget.")
 
 
-PREVIEW_REQUEST = ResourceOperations("Deletion requests", "/v1/deletion-requests").of_one(
+PREVIEW_REQUEST = REQUESTS.of_one(
     "preview_deletion_request",
     "GET",
     "/{request_id}/preview",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestPreviewOut,
-    problems=(problems.RequestUnknown,),
     does="Preview an undecided or waiting request: the rows it would erase now, the versions it would replace, "
     "the cost in passes and seconds, and why it waits. Nothing is changed.",
 )
@@ -269,16 +263,13 @@ class PlanOut(Answer):
 
 
 class PlanQuery(Query):
-    objective: Objective | None = Field(default=None, description="Objective to plan for. Default: by the dataset.")
-    loss_width: Positive | None = Field(default=None, description="Width of the loss. Default: that of the objective.")
-    metric: Metric | None = Field(
-        default=None,
-        description="Metric of measured versions; versions without it are left out. Default: accuracy, label_accuracy "
-        "or r_squared.",
+    objective: Objective | None = optional("Objective to plan for. Default: by the dataset.")
+    loss_width: Positive | None = optional("Width of the loss. Default: that of the objective.")
+    metric: Metric | None = optional(
+        "Metric of measured versions; versions without it are left out. Default: accuracy, label_accuracy or r_squared."
     )
-    l2: Positive | None = Field(
-        default=None,
-        description="L2 regularisation. Default: a quarter of the default, the default, and four times the default.",
+    l2: Positive | None = optional(
+        "L2 regularisation. Default: a quarter of the default, the default, and four times the default."
     )
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example
+from lethe.contract.fields import Answer, Body, Moment, Name, PageOut, Paging, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import NotFound, StorageQuotaExceeded
 from lethe.contract.sets import ClosedSet, Scope
@@ -75,10 +75,9 @@ class DpModelIn(LedgerIn):
     )
 
     name: Name = Field(description="Name of the model, shown to officers and in the bundle.")
-    dataset_ids: Ids | None = Field(
-        default=None,
-        description="Datasets whose people the model may hold: a request restricted to other datasets does not concern "
-        "it. Default: all datasets of the tenant.",
+    dataset_ids: Ids | None = optional(
+        "Datasets whose people the model may hold: a request restricted to other datasets does not concern "
+        "it. Default: all datasets of the tenant."
     )
 
 
@@ -111,7 +110,7 @@ class DpModelOut(Answer):
     retired_at: datetime.datetime | None = Field(description="Time of retirement; null while in use.")
 
 
-_DP_MODELS = ResourceOperations("Systems", "/v1/dp-models")
+_DP_MODELS = ResourceOperations("Systems", "/v1/dp-models", DpModelUnknown)
 
 CREATE = _DP_MODELS.operation(
     "create_dp_model",
@@ -139,7 +138,6 @@ GET = _DP_MODELS.of_one(
     "/{dp_model_id}",
     scope=Scope.MODELS_READ,
     gives=DpModelOut,
-    problems=(DpModelUnknown,),
     does="Return a model with its ledger, its epsilon by number of rows, and what is left of its budget.",
 )
 RENEW = _DP_MODELS.of_one(
@@ -150,7 +148,6 @@ RENEW = _DP_MODELS.of_one(
     takes=LedgerIn,
     gives=DpModelOut,
     repeat="idempotent",
-    problems=(DpModelUnknown,),
     does="Replace the ledger after a retraining. Requests accepted before the training started count no more, and "
     "those that waited for it go on. A ledger whose budget does not cover the others is refused.",
 )
@@ -161,7 +158,6 @@ RETIRE = _DP_MODELS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(DpModelUnknown,),
     does="Retire a model. Requests that waited for its retraining end without having reached it, which their "
     "headline says.",
 )

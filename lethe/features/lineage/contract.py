@@ -5,9 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example
+from lethe.contract.fields import Answer, Body, PageOut, Paging, Query, Sha256, SubjectIn, Text, example, optional
+from lethe.contract.models import MODELS
 from lethe.contract.operation import ResourceOperations
-from lethe.contract.problems import ModelUnknown, NotFound, RequestUnknown, VersionUnknown
+from lethe.contract.problems import NotFound, RequestUnknown, VersionUnknown
 from lethe.contract.sets import ClosedSet, Scope, VersionStatus
 
 
@@ -59,13 +60,11 @@ class CopyStatementIn(Body):
     kind: Annotated[CopyKind, Strict(False)] = Field(
         default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
     )
-    place: Place | None = Field(default=None, description="Location of the copy, for officers. Default: not stated.")
-    destroyed: Annotated[DestructionCheck, Strict(False)] | None = Field(
-        default=None, description="How it was checked that the copy is destroyed. Default: it is not destroyed."
+    place: Place | None = optional("Location of the copy, for officers. Default: not stated.")
+    destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
+        "How it was checked that the copy is destroyed. Default: it is not destroyed."
     )
-    replaced_by: VersionNumber | None = Field(
-        default=None, description="Number of the version that replaced this copy. Default: none."
-    )
+    replaced_by: VersionNumber | None = optional("Number of the version that replaced this copy. Default: none.")
 
 
 class ExportOut(Answer):
@@ -87,24 +86,19 @@ class ExportOut(Answer):
 
 class ExportsQuery(Paging):
     mine: bool = Field(default=False, description="Only list exports to the calling key or person.")
-    version: VersionNumber | None = Field(
-        default=None, description="Only list exports of the version with this number."
-    )
+    version: VersionNumber | None = optional("Only list exports of the version with this number.")
 
 
-_MODELS = ResourceOperations("Models", "/v1/models")
-
-EXPORTS = _MODELS.of_one(
+EXPORTS = MODELS.of_one(
     "list_exports",
     "GET",
     "/{model_id}/exports",
     scope=Scope.MODELS_READ,
     query=ExportsQuery,
     gives=PageOut[ExportOut],
-    problems=(ModelUnknown,),
     does="List who received which weights, and when, newest first.",
 )
-STATE_COPY = _MODELS.of_two(
+STATE_COPY = MODELS.of_two(
     "state_copy",
     "PATCH",
     "/{model_id}/exports/{export_id}",
@@ -112,7 +106,7 @@ STATE_COPY = _MODELS.of_two(
     takes=CopyStatementIn,
     gives=ExportOut,
     repeat="idempotent",
-    problems=(ModelUnknown, ExportUnknown, VersionUnknown),
+    problems=(ExportUnknown, VersionUnknown),
     does="State what became of a copy: its form and place, and that it is destroyed or replaced. The statement "
     "takes the place of the last one; bundles of requests contain it. Only the key or person that received the "
     "copy may state it, or an admin.",
@@ -139,20 +133,18 @@ class ServingOut(Answer):
 
 
 class ServingQuery(Query):
-    version: VersionNumber | None = Field(default=None, description="Number of the version. Default: the live version.")
-    weights_sha256: Sha256 | None = Field(
-        default=None, description="SHA-256 (hex) of the weights. Default: live version."
-    )
+    version: VersionNumber | None = optional("Number of the version. Default: the live version.")
+    weights_sha256: Sha256 | None = optional("SHA-256 (hex) of the weights. Default: live version.")
 
 
-SERVING = _MODELS.of_one(
+SERVING = MODELS.of_one(
     "get_serving",
     "GET",
     "/{model_id}/serving",
     scope=Scope.MODELS_READ,
     query=ServingQuery,
     gives=ServingOut,
-    problems=(ModelUnknown, VersionUnknown),
+    problems=(VersionUnknown,),
     does="Return whether the live version, or the named one, may be served now. Nothing in the answer is about a "
     "person.",
 )
@@ -199,7 +191,7 @@ class LineageOut(Answer):
     models: list[ModelLineageOut] = Field(description="Models that the rows fed.")
 
 
-_LINEAGE = ResourceOperations("Lineage", "/v1")
+_LINEAGE = ResourceOperations("Lineage", "/v1", RequestUnknown)
 
 OF_REQUEST = _LINEAGE.of_one(
     "get_request_lineage",
@@ -207,7 +199,6 @@ OF_REQUEST = _LINEAGE.of_one(
     "/deletion-requests/{request_id}/lineage",
     scope=Scope.ACCOUNTING_READ,
     gives=LineageOut,
-    problems=(RequestUnknown,),
     does="Return the models, versions and copies that the person's rows fed, in the datasets that the request "
     "concerns. The audit log records the look-up, but not the person.",
 )

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Strict
 
 from lethe.contract.deletion_requests import NOBODY, OpenClock, RegulationName, RejectionIn, RequestFilter
-from lethe.contract.fields import Answer, Body, Decision, LargeBody, Moment, Name, Query, example
+from lethe.contract.fields import Answer, Body, LargeBody, Moment, Name, Query, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import InputInvalid
-from lethe.contract.sets import RequestStatus, Scope
+from lethe.contract.sets import Decision, RequestStatus, Scope
 
 
 class BatchRefused(InputInvalid, title="None of the requests was accepted"): ...
@@ -29,25 +29,21 @@ class DecisionsIn(Body):
     model_config = example(decision="approve", status="in_review", made_before="2026-02-01T00:00:00Z")
 
     decision: Annotated[Decision, Strict(False)] = Field(description="Decision on each request: approve or reject.")
-    rejection: RejectionIn | None = Field(
-        default=None, description="Ground and explanation; required with reject, refused with approve."
-    )
+    rejection: RejectionIn | None = optional("Ground and explanation; required with reject, refused with approve.")
     status: Undecided = Field(description="Status of the requests to decide; with approve, in_review only.")
     made_before: Moment = Field(description="Only requests with an earlier created_at, so that none is decided unseen.")
-    regulation: RegulationName | None = Field(default=None, description="Only requests under this regulation.")
-    received_from: Moment | None = Field(default=None, description="Only requests with this submitted_at or later.")
-    received_before: Moment | None = Field(default=None, description="Only requests with an earlier submitted_at.")
-    due_from: Moment | None = Field(default=None, description="Only requests with this deadline or later.")
-    due_before: Moment | None = Field(default=None, description="Only requests with an earlier deadline.")
-    clock: OpenClock | None = Field(
-        default=None, description="Only requests with this clock state; running: neither paused nor overdue."
-    )
-    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description=f"Only requests assigned to this person (ID), or to {NOBODY}."
+    regulation: RegulationName | None = optional("Only requests under this regulation.")
+    received_from: Moment | None = optional("Only requests with this submitted_at or later.")
+    received_before: Moment | None = optional("Only requests with an earlier submitted_at.")
+    due_from: Moment | None = optional("Only requests with this deadline or later.")
+    due_before: Moment | None = optional("Only requests with an earlier deadline.")
+    clock: OpenClock | None = optional("Only requests with this clock state; running: neither paused nor overdue.")
+    assignee: Annotated[str, Field(min_length=1, max_length=200)] | None = optional(
+        f"Only requests assigned to this person (ID), or to {NOBODY}."
     )
     limit: Annotated[int, Field(ge=1, le=200)] = Field(default=100, description="Most requests that one call decides.")
-    cursor: Annotated[str, Field(max_length=500)] | None = Field(
-        default=None, description="`next_cursor` of the preceding call. Default: from the start."
+    cursor: Annotated[str, Field(max_length=500)] | None = optional(
+        "`next_cursor` of the preceding call. Default: from the start."
     )
 
 
@@ -116,16 +112,14 @@ class BatchIn(LargeBody):
 
 class BatchItemOut(Answer):
     index: int = Field(description="Position of the request in the batch, from 0.")
-    line: int | None = Field(default=None, description="Line in the CSV file; null for a JSON batch.")
+    line: int | None = optional("Line in the CSV file; null for a JSON batch.")
     status: int = Field(description="202, or the HTTP status that this request would get in a call of its own.")
-    id: str | None = Field(default=None, description="ID of the request; null if refused.")
+    id: str | None = optional("ID of the request; null if refused.")
     external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
-    request_status: RequestStatus | None = Field(default=None, description="Status of the request; null if refused.")
-    code: str | None = Field(default=None, description="Error code; null if accepted.")
-    detail: str | None = Field(default=None, description="Explanation of the error and remedy; null if accepted.")
-    errors: list[dict[str, str]] | None = Field(
-        default=None, description="Places at fault, each with `path` and `message`; null if none."
-    )
+    request_status: RequestStatus | None = optional("Status of the request; null if refused.")
+    code: str | None = optional("Error code; null if accepted.")
+    detail: str | None = optional("Explanation of the error and remedy; null if accepted.")
+    errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
 
     @property
     def accepted(self) -> bool:
@@ -140,7 +134,7 @@ class BatchOut(Answer):
 
 
 class BatchQuery(Query):
-    source: Name | None = Field(default=None, description="Name of the source list, by which they can be found.")
+    source: Name | None = optional("Name of the source list, by which they can be found.")
 
 
 CREATE_BATCH = _LISTS.operation(

@@ -1,13 +1,12 @@
 """`client.networks`: public networks, which compute the features that models learn from."""
 
-from pydantic import Field
-
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload
+from lethe.contract.fields import optional
 from lethe.features.networks import contract as networks
 
 
 class _Network(networks.NetworkFileIn, Keyed):
-    name: str | None = Field(default=None, description="Name of the network. Default: the file's.")
+    name: str | None = optional("Name of the network. Default: the file's.")
 
 
 class Networks(Resource[H]):

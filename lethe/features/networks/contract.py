@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lethe.contract import operation, problems
-from lethe.contract.fields import Answer, Form, PageOut, Paging
+from lethe.contract.fields import Answer, Form, PageOut, Paging, optional
 from lethe.contract.problems import Conflict, variant
 from lethe.contract.sets import Scope
 
@@ -51,10 +51,9 @@ class NetworkFileIn(Form):
     provenance: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
         description="Training data of the network, in words."
     )
-    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        default=None,
-        description="Location of the network's own differential-privacy ledger, if it learned from people; every "
-        "certificate names it. Without one, certificates say that the network must never have seen the person.",
+    dp_ledger: Annotated[str, Field(min_length=1, max_length=500)] | None = optional(
+        "Location of the network's own differential-privacy ledger, if it learned from people; every "
+        "certificate names it. Without one, certificates say that the network must never have seen the person."
     )
 
 
@@ -62,7 +61,7 @@ class NetworkIn(NetworkFileIn):
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Name of the network.")
 
 
-_NETWORKS = operation.ResourceOperations("Networks", "/v1/networks")
+_NETWORKS = operation.ResourceOperations("Networks", "/v1/networks", problems.NetworkUnknown)
 
 UPLOAD = _NETWORKS.operation(
     "create_network",
@@ -95,7 +94,6 @@ GET = _NETWORKS.of_one(
     "/{network_id}",
     scope=Scope.MODELS_READ,
     gives=NetworkOut,
-    problems=(problems.NetworkUnknown,),
     does="Return the inputs, outputs and provenance of a network.",
 )
 FILE = _NETWORKS.of_one(
@@ -104,7 +102,7 @@ FILE = _NETWORKS.of_one(
     "/{network_id}/file",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(problems.NetworkUnknown, problems.DatabaseDamaged),
+    problems=(problems.DatabaseDamaged,),
     does="Return the ONNX file after checking its SHA-256.",
 )
 DELETE = _NETWORKS.of_one(
@@ -114,7 +112,7 @@ DELETE = _NETWORKS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
-    problems=(problems.NetworkUnknown, NetworkInUse),
+    problems=(NetworkInUse,),
     does="Delete a network; 409 while a dataset or a model uses it.",
 )
 

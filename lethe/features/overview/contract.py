@@ -4,7 +4,7 @@ import datetime
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer
+from lethe.contract.fields import Answer, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope, WorkerState
 from lethe.features.webhooks.contract import DeliveryStatus
@@ -29,9 +29,8 @@ class ModelsCountOut(Answer):
     audits_refused: int = Field(description="Number of models whose last canary test refuted its run.")
     degraded: int = Field(description="Number of models whose live version misses their quality gate.")
     held: int = Field(description="Number of degraded models that are kept from serving.")
-    first_due_at: datetime.datetime | None = Field(
-        default=None,
-        description="Earliest deadline of a request whose person a live version still carries; null if there is none.",
+    first_due_at: datetime.datetime | None = optional(
+        "Earliest deadline of a request whose person a live version still carries; null if there is none."
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, Gone, NotAllowed, NotFound, Unavailable
 from lethe.contract.sets import ClosedSet, Scope
@@ -89,10 +89,8 @@ class UserIn(Body):
 
 
 class UserChangeIn(Body):
-    name: Name | None = Field(default=None, description="New name of the person. Default: unchanged.")
-    role: AnyRole | None = Field(
-        default=None, description="New role of the person; ends all sessions of the person. Default: unchanged."
-    )
+    name: Name | None = optional("New name of the person. Default: unchanged.")
+    role: AnyRole | None = optional("New role of the person; ends all sessions of the person. Default: unchanged.")
 
 
 class UserOut(Answer):
@@ -119,7 +117,7 @@ class InvitedUserOut(UserOut):
     )
 
 
-_USERS = ResourceOperations("People", "/v1/users")
+_USERS = ResourceOperations("People", "/v1/users", UserUnknown)
 
 CREATE = _USERS.operation(
     "create_user",
@@ -147,7 +145,6 @@ GET = _USERS.of_one(
     "/{user_id}",
     scope=Scope.ADMIN,
     gives=UserOut,
-    problems=(UserUnknown,),
     does="Return the role of a person, and how they log in.",
 )
 CHANGE = _USERS.of_one(
@@ -158,7 +155,7 @@ CHANGE = _USERS.of_one(
     takes=UserChangeIn,
     gives=UserOut,
     repeat="idempotent",
-    problems=(UserUnknown, LastAdministrator),
+    problems=(LastAdministrator,),
     does="Change the name or role of a person.",
 )
 INVITE = _USERS.of_one(
@@ -168,7 +165,7 @@ INVITE = _USERS.of_one(
     scope=Scope.ADMIN,
     gives=InvitedUserOut,
     status=201,
-    problems=(UserUnknown, LastAdministrator),
+    problems=(LastAdministrator,),
     does="Invite a person again who has lost their password or authenticator app, or was disabled: their previous "
     "credentials end, and they choose new ones. No `Idempotency-Key` is accepted.",
 )
@@ -179,6 +176,6 @@ DISABLE = _USERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(UserUnknown, LastAdministrator),
+    problems=(LastAdministrator,),
     does="Disable a person and end their sessions. Their name stays beside their past actions.",
 )

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, FiniteFloat
 
-from lethe.contract import operation, problems, sets
+from lethe.contract import problems, sets
 from lethe.contract.fields import Answer, LargeBody, example
+from lethe.contract.models import MODELS
 
 _Vector = Annotated[list[FiniteFloat], Field(fail_fast=True)]
 """Numbers of a record, of which the first fault alone is listed: a body may have millions."""
@@ -47,9 +48,7 @@ class PredictionsOut(Answer):
     )
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models")
-
-PREDICT = _MODELS.of_one(
+PREDICT = MODELS.of_one(
     "predict",
     "POST",
     "/{model_id}/predictions",
@@ -58,7 +57,6 @@ PREDICT = _MODELS.of_one(
     gives=PredictionsOut,
     repeat="idempotent",
     problems=(
-        problems.ModelUnknown,
         problems.ModelNotLive,
         problems.ModelRetired,
         problems.ModelHeld,

@@ -56,7 +56,7 @@ class AgentOut(Answer):
     created_at: datetime.datetime = Field(description="Time of registration.")
 
 
-_AGENTS = ResourceOperations("Data Rights Protocol", "/v1/agents")
+_AGENTS = ResourceOperations("Data Rights Protocol", "/v1/agents", AgentUnknown)
 
 REGISTER_AGENT = _AGENTS.operation(
     "register_agent",
@@ -84,7 +84,6 @@ REMOVE_AGENT = _AGENTS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(AgentUnknown,),
     does="Remove an agent and revoke its token; requests that it made stay.",
 )
 
@@ -110,7 +109,7 @@ class IdentityIssuerOut(Answer):
     created_at: datetime.datetime = Field(description="Time of registration.")
 
 
-_IDENTITY_ISSUERS = ResourceOperations("Identity issuers", "/v1/identity-issuers")
+_IDENTITY_ISSUERS = ResourceOperations("Identity issuers", "/v1/identity-issuers", IssuerUnknown)
 
 CREATE_ISSUER = _IDENTITY_ISSUERS.operation(
     "create_identity_issuer",
@@ -138,6 +137,5 @@ DELETE_ISSUER = _IDENTITY_ISSUERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(IssuerUnknown,),
     does="Stop trusting the statements of an issuer.",
 )

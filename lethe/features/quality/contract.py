@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from lethe.contract import fields, operation, problems
-from lethe.contract.models import ModelOut, QualityIn
+from lethe.contract import fields, problems
+from lethe.contract.models import MODELS, ModelOut, QualityIn
 from lethe.contract.sets import ClosedSet, Scope
 
 
@@ -44,9 +44,7 @@ class RemediesOut(fields.Answer):
     remedies: list[RemedyOut] = Field(description="Remedies from public numbers alone, cheapest to learn first.")
 
 
-_MODELS = operation.ResourceOperations("Models", "/v1/models")
-
-UPDATE = _MODELS.of_one(
+UPDATE = MODELS.of_one(
     "update_model",
     "PATCH",
     "/{model_id}",
@@ -54,35 +52,35 @@ UPDATE = _MODELS.of_one(
     takes=ModelChangeIn,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.ModelRetired, problems.PreconditionFailed),
+    problems=(problems.ModelRetired, problems.PreconditionFailed),
     does="Set or replace the quality gate of a model, and judge its live version by it at once.",
 )
-REMOVE_GATE = _MODELS.of_one(
+REMOVE_GATE = MODELS.of_one(
     "remove_gate",
     "DELETE",
     "/{model_id}/gate",
     scope=Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.ModelRetired),
+    problems=(problems.ModelRetired,),
     does="Remove the quality gate of a model; a version that was held back is served.",
 )
-RELEASE = _MODELS.of_two(
+RELEASE = MODELS.of_two(
     "release_version",
     "POST",
     "/{model_id}/versions/{number}/release",
     scope=Scope.MODELS_WRITE,
     gives=ModelOut,
     repeat="idempotent",
-    problems=(problems.ModelUnknown, problems.VersionUnknown, problems.WeightsDestroyed),
+    problems=(problems.VersionUnknown, problems.WeightsDestroyed),
     does="Serve the live version although it misses the quality gate. The next version is judged anew.",
 )
-REMEDIES = _MODELS.of_one(
+REMEDIES = MODELS.of_one(
     "list_remedies",
     "GET",
     "/{model_id}/remedies",
     scope=Scope.MODELS_READ,
     gives=RemediesOut,
-    problems=(problems.ModelUnknown, problems.ModelRetired),
+    problems=(problems.ModelRetired,),
     does="List what could raise the quality of a model and what each remedy costs, from public numbers alone.",
 )

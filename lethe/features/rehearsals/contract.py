@@ -133,7 +133,7 @@ class RehearsalOut(Answer):
     finished_at: datetime.datetime | None = Field(description="Time at which the rehearsal ended; null until then.")
 
 
-_REHEARSALS = operation.ResourceOperations("Models", "/v1/models/{model_id}/rehearsals")
+_REHEARSALS = operation.ResourceOperations("Models", "/v1/models/{model_id}/rehearsals", problems.ModelUnknown)
 
 ASK = _REHEARSALS.of_one(
     "rehearse",
@@ -144,7 +144,6 @@ ASK = _REHEARSALS.of_one(
     status=202,
     repeat="keyed",
     problems=(
-        problems.ModelUnknown,
         problems.ModelNotLive,
         problems.ModelRetired,
         RehearsalPending,
@@ -162,7 +161,6 @@ LIST = _REHEARSALS.of_one(
     scope=Scope.ACCOUNTING_READ,
     query=Paging,
     gives=PageOut[RehearsalOut],
-    problems=(problems.ModelUnknown,),
     does="List the rehearsals of a model, newest first.",
 )
 GET = _REHEARSALS.of_two(
@@ -171,7 +169,7 @@ GET = _REHEARSALS.of_two(
     "/{rehearsal_id}",
     scope=Scope.ACCOUNTING_READ,
     gives=RehearsalOut,
-    problems=(problems.ModelUnknown, RehearsalUnknown),
+    problems=(RehearsalUnknown,),
     does="Return the progress of a rehearsal or its results: accuracy and loss on the forget, retain and test "
     "sets, a membership attack, and the effort.",
 )

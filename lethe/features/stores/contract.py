@@ -9,7 +9,7 @@ from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import Scope
 from lethe.features.systems.contract import AcknowledgementRefused, SystemTaskEnded, SystemTaskUnknown, TaskOut
 
-_TASKS = ResourceOperations("Systems", "/v1/system-tasks")
+_TASKS = ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
 
 
 class SearchReportIn(Body):
@@ -33,7 +33,7 @@ REPORT = _TASKS.of_one(
     takes=SearchReportIn,
     gives=TaskOut,
     repeat="idempotent",
-    problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
+    problems=(SystemTaskEnded, AcknowledgementRefused),
     does="Confirm that a system has erased a person from its stores and searched their files, with the report that "
     "the system signed. A report of something left is refused and the task stays open. Repeating the call is a "
     "no-op.",

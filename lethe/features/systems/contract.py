@@ -6,7 +6,19 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from lethe.contract import problems
-from lethe.contract.fields import Answer, Body, Explanation, Moment, Name, PageOut, Paging, Sha256, Text, example
+from lethe.contract.fields import (
+    Answer,
+    Body,
+    Explanation,
+    Moment,
+    Name,
+    PageOut,
+    Paging,
+    Sha256,
+    Text,
+    example,
+    optional,
+)
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.sets import ClosedSet, Scope
 
@@ -87,25 +99,21 @@ class SystemIn(Body):
     webhook_url: Url = Field(
         description="HTTPS URL that receives the signed webhooks of the system's tasks.", repr=False
     )
-    public_key: PublicKey | None = Field(
-        default=None,
-        description="Ed25519 public key whose signatures acknowledge tasks: `x` of its JWK (base64url of 32 bytes). "
-        "Default: none.",
+    public_key: PublicKey | None = optional(
+        "Ed25519 public key whose signatures acknowledge tasks: `x` of its JWK (base64url of 32 bytes). Default: none."
     )
-    api_key_id: Annotated[str, Field(max_length=100)] | None = Field(
-        default=None, description="ID of the API key whose calls acknowledge tasks. Default: none."
+    api_key_id: Annotated[str, Field(max_length=100)] | None = optional(
+        "ID of the API key whose calls acknowledge tasks. Default: none."
     )
-    dataset_ids: Ids | None = Field(
-        default=None,
-        description="Datasets whose people the system may hold: a request restricted to other datasets opens no task. "
-        "Default: all datasets of the tenant.",
+    dataset_ids: Ids | None = optional(
+        "Datasets whose people the system may hold: a request restricted to other datasets opens no task. "
+        "Default: all datasets of the tenant."
     )
     identifier_kinds: Annotated[list[Kind], Field(max_length=_MAX_NAMED)] = Field(
         default=[], description="Kinds of identifiers by which the system knows people, such as customer_id."
     )
-    map_complete_since: Moment | None = Field(
-        default=None,
-        description="Time since which the system records all that it learned or stored about people. Default: unknown.",
+    map_complete_since: Moment | None = optional(
+        "Time since which the system records all that it learned or stored about people. Default: unknown."
     )
     parents: Ids = Field(
         default=[],
@@ -115,27 +123,21 @@ class SystemIn(Body):
 
 
 class SystemChangeIn(Body):
-    name: Name | None = Field(default=None, description="New name of the system. Default: unchanged.")
-    contact: Name | None = Field(default=None, description="New contact of the system. Default: unchanged.")
+    name: Name | None = optional("New name of the system. Default: unchanged.")
+    contact: Name | None = optional("New contact of the system. Default: unchanged.")
     webhook_url: Url | None = Field(default=None, description="New URL for webhooks. Default: unchanged.", repr=False)
-    public_key: PublicKey | None = Field(
-        default=None, description="New Ed25519 public key, as for a new system. Default: unchanged."
+    public_key: PublicKey | None = optional("New Ed25519 public key, as for a new system. Default: unchanged.")
+    api_key_id: Annotated[str, Field(max_length=100)] | None = optional(
+        "ID of the API key to bind instead. Default: unchanged."
     )
-    api_key_id: Annotated[str, Field(max_length=100)] | None = Field(
-        default=None, description="ID of the API key to bind instead. Default: unchanged."
+    dataset_ids: Ids | None = optional("New datasets whose people the system may hold. Default: unchanged.")
+    identifier_kinds: Annotated[list[Kind], Field(max_length=_MAX_NAMED)] | None = optional(
+        "New kinds of identifiers. Default: unchanged."
     )
-    dataset_ids: Ids | None = Field(
-        default=None, description="New datasets whose people the system may hold. Default: unchanged."
+    map_complete_since: Moment | None = optional(
+        "New time since which the system records everything. Default: unchanged."
     )
-    identifier_kinds: Annotated[list[Kind], Field(max_length=_MAX_NAMED)] | None = Field(
-        default=None, description="New kinds of identifiers. Default: unchanged."
-    )
-    map_complete_since: Moment | None = Field(
-        default=None, description="New time since which the system records everything. Default: unchanged."
-    )
-    parents: Ids | None = Field(
-        default=None, description="New IDs of the models and systems it was derived from. Default: unchanged."
-    )
+    parents: Ids | None = optional("New IDs of the models and systems it was derived from. Default: unchanged.")
 
 
 class SystemOut(Answer):
@@ -187,20 +189,13 @@ class TaskWithEvidenceOut(TaskOut):
 class AcknowledgementIn(Body):
     model_config = example(by="on-call engineer", evidence_sha256="ab" * 32)
 
-    jws: Annotated[Text, Field(min_length=1, max_length=10_000)] | None = Field(
-        default=None,
-        description="Acknowledgement signed with the system's Ed25519 key (compact JWS, see docs/systems.md). "
-        "Default: none, and the API key must be bound to the system.",
+    jws: Annotated[Text, Field(min_length=1, max_length=10_000)] | None = optional(
+        "Acknowledgement signed with the system's Ed25519 key (compact JWS, see docs/systems.md). "
+        "Default: none, and the API key must be bound to the system."
     )
-    by: Name | None = Field(
-        default=None, description="Person or role that confirms. Required without `jws`, which states it otherwise."
-    )
-    evidence_sha256: Sha256 | None = Field(
-        default=None, description="SHA-256 (hex) of a document that shows the deletion. Default: none."
-    )
-    note: Note | None = Field(
-        default=None, description="Note for officers, sealed and erased with the request's details. Default: none."
-    )
+    by: Name | None = optional("Person or role that confirms. Required without `jws`, which states it otherwise.")
+    evidence_sha256: Sha256 | None = optional("SHA-256 (hex) of a document that shows the deletion. Default: none.")
+    note: Note | None = optional("Note for officers, sealed and erased with the request's details. Default: none.")
 
 
 class TaskClosureIn(Body):
@@ -208,7 +203,7 @@ class TaskClosureIn(Body):
 
 
 class TasksQuery(Paging):
-    status: TaskStatus | None = Field(default=None, description="Only include tasks with this status.")
+    status: TaskStatus | None = optional("Only include tasks with this status.")
     overdue: bool = Field(default=False, description="Only include open tasks after the deadline of their request.")
     system_id: Annotated[Text | None, Field(max_length=100, description="Only include tasks of this system.")] = None
     request_id: Annotated[Text | None, Field(max_length=100, description="Only include tasks of this request.")] = None
@@ -245,9 +240,9 @@ class BundleOut(Answer):
     statement: dict[str, Any] = Field(description="Statement of the JWS, decoded for reading.")
 
 
-_SYSTEMS = ResourceOperations("Systems", "/v1/systems")
-_TASKS = ResourceOperations("Systems", "/v1/system-tasks")
-_OF_REQUEST = ResourceOperations("Systems", "/v1/deletion-requests")
+_SYSTEMS = ResourceOperations("Systems", "/v1/systems", SystemUnknown)
+_TASKS = ResourceOperations("Systems", "/v1/system-tasks", SystemTaskUnknown)
+_OF_REQUEST = ResourceOperations("Systems", "/v1/deletion-requests", problems.RequestUnknown)
 
 CREATE = _SYSTEMS.operation(
     "create_system",
@@ -274,7 +269,6 @@ GET = _SYSTEMS.of_one(
     "/{system_id}",
     scope=Scope.MODELS_READ,
     gives=SystemOut,
-    problems=(SystemUnknown,),
     does="Return a registered system, or one of Lethe's own models as a system.",
 )
 CHANGE = _SYSTEMS.of_one(
@@ -285,7 +279,6 @@ CHANGE = _SYSTEMS.of_one(
     takes=SystemChangeIn,
     gives=SystemOut,
     repeat="idempotent",
-    problems=(SystemUnknown,),
     does="Change a registered system. Parents that would form a cycle are refused. Open tasks accept the new key.",
 )
 RETIRE = _SYSTEMS.of_one(
@@ -295,7 +288,6 @@ RETIRE = _SYSTEMS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(SystemUnknown,),
     does="Open no more tasks for a system. Its open tasks stay open until they are acknowledged or closed.",
 )
 TASKS = _TASKS.operation(
@@ -312,7 +304,6 @@ TASK = _TASKS.of_one(
     "/{task_id}",
     scope=Scope.ACCOUNTING_READ,
     gives=TaskWithEvidenceOut,
-    problems=(SystemTaskUnknown,),
     does="Return a task of a system with its evidence.",
 )
 ACKNOWLEDGE = _TASKS.of_one(
@@ -323,7 +314,7 @@ ACKNOWLEDGE = _TASKS.of_one(
     takes=AcknowledgementIn,
     gives=TaskOut,
     repeat="idempotent",
-    problems=(SystemTaskUnknown, SystemTaskEnded, AcknowledgementRefused),
+    problems=(SystemTaskEnded, AcknowledgementRefused),
     does="Confirm that a system has done its task, by a signature of the system's key or by the API key bound to "
     "it. Any other key is refused and the task stays open. Repeating the call is a no-op.",
 )
@@ -335,7 +326,7 @@ CLOSE = _TASKS.of_one(
     takes=TaskClosureIn,
     gives=TaskOut,
     repeat="idempotent",
-    problems=(SystemTaskUnknown, SystemTaskEnded),
+    problems=(SystemTaskEnded,),
     does="Close a task whose system does not answer, so that its request can end. The system counts as not "
     "reached, which the headline says.",
 )
@@ -345,7 +336,6 @@ OF_REQUEST = _OF_REQUEST.of_one(
     "/{request_id}/systems",
     scope=Scope.ACCOUNTING_READ,
     gives=RequestSystemsOut,
-    problems=(problems.RequestUnknown,),
     does="Return the systems that a request reaches, how surely each of them no longer has the person, and which "
     "of them the request waits for.",
 )
@@ -355,7 +345,7 @@ BUNDLE = _OF_REQUEST.of_one(
     "/{request_id}/bundle",
     scope=Scope.ACCOUNTING_READ,
     gives=BundleOut,
-    problems=(problems.RequestUnknown, BundleNotReady, problems.CertificateDamaged),
+    problems=(BundleNotReady, problems.CertificateDamaged),
     does="Return the signed bundle of an accepted request as of now: every system with its grade, evidence and "
     "limits, and the weakest grade as the headline. `lethe certificate verify` recomputes all of it offline.",
 )

@@ -209,29 +209,31 @@ class Bound:
         return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-def bound(function: Callable[..., Outputs]) -> Bound:
-    """Make a bound of a function whose arguments are annotated with symbols. Its texts are those of its name in
-    `theorems.toml`."""
+def bound(function: Callable[..., Outputs], *, name: str = "", **fixed: Any) -> Bound:
+    """Make a bound of a function whose arguments, but for those that are `fixed`, are annotated with symbols. Its texts
+    are those of `name`, by default the function's, in `theorems.toml`."""
     omitted = inspect.Parameter.empty
     hints = get_type_hints(function, include_extras=True)
-    texts = _texts()[function.__name__]
+    name = name or function.__name__
+    texts = _texts()[name]
     return Bound(
-        name=function.__name__,
+        name=name,
         title=texts["title"],
         reference=texts["reference"],
         statement=texts["statement"],
         assumptions=tuple(texts.get("assumptions", ())),
         parameters=tuple(
             Parameter(
-                **asdict(_domain(hints[name])),
-                name=name,
+                **asdict(_domain(hints[argument.name])),
+                name=argument.name,
                 required=argument.default is omitted,
                 default=None if argument.default is omitted else argument.default,
             )
-            for name, argument in inspect.signature(function).parameters.items()
+            for argument in inspect.signature(function).parameters.values()
+            if argument.name not in fixed
         ),
         outputs=texts["outputs"],
-        function=function,
+        function=partial(function, **fixed),
     )
 
 

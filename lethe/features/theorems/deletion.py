@@ -8,20 +8,35 @@ requester read the first version and copied the bit into another row, so that tw
 alone does not. The statements hold for the joint law of the versions and the history of requests, which is what noisy
 gradient descent certifies.
 
-Theorem 5.1 and Appendix G are about noisy gradient descent on convex losses. Each bound has two forms: as printed, and
-`_tight`, with the constants that the printed form rounds away kept in the rate c1 = lambda (1 - eta lambda/2).
+Theorem 5.1 and Appendix G are about noisy gradient descent on convex losses. Each bound has two forms: as printed, at
+the rate lambda/2, and `_tight`, at the rate c1 = lambda (1 - eta lambda/2), which keeps what the printed form rounds
+away.
 
 Theorem 5.2 is about bounded losses without convexity, by Gibbs laws. It is theory rather than a product: the step size
 shrinks like 1/(d q B), so that a hundred parameters take millions of steps.
 """
 
 import math
+from collections.abc import Callable
 
 import scipy  # which loads its modules when they are first used
 
 from lethe.features.analysis import work
 from lethe.features.theorems import symbols as sym
 from lethe.features.theorems.bound import NotionError, Outputs, bound, expect, require, steps_up
+
+Rate = Callable[[float, float], float]
+"""Contraction rate of one step in continuous time, by lambda and eta."""
+
+
+def _printed_rate(lam: float, _eta: float) -> float:
+    """Return the lower bound lambda/2 of c1, which the printed forms use."""
+    return lam / 2
+
+
+def _rate(lam: float, eta: float) -> float:
+    """Return c1, the exact contraction rate of one step in continuous time."""
+    return lam * (1 - eta * lam / 2)
 
 
 @bound
@@ -92,8 +107,7 @@ def g7_rdp(
     return {"eps": q * (S * L / (sigma * n)) ** 2 * eta * K}
 
 
-@bound
-def g9_rdp(
+def _g9(
     q: sym.Order,
     L: sym.Lipschitz,
     lam: sym.Convexity,
@@ -103,26 +117,16 @@ def g9_rdp(
     K: sym.Steps,
     beta: sym.ConvexitySmoothed = None,
     S: sym.Group = 1,
+    *,
+    rate_of: Rate,
 ) -> Outputs:
     _require_small_step(eta, lam, beta)
-    return {"eps": -_saturated(q, S * L, lam, sigma, n) * math.expm1(-lam * eta * K / 2)}
-
-
-@bound
-def g9_rdp_tight(
-    q: sym.Order,
-    L: sym.Lipschitz,
-    lam: sym.Convexity,
-    sigma: sym.Noise,
-    n: sym.Rows,
-    eta: sym.StepSize,
-    K: sym.Steps,
-    beta: sym.ConvexitySmoothed = None,
-    S: sym.Group = 1,
-) -> Outputs:
-    _require_small_step(eta, lam, beta)
-    rate = _rate(lam, eta)
+    rate = rate_of(lam, eta)
     return {"eps": -_saturated(q, S * L, rate, sigma, n) / 2 * math.expm1(-rate * eta * K)}
+
+
+g9_rdp = bound(_g9, name="g9_rdp", rate_of=_printed_rate)
+g9_rdp_tight = bound(_g9, name="g9_rdp_tight", rate_of=_rate)
 
 
 @bound
@@ -132,8 +136,7 @@ def g14_init_variance(
     return {"var": _initial_variance(lam, sigma, eta, None, actual_variance)}
 
 
-@bound
-def g15_eps(
+def _g15(
     q: sym.Order,
     L: sym.Lipschitz,
     lam: sym.Convexity,
@@ -145,28 +148,16 @@ def g15_eps(
     S: sym.Group = 1,
     initial_variance: sym.Variance | None = None,
     non_adaptive: sym.NonAdaptive = True,
+    *,
+    rate_of: Rate,
 ) -> Outputs:
     _initial_variance(lam, sigma, eta, beta, initial_variance)
-    return {"eps": _saturated(q, S * L, lam, sigma, n) * math.exp(-lam * eta * K / 2)}
-
-
-@bound
-def g15_eps_tight(
-    q: sym.Order,
-    L: sym.Lipschitz,
-    lam: sym.Convexity,
-    sigma: sym.Noise,
-    n: sym.Rows,
-    eta: sym.StepSize,
-    K: sym.Steps,
-    beta: sym.ConvexitySmoothed = None,
-    S: sym.Group = 1,
-    initial_variance: sym.Variance | None = None,
-    non_adaptive: sym.NonAdaptive = True,
-) -> Outputs:
-    _initial_variance(lam, sigma, eta, beta, initial_variance)
-    rate = _rate(lam, eta)
+    rate = rate_of(lam, eta)
     return {"eps": _saturated(q, S * L, rate, sigma, n) / 2 * math.exp(-rate * eta * K)}
+
+
+g15_eps = bound(_g15, name="g15_eps", rate_of=_printed_rate)
+g15_eps_tight = bound(_g15, name="g15_eps_tight", rate_of=_rate)
 
 
 @bound
@@ -331,11 +322,6 @@ def _advantage(q: float, eps: float, scope: str, p: int, releases: int) -> float
 
 def _saturated(q: float, gradient: float, rate: float, sigma: float, n: int) -> float:
     return 4 * q * (gradient / (sigma * n)) ** 2 / rate
-
-
-def _rate(lam: float, eta: float) -> float:
-    """Return c1, the exact contraction rate of one step in continuous time."""
-    return lam * (1 - eta * lam / 2)
 
 
 def _require_small_step(eta: float, lam: float, beta: float | None) -> None:

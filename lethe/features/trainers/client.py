@@ -1,13 +1,12 @@
 """`client.training_tables` and `client.trainers`: models that are trained again from scratch without a person."""
 
-from pydantic import Field
-
 from lethe.client.methods import H, Keyed, Resource, call, pages, upload
+from lethe.contract.fields import optional
 from lethe.features.trainers import contract
 
 
 class _NewTable(contract.TableFileIn, Keyed):
-    name: str | None = Field(default=None, description="Name of the table. Default: the file's.")
+    name: str | None = optional("Name of the table. Default: the file's.")
 
 
 class _NewTrainer(contract.TrainerIn, Keyed):

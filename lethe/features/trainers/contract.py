@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from lethe.contract import datasets, operation, problems
-from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example
+from lethe.contract.fields import WHOLE, Answer, Body, Name, PageOut, Paging, Text, example, optional
 from lethe.contract.sets import ClosedSet, Scope
 
 MAX_TABLE_BYTES = 256 * 2**20
@@ -28,9 +28,7 @@ class TableFileIn(datasets.RowsIn):
     """Rows with their original columns, in a CSV, Parquet or Arrow file."""
 
     subject_column: Name = Field(description="Column that names the person of each row. Trainers never see it.")
-    subject_kind: Name | None = Field(
-        default=None, description="Kind of the identifiers in subject_column. Default: customer_id."
-    )
+    subject_kind: Name | None = optional("Kind of the identifiers in subject_column. Default: customer_id.")
 
 
 class TableIn(TableFileIn):
@@ -81,10 +79,9 @@ class TrainerIn(Body):
         description="Program with its arguments, run in the trainer's folder: it reads rows.arrow and "
         "holdout.arrow (Arrow streams), and writes its artefacts and metrics.json. python is that of the worker."
     )
-    score_command: Command | None = Field(
-        default=None,
-        description="Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
-        "by tests that measure losses.",
+    score_command: Command | None = optional(
+        "Program that reads artefacts/* and rows.arrow, and writes losses.npy: one float64 per row. Needed "
+        "by tests that measure losses."
     )
     files: dict[FileName, Annotated[str, Field(max_length=_MAX_FILES_BYTES)]] = Field(
         default_factory=dict,
@@ -98,8 +95,8 @@ class TrainerIn(Body):
     artefacts: Annotated[list[FileName], Field(min_length=1, max_length=50)] = Field(
         description="Names of the files that the command writes below artefacts/, all of which are published."
     )
-    metrics: Annotated[list[Name], Field(max_length=50)] | None = Field(
-        default=None, description="Names of the numbers in metrics.json that are kept and shown. Default: none."
+    metrics: Annotated[list[Name], Field(max_length=50)] | None = optional(
+        "Names of the numbers in metrics.json that are kept and shown. Default: none."
     )
     holdout: Annotated[float, Field(ge=0, le=0.5)] = Field(
         default=0.1,
@@ -110,9 +107,9 @@ class TrainerIn(Body):
         default=False,
         description="Adds the column lethe_group to both files: a random number per person, to split rows by person.",
     )
-    metric: Name | None = Field(default=None, description="Metric, one of metrics, that the quality gate compares.")
-    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
-        default=None, description="Minimum of the metric; artefacts below are published and held back from download."
+    metric: Name | None = optional("Metric, one of metrics, that the quality gate compares.")
+    min_metric: Annotated[float, Field(allow_inf_nan=False)] | None = optional(
+        "Minimum of the metric; artefacts below are published and held back from download."
     )
     seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=600, description="Maximum duration of the command in seconds."
@@ -217,8 +214,8 @@ class TrainerPlanOut(Answer):
     retrainings: list[PlannedOut] = Field(description="Retrainings in the order of their start.")
 
 
-_TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables")
-_TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers")
+_TABLES = operation.ResourceOperations("Trainers", "/v1/training-tables", problems.NotFound)
+_TRAINERS = operation.ResourceOperations("Trainers", "/v1/trainers", problems.NotFound)
 
 UPLOAD_TABLE = _TABLES.operation(
     "create_training_table",
@@ -250,7 +247,6 @@ GET_TABLE = _TABLES.of_one(
     "/{table_id}",
     scope=Scope.MODELS_READ,
     gives=TableOut,
-    problems=(problems.NotFound,),
     does="Return a training table.",
 )
 RETIRE_TABLE = _TABLES.of_one(
@@ -260,7 +256,7 @@ RETIRE_TABLE = _TABLES.of_one(
     scope=Scope.MODELS_WRITE,
     gives=type(None),
     status=204,
-    problems=(problems.NotFound, problems.DatasetInUse),
+    problems=(problems.DatasetInUse,),
     does="Destroy the rows of a training table and retire its dataset. Repeating the call is a no-op.",
 )
 CREATE = _TRAINERS.operation(
@@ -289,7 +285,6 @@ GET = _TRAINERS.of_one(
     "/{trainer_id}",
     scope=Scope.MODELS_READ,
     gives=TrainerOut,
-    problems=(problems.NotFound,),
     does="Return a trainer with the state of its trainings.",
 )
 RETIRE = _TRAINERS.of_one(
@@ -299,7 +294,6 @@ RETIRE = _TRAINERS.of_one(
     scope=Scope.ADMIN,
     gives=type(None),
     status=204,
-    problems=(problems.NotFound,),
     does="Retire a trainer and destroy its artefacts. Requests no longer wait for it. Repeating is a no-op.",
 )
 TRAININGS = _TRAINERS.of_one(
@@ -309,7 +303,6 @@ TRAININGS = _TRAINERS.of_one(
     scope=Scope.MODELS_READ,
     query=Paging,
     gives=PageOut[TrainingOut],
-    problems=(problems.NotFound,),
     does="List the trainings of a trainer, newest first.",
 )
 PLAN = _TRAINERS.of_one(
@@ -318,7 +311,6 @@ PLAN = _TRAINERS.of_one(
     "/{trainer_id}/plan",
     scope=Scope.ACCOUNTING_READ,
     gives=TrainerPlanOut,
-    problems=(problems.NotFound,),
     does="Return the fewest retrainings that meet the due date of every open request, and what each serves.",
 )
 RELEASE = _TRAINERS.of_one(
@@ -328,7 +320,6 @@ RELEASE = _TRAINERS.of_one(
     scope=Scope.MODELS_WRITE,
     gives=TrainerOut,
     repeat="idempotent",
-    problems=(problems.NotFound,),
     does="Release live artefacts that miss the minimum of the metric. Repeating the call is a no-op.",
 )
 ARTEFACT = _TRAINERS.of_two(
@@ -337,6 +328,6 @@ ARTEFACT = _TRAINERS.of_two(
     "/{trainer_id}/artefacts/{name}",
     scope=Scope.MODELS_READ,
     gives=bytes,
-    problems=(problems.NotFound, problems.ModelHeld, problems.WeightsDestroyed),
+    problems=(problems.ModelHeld, problems.WeightsDestroyed),
     does="Return a live artefact. The download is recorded: a copy outside is never trained again.",
 )

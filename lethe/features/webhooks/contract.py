@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example
+from lethe.contract.fields import Answer, Body, Moment, PageOut, Paging, Text, example, optional
 from lethe.contract.operation import ResourceOperations
 from lethe.contract.problems import Conflict, NotFound
 from lethe.contract.sets import ClosedSet, Scope
@@ -66,9 +66,7 @@ class RedeliveriesIn(Body):
     request_id: Annotated[
         Text | None, Field(max_length=100, description="Only include deliveries of this deletion request.")
     ] = None
-    ended_before: Moment | None = Field(
-        default=None, description="Only include deliveries that ended earlier. Default: all deliveries."
-    )
+    ended_before: Moment | None = optional("Only include deliveries that ended earlier. Default: all deliveries.")
     limit: Annotated[int, Field(ge=1, le=1000)] = Field(
         default=500, description="Maximum number of deliveries that this call sends again."
     )
@@ -91,7 +89,7 @@ class SecretRotationIn(Body):
 
 
 class WebhookDeliveriesQuery(Paging):
-    status: DeliveryStatus | None = Field(default=None, description="Only include deliveries with this status.")
+    status: DeliveryStatus | None = optional("Only include deliveries with this status.")
     undelivered: bool = Field(
         default=False, description="Only include deliveries that are dead, or pending, tried or not."
     )
@@ -100,7 +98,7 @@ class WebhookDeliveriesQuery(Paging):
     ] = None
 
 
-_WEBHOOK_DELIVERIES = ResourceOperations("Webhooks", "/v1")
+_WEBHOOK_DELIVERIES = ResourceOperations("Webhooks", "/v1", DeliveryUnknown)
 
 LIST = _WEBHOOK_DELIVERIES.operation(
     "list_webhook_deliveries",
@@ -118,7 +116,6 @@ GET = _WEBHOOK_DELIVERIES.of_one(
     "/webhook-deliveries/{delivery_id}",
     scope=Scope.REQUESTS_READ,
     gives=SentOut,
-    problems=(DeliveryUnknown,),
     does="Return the state of a delivery, and its body.",
 )
 REPLAY = _WEBHOOK_DELIVERIES.of_one(
@@ -128,7 +125,6 @@ REPLAY = _WEBHOOK_DELIVERIES.of_one(
     scope=Scope.ADMIN,
     gives=SentOut,
     status=202,
-    problems=(DeliveryUnknown,),
     does="Send a delivered or abandoned message again under the same ID. A pending delivery stays unchanged.",
 )
 REPLAY_ALL = _WEBHOOK_DELIVERIES.operation(

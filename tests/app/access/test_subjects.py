@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.access.subjects import normal
-from lethe.contract.fields import SubjectRule
+from lethe.contract.sets import SubjectRule
 
 RULES = tuple(SubjectRule)
 COMPOSED, DECOMPOSED = "Zo\u00eb", "Zoe\u0308"

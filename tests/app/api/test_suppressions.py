@@ -1,4 +1,4 @@
-"""The endpoints below `/v1/suppressions`, and uploads of people who asked to be forgotten."""
+"""Uploads of people who asked to be forgotten."""
 
 import re
 from collections.abc import Callable
@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 
 from app.installations import Installation
 from app.rows.blocks import Manifests
@@ -17,8 +16,6 @@ Make = Callable[..., dict[str, Any]]
 Get = Callable[[str], Any]
 Upload = Callable[..., httpx.Response]
 Refused = Callable[..., dict[str, Any]]
-
-PLACE = "/v1/suppressions"
 
 
 def test_rows_of_suppressed_people_are_refused(
@@ -92,26 +89,6 @@ def test_a_match_is_recorded_whatever_the_upload_comes_to(
 def test_an_upload_without_them_reports_nothing(upload: Upload) -> None:
     """Where nobody is suppressed every row is kept."""
     assert upload().json()["num_suppressed"] == 0
-
-
-def test_suppressions_are_listed_and_lifted(
-    gateway: TestClient, upload: Upload, forget: Make, get: Get, refused: Refused
-) -> None:
-    """They are listed by reference alone; a person's consent lifts theirs, and only consent does."""
-    requests = [forget(person) for person in ("p1", "p2", "p3")]
-    page = get("/suppressions?limit=2")
-    page["items"] += get(f"/suppressions?limit=2&cursor={page['next_cursor']}")["items"]
-    assert [row["request_id"] for row in page["items"]] == [request["id"] for request in requests[::-1]]
-    assert {row["subject_ref"] for row in page["items"]} == {request["subject_ref"] for request in requests}
-    assert [row["request_id"] for row in get("/suppressions?subject_id=p2")["items"]] == [requests[1]["id"]]
-    consent = {"subject_id": "p2", "reason": "consent_given"}
-    refused(gateway.post(f"{PLACE}:lift", json=consent | {"reason": "convenience"}), 422, "input_invalid")
-    assert [gateway.post(f"{PLACE}:lift", json=consent).json() for _ in range(2)] == [
-        {"num_lifted": 1},
-        {"num_lifted": 0},
-    ]
-    assert get("/suppressions?subject_id=p2")["items"] == []
-    assert upload(suppressed="skip").json()["num_suppressed"] == 2
 
 
 def test_a_request_during_an_upload(

@@ -23,10 +23,9 @@ from app.config import Settings
 from app.features.desk.languages import ENGLISH, LANGUAGES
 from app.features.desk.wording import words
 from app.unlearning.planner import PlanReason
-from lethe.contract.fields import ErasureGround
 from lethe.contract.models import Objective
 from lethe.contract.problems import Problem
-from lethe.contract.sets import Metric, RejectionGround
+from lethe.contract.sets import ErasureGround, Metric, RejectionGround
 from lethe.contract.tenants import Policy
 from lethe.features.people.contract import Role
 from lethe.features.rehearsals import contract as rehearsals

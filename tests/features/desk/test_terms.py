@@ -10,14 +10,15 @@ import app.features
 from app.features.desk.filters import RequestColumn
 from app.features.desk.glossary import glossary
 from app.features.desk.languages import LANGUAGES
-from lethe.contract.fields import ErasureGround, RequestOrder
 from lethe.contract.sets import (
     ClockState,
     DamageKind,
+    ErasureGround,
     ModelStatus,
     Outcome,
     QueueRule,
     RejectionGround,
+    RequestOrder,
     RequestStatus,
     RunKind,
     RunStatus,

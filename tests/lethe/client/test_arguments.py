@@ -106,7 +106,11 @@ def test_arguments_that_there_are_not(script: Script, scripted_client: Client, m
             {"subject_id": "p", "submitted_at": "2026-01-31T00:00:00Z"},
         ),
         (lambda client: client.deletion_requests.pause("dr_1"), {"reason": "identity"}),
-        (lambda client: client.suppressions.lift(subject_id="p"), {"subject_id": "p", "reason": "consent_given"}),
+        pytest.param(
+            lambda client: client.suppressions.lift(subject_id="p"),
+            {"subject_id": "p", "reason": "consent_given"},
+            marks=WITH_FEATURES,
+        ),
     ],
 )
 def test_what_was_said_is_sent(script: Script, scripted_client: Client, made: Made, sent: Any) -> None:

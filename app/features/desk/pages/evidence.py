@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
-from app.api import accounting, calls, datasets, deletion_requests, models, runs
+from app.api import accounting, calls, datasets, models, runs
 from app.features.canary_tests import endpoints as canary_tests
 from app.features.custody import endpoints as custody
 from app.features.desk import rendering as pages
@@ -18,10 +18,11 @@ from app.features.desk.lists import PagePosition, ThePlace
 from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import at_least, at_most, count, given, number, of_notion, run_kind
 from app.features.insight import endpoints as insight
+from app.features.suppressions import endpoints as suppressions
 from lethe.contract.certificates import CertificateIn, CertificateOut, GuaranteeOut
-from lethe.contract.deletion_requests import ConsentIn
 from lethe.contract.problems import CertificateDamaged, CertificateInvalid
 from lethe.contract.runs import AuditOut, RunOut
+from lethe.features.suppressions.contract import ConsentIn
 from lethe.proof.canary_test import CanaryPlan
 from lethe.proof.guarantees import Notion
 
@@ -406,7 +407,7 @@ def search_suppressions(context: TheContext, form: Form) -> Response:
 @router.post("/suppressions/lift")
 def lift_suppressions(context: TheContext, form: Form) -> Response:
     """Lift the suppressions of a person who has consented anew."""
-    lifted = context.ask(deletion_requests.lift_suppressions, body=_consent(form)).num_lifted
+    lifted = context.ask(suppressions.lift_suppressions, body=_consent(form)).num_lifted
     return _list(context, PagePosition(), lifted=lifted)
 
 
@@ -420,8 +421,8 @@ def _list(
     filters = {} if subject_id is None else {"subject_id": subject_id}
     return context.page(
         "suppressions.html",
-        **context.listing(deletion_requests.list_suppressions, place, "suppression", "suppressions", **filters),
-        may_lift=context.may(deletion_requests.lift_suppressions),
+        **context.listing(suppressions.list_suppressions, place, "suppression", "suppressions", **filters),
+        may_lift=context.may(suppressions.lift_suppressions),
         may_open=context.may(datasets.get_dataset),
         is_search=subject_id is not None,
         lifted=lifted,

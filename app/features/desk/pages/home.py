@@ -19,9 +19,8 @@ from app.features.desk.wording import count, duration, number
 from app.features.insight import endpoints
 from app.features.insight import pages as insight
 from app.features.overview import endpoints as overview
-from lethe.contract.fields import ModelOrder, RequestOrder
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import RunStatus, WorkerState
+from lethe.contract.sets import ModelOrder, RequestOrder, RunStatus, WorkerState
 from lethe.features.overview.contract import COUNTED, OverviewOut
 from lethe.features.webhooks.contract import DeliveryStatus
 

@@ -18,9 +18,9 @@ from app.features.desk.pages import home, request, requests
 from app.features.desk.request_context import RequestContext, TheContext
 from app.features.lists import endpoints as request_lists
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, OpenClock
-from lethe.contract.fields import PageOut, RequestOrder
+from lethe.contract.fields import PageOut
 from lethe.contract.problems import FieldError, InputInvalid
-from lethe.contract.sets import ClockState, RequestStatus
+from lethe.contract.sets import ClockState, RequestOrder, RequestStatus
 
 router = pages.new_router()
 

@@ -18,9 +18,10 @@ from app.features.lineage import endpoints as lineage
 from app.features.overview import endpoints as overview
 from app.features.rehearsals import endpoints as rehearsals
 from app.features.rehearsals.pages import may_rehearse
-from lethe.contract.fields import ModelDanger, ModelOrder, PageOut
+from lethe.contract.fields import PageOut
 from lethe.contract.models import ModelOut
 from lethe.contract.problems import ModelNotLive, ModelRetired
+from lethe.contract.sets import ModelDanger, ModelOrder
 from lethe.proof.guarantees import Notion
 
 router = pages.new_router()

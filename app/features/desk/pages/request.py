@@ -27,13 +27,7 @@ from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import duration, legal, moment, number, regulation, state
 from app.features.identities import endpoints as identities
 from app.features.insight import endpoints as previews
-from lethe.contract.deletion_requests import (
-    DeletionRequestIn,
-    DeletionRequestOut,
-    ExtensionIn,
-    PauseIn,
-    RequestEventOut,
-)
+from lethe.contract import deletion_requests as contract
 from lethe.contract.problems import FieldError, InputInvalid, NotFound, Problem
 from lethe.contract.sets import ClockState, Regulation, RequestModelStatus, RequestStatus, WaitReason
 from lethe.contract.tenants import Policy, TimeLimit
@@ -83,7 +77,7 @@ def new_request(context: TheContext) -> Response:
 async def enter_request(context: TheContext, form: Form) -> Response:
     """Create the request of the form, as the API creates requests."""
     try:
-        body = checked(DeletionRequestIn, **_request_body(form, zone=context.caller.policy.time_zone))
+        body = checked(contract.DeletionRequestIn, **_request_body(form, zone=context.caller.policy.time_zone))
         is_confirmed = text(form, "confirmed") == _to_confirm(form)
         if not is_confirmed and (doubts := await run_in_threadpool(_doubts, context, body)):
             return await run_in_threadpool(_entry_form, context, doubts=doubts, to_confirm=_to_confirm(form))
@@ -121,7 +115,7 @@ def _to_confirm(form: FormData) -> str:
     return " ".join(text(form, name) for name in ("identity_verified", "external_id", "kind", "subject_id"))
 
 
-def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
+def _doubts(context: RequestContext, body: contract.DeletionRequestIn) -> list[Markup]:
     """Return what to confirm before a request is made: that its erasure starts at once, and requests of the same person
     or with the same case number."""
     doubts = []
@@ -139,7 +133,7 @@ def _doubts(context: RequestContext, body: DeletionRequestIn) -> list[Markup]:
     return doubts
 
 
-def _link(request: DeletionRequestOut) -> Markup:
+def _link(request: contract.DeletionRequestOut) -> Markup:
     link = Markup('<a href="{}/requests/{}">{}</a>').format(pages.ROOT, request.id, request.external_id or request.id)
     return Markup("{} ({})").format(link, inside(state(request.status).label))
 
@@ -243,9 +237,9 @@ def _body(decision: Decision, form: Form) -> dict[str, Any]:
         case "reject":
             return {"body": rejection(form)}
         case "extend":
-            return {"body": checked(ExtensionIn, reason=text(form, "reason"))}
+            return {"body": checked(contract.ExtensionIn, reason=text(form, "reason"))}
         case "pause":
-            return {"body": PauseIn(reason="identity")}
+            return {"body": contract.PauseIn(reason="identity")}
         case "assign":
             return {"body": checked(AssignmentIn, assignee=text(form, "assignee"))}
         case "note":
@@ -316,14 +310,14 @@ def _details(context: RequestContext, request_id: str) -> dict[str, Any]:
     }
 
 
-def _history(context: RequestContext, request_id: str) -> list[RequestEventOut | SentReplyOut]:
+def _history(context: RequestContext, request_id: str) -> list[contract.RequestEventOut | SentReplyOut]:
     """Return the events of a request and the replies that were sent, in the order in which they were recorded."""
     events = context.ask(deletion_requests.list_events, request_id=request_id).items
     replies = context.ask_if_allowed(case_endpoints.list_sent_replies, request_id=request_id)
     return sorted([*events, *(replies.items if replies else ())], key=lambda entry: entry.at)
 
 
-def _others(context: RequestContext, request: DeletionRequestOut) -> list[DeletionRequestOut]:
+def _others(context: RequestContext, request: contract.DeletionRequestOut) -> list[contract.DeletionRequestOut]:
     """Return other requests of the person that the reader may see, the newest first."""
     refs = [request.subject_ref, *request.alias_refs] if request.kept != retention.RetentionLevel.TRACE else []
     with context.call.reading() as session:
@@ -332,7 +326,7 @@ def _others(context: RequestContext, request: DeletionRequestOut) -> list[Deleti
         return [intake.to_response(other, (), view=view, horizon=horizon) for other in others if other.id != request.id]
 
 
-def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
+def _sensible(request: contract.DeletionRequestOut, policy: Policy) -> set[Decision]:
     """Return the decisions that the state of a request and its regulation allow. The API may still refuse one, with a
     reason."""
     limit = deadlines.limits(policy).get(request.regulation, TimeLimit())
@@ -353,7 +347,7 @@ def _sensible(request: DeletionRequestOut, policy: Policy) -> set[Decision]:
     return decisions
 
 
-def next_step(request: DeletionRequestOut, *, may_reply: bool) -> Markup:
+def next_step(request: contract.DeletionRequestOut, *, may_reply: bool) -> Markup:
     """Return the officer's next step, or that there is none, as a sentence.
 
     `may_reply`: whether the reply is shown to the officer.

@@ -23,9 +23,9 @@ from app.features.desk.request_context import Form, RequestContext, TheContext
 from app.features.desk.wording import regulation, sentence, state, words
 from app.features.lists import endpoints as request_lists
 from lethe.contract.deletion_requests import NOBODY, DeletionRequestOut, RejectionIn
-from lethe.contract.fields import Decision, Moment, PageOut, SubjectIn
+from lethe.contract.fields import Moment, PageOut, SubjectIn
 from lethe.contract.problems import InputInvalid, Problem, ScopeMissing
-from lethe.contract.sets import Regulation, RequestStatus
+from lethe.contract.sets import Decision, Regulation, RequestStatus
 from lethe.features.identities.contract import EMAIL, PHONE
 from lethe.features.lists.contract import DecisionsIn
 

@@ -17,9 +17,8 @@ from app.features.desk.request_context import RequestContext, TheContext
 from app.features.desk.wording import state
 from app.features.overview import endpoints as overview
 from app.features.queue.endpoints import get_queue
-from lethe.contract.fields import RunOrder
 from lethe.contract.runs import RunOut
-from lethe.contract.sets import RunKind, RunStatus
+from lethe.contract.sets import RunKind, RunOrder, RunStatus
 
 router = pages.new_router()
 

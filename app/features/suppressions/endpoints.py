@@ -1,0 +1,41 @@
+"""Endpoints below `/v1/suppressions`."""
+
+from fastapi import APIRouter
+
+from app.api import deletion_requests as requests
+from app.api.calls import Call
+from app.api.gateway import Mount, serves
+from app.audit import service as audit
+from app.deletion import suppression
+from app.features.suppressions import repository
+from lethe.contract.fields import PageOut
+from lethe.contract.problems import ScopeMissing
+from lethe.features.suppressions import contract
+
+router = APIRouter(route_class=requests.PlainRoute)
+
+
+@serves(router, contract.LIST)
+def list_suppressions(call: Call, query: contract.SuppressionQuery) -> PageOut[contract.SuppressionOut]:
+    # A suppression names the request that caused it, which may be another caller's.
+    if call.caller.own_requests_only:
+        raise ScopeMissing("This key sees its own requests alone; suppressions are the tenant's.")
+    subject = requests.subject_ref_of(call, query.subject_id, None, query.kind) if query.subject_id else None
+    if subject is not None:
+        with call.writing() as session:
+            audit.record(session, "suppressions.looked_up", call.caller.tenant_id)
+    with call.reading() as session:
+        page = repository.suppressions(
+            session, subject_ref=subject, discreet=call.caller.discreet, limit=query.limit, cursor=query.cursor
+        )
+    return PageOut(items=[contract.SuppressionOut.of(row) for row in page.items], next_cursor=page.next_cursor)
+
+
+@serves(router, contract.LIFT)
+def lift_suppressions(call: Call, body: contract.ConsentIn) -> contract.LiftedOut:
+    with call.writing() as session:
+        lifted = suppression.lift(session, requests.subject_ref(call, body), reason=body.reason)
+    return contract.LiftedOut(num_lifted=lifted)
+
+
+MOUNTS = (Mount(router=router),)

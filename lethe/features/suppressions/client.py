@@ -1,0 +1,17 @@
+"""`client.suppressions`."""
+
+from typing import Literal
+
+from lethe.client.methods import H, Resource, call, pages
+from lethe.features.suppressions import contract
+
+
+class _Consent(contract.ConsentIn):
+    reason: Literal["consent_given"] = "consent_given"
+
+
+class Suppressions(Resource[H]):
+    """`client.suppressions`: people who asked to be forgotten, whose rows are not accepted again."""
+
+    list = pages(contract.LIST)
+    lift = call(contract.LIFT, _Consent)

@@ -1,0 +1,53 @@
+"""Contract of suppressions: people who asked to be forgotten, and whose rows are refused until they consent."""
+
+import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from lethe.contract.fields import Answer, Name, PageOut, Paging, SubjectId, SubjectIn, optional
+from lethe.contract.operation import ResourceOperations
+from lethe.contract.sets import Scope
+
+
+class SuppressionOut(Answer):
+    id: str = Field(description="ID of the suppression.")
+    subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
+    dataset_id: str = Field(description="ID of the dataset that refuses rows of the person; `*` for every dataset.")
+    request_id: str = Field(description="ID of the deletion request that caused the suppression.")
+    created_at: datetime.datetime = Field(description="Time at which the suppression began.")
+
+
+class SuppressionQuery(Paging):
+    subject_id: SubjectId | None = optional("Only suppressions of this person.")
+    kind: Name | None = optional("Kind of this subject ID, such as email. Default: customer_id.")
+
+
+class ConsentIn(SubjectIn):
+    reason: Literal["consent_given"] = Field(description="Reason for lifting the suppressions: the person consented.")
+
+
+class LiftedOut(Answer):
+    num_lifted: int = Field(description="Number of suppressions lifted.")
+
+
+_SUPPRESSIONS = ResourceOperations("Suppressions", "/v1/suppressions")
+
+LIST = _SUPPRESSIONS.operation(
+    "list_suppressions",
+    "GET",
+    scope=Scope.REQUESTS_READ,
+    query=SuppressionQuery,
+    gives=PageOut[SuppressionOut],
+    does="List the people whose rows are refused, and the datasets that refuse them, newest first. The audit log "
+    "records that somebody searched for a person, but not for whom.",
+)
+LIFT = _SUPPRESSIONS.operation(
+    "lift_suppressions",
+    "POST",
+    ":lift",
+    scope=Scope.ADMIN,
+    takes=ConsentIn,
+    gives=LiftedOut,
+    does="Accept rows of a person again who has consented to it.",
+)
