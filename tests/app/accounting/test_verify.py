@@ -131,7 +131,7 @@ def test_a_missing_entry_is_refused(story: Story) -> None:
 
 
 def test_a_missing_last_entry_is_refused(story: Story) -> None:
-    """Without the last entry, the version that the ledger does not account for is named."""
+    """If the last entry is missing, verification names the version without an entry."""
     last = story.entries.pop()
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 

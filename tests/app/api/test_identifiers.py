@@ -371,7 +371,7 @@ def test_a_statement_is_about_one_identifier(gateway: TestClient, refused: Refus
 
 
 def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
-    """In a batch, and in a column of a CSV file, joined by semicolons."""
+    """Aliases can be given in a batch, and in a column of a CSV file, separated by semicolons."""
     answers = [
         gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1", "aliases": ["a1", "a2"]}]}),
         gateway.post("/v1/deletion-requests.csv", content=b"subject_id,aliases\np2,a1;a2\np3,\n"),

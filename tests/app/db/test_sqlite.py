@@ -137,7 +137,7 @@ def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path)
 
 
 def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is once an hour, whoever asks and however often; and at once where the clock had been wrong."""
+    """The file is rewritten once an hour, however often this is requested, and at once if the clock was wrong."""
     began = time.time()
 
     def done(seconds: float) -> bool:

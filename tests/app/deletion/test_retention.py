@@ -90,7 +90,7 @@ def test_details_go_with_whom_they_are_about(installation: Installation) -> None
 
 
 def test_an_open_request_keeps_everything(installation: Installation) -> None:
-    """However old it is."""
+    """An open request keeps its details, however old it is."""
     request_id = ask(installation, Policy(auto_accept=False, retain_details_days=0, retain_requests_days=0))
     pass_by(installation, 400 * DAY)
     assert found(installation, request_id).kept == "details"

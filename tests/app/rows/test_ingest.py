@@ -136,7 +136,7 @@ def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> N
 
 
 def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
-    """A csv file needs a schema."""
+    """A CSV file needs a schema."""
     assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
 
 

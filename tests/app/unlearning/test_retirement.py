@@ -75,7 +75,7 @@ def test_a_first_learning_that_is_cancelled_can_begin_anew(
     claim: Any,
     work: Callable[[], int],
 ) -> None:
-    """Its run is cancelled and taken from its worker, nothing is due, and the model says so; asked again, it learns."""
+    """After its first run is cancelled, a model is not due and reports it; relearning starts it again."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("POST", f"/runs/{claimed.run_id}/cancel")["status"] == "cancelled"

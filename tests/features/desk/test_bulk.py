@@ -65,7 +65,7 @@ def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("many")
 def test_a_rejection_without_words(officer: Browser) -> None:
-    """It is refused at its field, and nothing is decided."""
+    """A rejection without an explanation is refused at its field, and nothing is decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
     assert answer.status_code == 422
@@ -86,7 +86,7 @@ def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Mak
 
 
 def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
-    """Readers who may not decide see no form for it, and are refused if they send it."""
+    """Readers who may not decide are not offered the page for it, and are refused at its URL."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/requests/decide").status_code == 403
     assert "requests/decide" not in reader.get("/admin/requests").text

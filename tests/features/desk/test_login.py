@@ -142,7 +142,7 @@ def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installa
 
 
 def test_a_session_that_is_used_lasts(officer: Browser, installation: Installation) -> None:
-    """Using it begins the hour anew."""
+    """Using a session restarts its hour."""
     a_while_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=50)
     with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values(seen_at=a_while_ago))

@@ -271,7 +271,7 @@ def test_the_same_request_at_once_is_one_request(controller: Controller, gateway
     ],
 )
 def test_another_request_under_the_same_id_is_a_conflict(controller: Controller, changed: dict[str, Any]) -> None:
-    """It is refused, and the first one stays as it is."""
+    """Another request under the same id is refused, and the first one is not changed."""
     asked = request()
     controller.asked(**asked)
     assert refusal(controller.ask(**asked | changed), 409)["errors"][0]["reason"] == "idempotency_conflict"

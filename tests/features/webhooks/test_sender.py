@@ -59,7 +59,7 @@ def test_everything_else_is_a_failure(code: int) -> None:
 
 
 def test_a_receiver_can_unsubscribe() -> None:
-    """Status 410 is a result of its own."""
+    """Status 410 is a separate result."""
     with serving(servers.status(410)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
 

@@ -174,7 +174,7 @@ def test_two_labels_have_a_score_each() -> None:
 
 @pytest.mark.parametrize("label", [-1, 8])
 def test_a_label_that_is_not_there_is_refused(label: int) -> None:
-    """A set of three labels is one of eight."""
+    """A set of three labels outside of the eight possible ones is refused."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="2\\^num_classes"):
         gradient_of(LABELS, torch.zeros(3, 2, dtype=torch.float64), row, np.array([label], np.int32))
@@ -235,7 +235,7 @@ def test_least_squares_learn_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
-    """Without noise the steps end where scipy finds the least of f."""
+    """Without noise the steps end at the minimiser of f that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 

@@ -173,7 +173,7 @@ def test_least_squares_learn_what_scikit_learn_does() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_classes_learn_what_scikit_learn_does(classes: int) -> None:
-    """So they do of two classes and of four, at the minimiser of its LogisticRegression."""
+    """Two and four classes end at the minimiser of scikit-learn's LogisticRegression."""
     features, labels, weights = drawn(Loss(), classes, 400, width=5)
     changed = {"num_classes": classes, "l2": 0.05, "step_size": 1.0, "learn_steps": 3000}
     found = run(features, np.stack([labels, weights], axis=1), SilentNoise(), weight_bound=1.0, **changed)
@@ -183,7 +183,7 @@ def test_classes_learn_what_scikit_learn_does(classes: int) -> None:
 
 
 def test_counts_learn_what_scikit_learn_does() -> None:
-    """So they do of counts, whose penalty there is divided by the sum of all weights."""
+    """Counts end at scikit-learn's minimiser, whose penalty is divided by the sum of all weights."""
     bound, l2 = 30.0, 2e-3
     random = np.random.default_rng(3)
     features = np.ones((3000, 4))

@@ -48,7 +48,7 @@ def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
 
 
 def test_a_page_that_is_not_there(officer: Visitor) -> None:
-    """An unknown address leads back."""
+    """The page of an unknown address leads back."""
     officer.opens("/admin/nowhere")
     officer.complaints.clear()
     officer.shows()
