@@ -44,7 +44,7 @@ _tracer: Tracer | None = None
 
 def configure(endpoint: str | None, *, service: str) -> bool:
     """Send spans to the collector at `endpoint` (OTLP over HTTP, such as `http://collector:4318`); send none if it is
-    None. Return False if nothing that is installed can send them."""
+    None. Return False if no installed feature can send them."""
     global _tracer
     close()
     if endpoint is not None:

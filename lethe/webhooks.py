@@ -1,4 +1,4 @@
-"""For receivers of callbacks: is this call from Lethe?
+"""Verification of webhooks by their receivers: is a call from Lethe?
 
     from lethe import webhooks
 

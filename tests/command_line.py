@@ -32,7 +32,7 @@ Lethe = Callable[..., Ended]
 
 
 def refused(ended: Ended, code: str) -> None:
-    """It ended with exit code 1 and one line, which names the condition."""
+    """Check that the command ended with exit code 1 and one line that names the condition."""
     assert (ended.code, ended.out) == (1, ""), (ended.code, ended.out, ended.err)
     assert ended.err.startswith(f"error: {code}: "), ended.err
     assert ended.err.count("\n") == 1

@@ -129,7 +129,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def kind(request: pytest.FixtureRequest) -> str:
-    """Of the test's database: `sqlite` or `postgresql`."""
+    """Kind of the test's database: `sqlite` or `postgresql`."""
     return getattr(request, "param", "sqlite")
 
 
@@ -168,7 +168,7 @@ def postgres_set_up_once(tmp_path_factory: pytest.TempPathFactory, postgres: Ser
 
 @pytest.fixture
 def new_url(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a database in which there is nothing yet."""
+    """URL of an empty database."""
     if kind == "sqlite":
         yield f"sqlite:///{tmp_path / 'new.db'}"
     else:
@@ -201,7 +201,7 @@ def installation(settings: Settings) -> Iterator[Installation]:
 
 @pytest.fixture
 def by() -> Actor:
-    """Who acts behind the gateway, for the tenant that every installation has."""
+    """Actor of the default tenant, for calls that bypass the gateway."""
     return Actor(tenant_id=DEFAULT_TENANT, name="test")
 
 

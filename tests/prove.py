@@ -32,7 +32,7 @@ _LOAD = ("stress-ng", "--quiet", "--cpu", "4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What a run of the suite must not depend on."""
+    """Circumstances on which no result of the suite may depend."""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ Answer = Callable[[socket.socket], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What a receiver was sent."""
+    """Call that a receiver was sent."""
 
     line: str
     headers: dict[str, str]
@@ -99,7 +99,7 @@ def _serve(connection: socket.socket, answer: Answer, server: Server, tls: ssl.S
 
 
 def _read(connection: socket.socket) -> Call | None:
-    """None of a call whose caller died before it was whole."""
+    """Read a call; return None if the caller disconnected before it was complete."""
     with connection.makefile("rb") as stream:
         line = stream.readline().decode("latin-1").strip()
         headers = {}

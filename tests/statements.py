@@ -43,7 +43,7 @@ def _seals(compiled: Any) -> bool:
 
 
 def share() -> None:
-    """From here on, in this process."""
+    """Share compiled SQL statements among all engines of this process from now on."""
 
     @sa.event.listens_for(sa.Engine, "engine_connect")
     def _share(connection: sa.Connection) -> None:

@@ -32,14 +32,14 @@ def root_of(installation: Installation, rows_id: str) -> str:
 
 
 def rows_of(installation: Installation, rows_id: str) -> Seen:
-    """Of a dataset, or of rows that wait to be added to one."""
+    """Return the rows of a dataset or of a waiting addition."""
     with installation.rows.open(rows_id, root_of(installation, rows_id)) as rows:
         rows.show([range(rows.shape.num_blocks)])
         return Seen(features=rows.features.copy(), labels=rows.labels.copy(), num_slots=rows.shape.num_slots)
 
 
 def slots_of(installation: Installation, dataset_id: str, *subject_ids: str) -> list[int]:
-    """On record, of all rows of each of these people of the default tenant, who have not been erased yet."""
+    """Return the recorded slots of these people of the default tenant, person by person; none of erased people."""
     mine = sa.select(Record.slot).where(Record.dataset_id == dataset_id).order_by(Record.slot)
     refs = [installation.keys.subject_ref(DEFAULT_TENANT, subject_id) for subject_id in subject_ids]
     with installation.database.reading() as session:
@@ -47,7 +47,7 @@ def slots_of(installation: Installation, dataset_id: str, *subject_ids: str) -> 
 
 
 def flipped(content: bytes, place: int) -> bytes:
-    """With one bit changed, at that byte, or the last where there are not so many."""
+    """Return the content with one bit flipped at byte `place`, or at the last byte if it is shorter."""
     place = min(place, len(content) - 1)
     return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 

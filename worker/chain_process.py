@@ -1,6 +1,6 @@
-"""The own process of a run: it takes the steps, and is the only one that needs torch and the compiled loops.
+"""Process of a single run: it takes the steps, and is the only process that needs torch and the compiled loops.
 
-Noise is drawn only here, where its key is made and ends. `worker/isolated.py` starts the process and speaks with it.
+Noise is drawn only here, and its key never leaves the process. `worker/isolated.py` starts it and talks to it.
 """
 
 import contextlib

@@ -39,7 +39,7 @@ def normal(subject_id: str, rule: SubjectRule) -> str:
 
 
 def fault_of(normal_form: str) -> str | None:
-    """Return what is wrong with an id in its normal form if no upload takes rows under it; None otherwise."""
+    """Return the fault of an id in its normal form that uploads refuse; None if they accept it."""
     if not normal_form.translate(INVISIBLE).strip():
         return "expected more than white space"
     if not NAME.fullmatch(normal_form):

@@ -64,8 +64,8 @@ def declared(*conditions: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def faults(error: ValidationError | RequestValidationError, body: Any = None, *, query: Any = None) -> list[FieldError]:
-    """Return where a call is wrong and what was expected there, without repeating what was sent: the faults of the
-    query if it has any, otherwise those of the body, the first ten of either. The types `body` and `query`, if known,
+    """Return the faults of a call and what was expected, without repeating sent values: the first ten faults of the
+    query, or of the body if the query has none. The types `body` and `query`, if known,
     give the names of fields to suggest."""
     listed = error.errors()
     of_query = [fault for fault in listed if fault["loc"][:1] == ("query",)]

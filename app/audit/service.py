@@ -17,8 +17,8 @@ SERVICE = "lethe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """Action of an actor. `action` reads `thing.verb`; `detail` holds only ids, numbers and closed words, no personal
-    data."""
+    """Action of an actor. `action` reads `thing.verb`; `detail` holds only ids, numbers and values of fixed sets, no
+    personal data."""
 
     tenant_id: str
     actor: str

@@ -271,7 +271,7 @@ def settle(session: Session, *, limit: int = _AT_ONCE) -> int:
 
 
 def _done_with(session: Session, request: DeletionRequest, lookup: Lookup, erasures: Iterable[Erasure]) -> set[str]:
-    """Return the datasets that the `erasures` of the request cover, and those that hold rows under a later consent."""
+    """Return the datasets that `erasures` cover, and those that hold rows of the person under a later consent."""
     own, refs = {erasure.dataset_id for erasure in erasures}, request.subject_refs
     return own | {
         other for other in lookup.held(refs) - own if not search_repository.suppressed_people(session, other, refs)

@@ -89,7 +89,7 @@ def require_same_database(installation: Installation) -> None:
 
 
 def _begin(installation: Installation, file: Journal) -> None:
-    """Write the file, which is new or was lost, from the database in the order of the events."""
+    """Write a new or lost file from the database, in the order of the events."""
     with installation.database.reading() as session:
         file.start(lambda: _all_lines(session), at=now(session))
 

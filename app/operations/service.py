@@ -37,7 +37,7 @@ known_damage: dict[Path, int] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceState:
-    """State of the service at `at`. `seen_at` is the last sign of life of any worker, if there was one."""
+    """State of the service at `at`. `seen_at` is the last heartbeat of any worker, or None."""
 
     at: datetime.datetime
     waiting: list[repository.WaitingCount]

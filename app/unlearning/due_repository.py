@@ -154,8 +154,8 @@ def _to_learn_again() -> sa.Select[str, str, datetime.datetime]:
 def _batching_models() -> sa.Select[
     Model, int, datetime.datetime, datetime.datetime, datetime.datetime, datetime.datetime
 ]:
-    """Return live models that batch requests, with the number of claimed requests, the time since which the oldest
-    ready and the oldest claimed request wait, and the earliest deadlines of both."""
+    """Return live models that batch requests. The other columns: the number of claimed requests; the start of the
+    longest wait of a ready unclaimed and of a claimed request; the earliest deadline of each."""
     is_claimed = sa.and_(Erasure.dataset_id == Model.dataset_id, Erasure.revision > Version.revision)
     added = sa.and_(Addition.dataset_id == Model.dataset_id, Addition.revision > Version.revision)
     unclaimed = sa.select(Erasure.ready_at).where(Erasure.dataset_id == Model.dataset_id, _UNCLAIMED)

@@ -1,1 +1,1 @@
-"""The HTTP contract: what can be asked, by whom, and what is answered. Gateway, SDK and command line stand on it."""
+"""HTTP contract: calls, the scopes that they need, and their answers. Gateway, SDK and command line derive from it."""

@@ -135,8 +135,8 @@ class DeletionRequestOut(Answer):
     )
     identity_unknown: bool = Field(
         default=False,
-        description="True if the identifier is of a kind that names no rows, and no identity map leads from it: the "
-        "request waits for a map or an officer. False for callers without accounting:read.",
+        description="True if no rows are named by the identifier's kind or a kind that the identity map links to it: "
+        "the request waits for a map or an officer. False for callers without accounting:read.",
     )
     subject_ref: str = Field(description="Pseudonym of the person: a keyed hash of the subject ID.", repr=False)
     alias_refs: list[str] = Field(description="Pseudonyms of the aliases.", repr=False)

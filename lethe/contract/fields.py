@@ -215,7 +215,7 @@ class ProblemBody(Answer):
     type: str = Field(description="URN of the condition, such as urn:lethe:problem:not_found.")
     title: str = Field(description="Name of the condition in words.")
     status: int = Field(description="HTTP status of the answer.")
-    detail: str = Field(description="What is wrong and what to do, for people.")
+    detail: str = Field(description="Explanation of the error and remedy, for people.")
     code: str = Field(description="Stable code of the condition, for programs.")
     errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
 

@@ -13,7 +13,7 @@ from lethe.contract.sets import Metric, ModelDanger, ModelOrder, ModelStatus, On
 class LinearisationOut(Answer):
     """Weights in which a tangent model is linear, and the scaling of each row's Jacobian in them."""
 
-    layers: list[str] = Field(description="Names of the weights that the model moves.")
+    layers: list[str] = Field(description="Names of the network weights that the model updates.")
     rank: int = Field(description="Rank of the learned update of each weight; 0: the full weight is learned.")
     seed: int = Field(description="Seed of the fixed factors of the updates, used if rank is above 0.")
     least_norm: float = Field(description="Smallest norm by which the Jacobian of a row is divided.")
@@ -27,7 +27,7 @@ class PublicNetworkOut(Answer):
     licence: str = Field(description="Licence of the network.")
     opset: int = Field(description="Version of the ONNX operator set.")
     dp_ledger: str | None = Field(description="Location of its own differential-privacy ledger; null if none.")
-    linearisation: LinearisationOut | None = Field(description="Linearisation in a tangent model; null for encoders.")
+    linearisation: LinearisationOut | None = Field(description="Linearised weights (tangent model); null for encoders.")
 
 
 def _unless_none(description: str) -> Any:
@@ -75,7 +75,7 @@ class MechanismOut(Answer):
 class QualityIn(Body):
     model_config = example(metric="auc", threshold=0.8, on_breach="hold")
 
-    metric: Annotated[Metric, Strict(False)] = Field(description="Metric that the gate goes by.")
+    metric: Annotated[Metric, Strict(False)] = Field(description="Metric that the gate checks.")
     threshold: FiniteFloat = Field(
         description="Smallest value that passes; for log_loss, calibration_error, mean_absolute_error and "
         "mean_poisson_deviance, the largest."
@@ -88,7 +88,7 @@ class QualityIn(Body):
 
 
 class QualityOut(Answer):
-    metric: Metric = Field(description="Metric that the gate goes by.")
+    metric: Metric = Field(description="Metric that the gate checks.")
     threshold: float = Field(description="Smallest value that passes, or the largest for metrics where less is better.")
     on_breach: OnBreach = Field(description="Treatment of a version that misses the gate.")
     value: float | None = Field(description="Value of the live version; null if not measured, which misses the gate.")
@@ -125,16 +125,16 @@ class AuditIn(Body):
         default=256, description="Coordinates, half of them with a canary, that take part in every run; 0: no test."
     )
     chains: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=16, description="Factor by which a requested canary test has more lanes."
+        default=16, description="Number by which `lanes` is multiplied for a requested canary test."
     )
 
 
 class TangentIn(Body):
-    """Weights of a public network that the model moves, to first order."""
+    """Weights of a public network that the model updates, to first order."""
 
     network_id: str = Field(description="ID of a network whose inputs are the features of the dataset.")
     layers: Annotated[list[str], Field(min_length=1, max_length=10_000, fail_fast=True)] = Field(
-        description="Names of weights to move."
+        description="Names of the network weights that the model updates."
     )
     rank: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
         default=0,
@@ -186,7 +186,7 @@ class ModelIn(Body):
         "largest, so that no row counts more than without weights."
     )
     target: TargetIn = Field(default_factory=TargetIn, description="Target that forgetting reaches.")
-    tangent: TangentIn | None = optional("Network weights to move. Default: a linear model.")
+    tangent: TangentIn | None = optional("Network weights to update. Default: a linear model.")
     evaluation_dataset_id: str | None = optional("ID of the dataset to measure versions on.")
     batching: BatchingIn = Field(default_factory=BatchingIn, description="Rules by which requests wait for each other.")
     audit: AuditIn = Field(default_factory=AuditIn, description="Canary test of every run.")
@@ -208,7 +208,7 @@ class BatchingOut(Answer):
 
 class AuditingOut(Answer):
     lanes: int = Field(description="Coordinates, half of them with a canary, in every run; 0: no test.")
-    chains: int = Field(description="Factor by which a requested canary test has more lanes.")
+    chains: int = Field(description="Number by which `lanes` is multiplied for a requested canary test.")
     asked_at: datetime.datetime | None = Field(description="Time of request of a pending canary test, or null.")
     last: runs.AuditOut | None = Field(description="Canary test of the last tested run; null if none.")
     last_run_id: str | None = Field(description="ID of the last tested run; null if none.")
@@ -223,11 +223,11 @@ class WaitOut(Answer):
 
 
 class WaitingOut(Answer):
-    """People who asked to be forgotten and are still in the live version like everybody else."""
+    """People with open requests that the live version has not forgotten yet."""
 
     people: int = Field(description="Number of people who wait.")
     requests: int = Field(description="Number of requests that wait.")
-    first_due_at: datetime.datetime | None = Field(description="Earliest open deadline; null if none waits.")
+    first_due_at: datetime.datetime | None = Field(description="Earliest deadline of the requests; null if none waits.")
     reasons: list[WaitOut] = Field(description="Reasons for waiting, most frequent first.")
 
 

@@ -59,7 +59,7 @@ class Operation(Generic[P, T]):
 
 
 class _Declared(TypedDict, total=False):
-    """What every operation may declare of an `Operation`."""
+    """Fields of an `Operation` that every operation may declare."""
 
     scope: Required[Scope | None]
     does: Required[str]

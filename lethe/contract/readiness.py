@@ -19,10 +19,10 @@ class ReadyOut(Answer):
     at_risk: int | None = optional("Requests due in LETHE_RISK_DAYS; null without metrics:read.")
     overdue: int | None = optional("Open requests past deadline; null without metrics:read.")
     workers: str | None = optional(
-        "Workers: alive, silent (no sign of life for a minute) or failing (no run succeeds); null without metrics:read."
+        "Workers: alive, silent (no heartbeat for a minute) or failing (no run succeeds); null without metrics:read."
     )
     worker_seen_at: datetime.datetime | None = optional(
-        "Last sign of life of any worker; null if never, or without metrics:read."
+        "Last heartbeat of any worker; null if never, or without metrics:read."
     )
     tombstones: str | None = optional(
         "Tombstones: whole, damaged (nobody is erased) or unverified (not checked for two hours); null "

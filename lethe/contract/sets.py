@@ -280,7 +280,7 @@ class DamageKind(ClosedSet):
 class WorkerState(ClosedSet):
     ALIVE = "alive"
     SILENT = "silent"
-    """No worker gave a sign of life for a minute."""
+    """No worker has sent a heartbeat for a minute."""
     FAILING = "failing"
     """No worker completes a run."""
 

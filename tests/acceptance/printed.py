@@ -22,7 +22,7 @@ NOISY = "probabilities"
 
 
 def lines(text: str) -> list[str]:
-    """What is the same each time of every line; spaces between words count as one."""
+    """Return the lines with varying values masked and runs of spaces collapsed."""
     return [re.sub(r"(?<=\S) +", " ", masked(line.rstrip())) for line in text.splitlines()]
 
 
@@ -43,7 +43,7 @@ def documents(text: str) -> list[Any]:
 
 
 def steady(document: Any) -> Any:
-    """What is the same each time of an answer; of fractions six digits."""
+    """Return an answer with varying values masked and floats rounded to six digits."""
     match document:
         case dict():
             return {name: sorted(value) if name == NOISY else steady(value) for name, value in document.items()}

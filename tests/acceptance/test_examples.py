@@ -22,7 +22,7 @@ SHA256 = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True)
 class Tenant:
-    """Where an example finds the service, and the admin key of a tenant in which there is nothing yet."""
+    """URL of the service, and the admin key file of a new, empty tenant."""
 
     address: str
     key_file: Path
@@ -137,7 +137,7 @@ def test_a_model_on_a_frozen_encoder_forgets(tenant: Tenant) -> None:
 
 
 def run(tenant: Tenant, example: str, script: str) -> str:
-    """What the script of an example prints."""
+    """Run a script of an example and return its output."""
     command = [sys.executable, str(EXAMPLES / example / script), "--url", tenant.address]
     command += ["--key-file", str(tenant.key_file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -146,7 +146,7 @@ def run(tenant: Tenant, example: str, script: str) -> str:
 
 
 def stated(example: str) -> str:
-    """What the page of an example says that it prints."""
+    """Return the output that an example's README states."""
     [text] = re.findall(
         r"^```text\n(.*?)^```", (EXAMPLES / example / "README.md").read_text(), re.DOTALL | re.MULTILINE
     )

@@ -98,7 +98,7 @@ def story(
 
 
 def corrupt(lethe: Lethe, *arguments: str | Path, code: str = "ledger_corrupt") -> str:
-    """What it says; without what the gateway beside it logs when its own chores find the same."""
+    """Check that `ledger verify` is refused with `code`, and return its message without lines of the gateway's log."""
     ended = lethe("ledger", "verify", *arguments)
     said = "".join(line for line in ended.err.splitlines(keepends=True) if not line.startswith("{"))
     refused(dataclasses.replace(ended, err=said), code)

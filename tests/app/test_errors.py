@@ -11,7 +11,7 @@ CONTRACTS = {module.__name__ for module in sockets.modules("lethe.features", "co
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """Those of the contract, of the server and of the SDK: a module that is not always there has its own."""
+    """Return all conditions of contract, server and SDK, except those of the optional handover."""
     every = [base, *(found for child in base.__subclasses__() for found in conditions(child))]
     return [one for one in every if not one.__module__.startswith("lethe.features.handover.")]
 

@@ -58,7 +58,7 @@ def keys_in_force(installation: Installation) -> int:
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_an_empty_data_folder_is_nobodys(installation: Installation, tmp_path: Path, is_there: bool) -> None:
-    """Whoever starts on somebody's database with an empty data folder is refused, and nothing is made anywhere."""
+    """Starting on an existing database with an empty data folder is refused, and no file is created."""
     before, other = keys_in_force(installation), elsewhere(installation.settings, tmp_path / "other")
     if is_there:
         other.data_dir.mkdir(mode=0o700)
@@ -70,7 +70,7 @@ def test_an_empty_data_folder_is_nobodys(installation: Installation, tmp_path: P
 
 
 def test_keys_of_another_installation(installation: Installation, tmp_path: Path) -> None:
-    """Whoever has the whole data folder of another installation is refused, and the database stays as it is."""
+    """The data folder of another installation is refused, and the database is not changed."""
     own = Settings(data_dir=tmp_path / "own")
     installations.set_up(own)
     before = keys_in_force(installation)

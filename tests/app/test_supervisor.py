@@ -169,7 +169,7 @@ _KEYLESS = (
 
 
 def _answers(connection: socket.socket) -> int:
-    """Read until the server closes the connection; returns the number of answers."""
+    """Read until the server closes the connection, and return the number of answers."""
     content = bytearray()
     with contextlib.suppress(ConnectionResetError):
         while part := connection.recv(1 << 20):

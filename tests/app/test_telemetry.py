@@ -40,7 +40,7 @@ CSV = f"age,income,person\n{VALUE},low,{SUBJECT}\n" + "".join(
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any]]]:
-    """What was logged since it was last asked for, by this process and its libraries at debug level."""
+    """Return a function that returns the lines logged since its last call, at debug level, also by libraries."""
     telemetry.configure("debug")
     capsys.readouterr()
     return lambda: [json.loads(line) for line in capsys.readouterr().err.splitlines()]

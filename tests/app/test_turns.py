@@ -1,4 +1,4 @@
-"""Turns at work: who begins next, however many wait for whom."""
+"""Order in which waiting turns begin, and how tenants share them."""
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +26,7 @@ def test_tenants_are_served_round_robin() -> None:
 
 
 def test_whoever_asks_during_a_turn_comes_next() -> None:
-    """Somebody who asks while a tenant has a turn is served before the next turn of that tenant."""
+    """A caller who asks during a tenant's turn is served before that tenant's next turn."""
     turns = Turns()
     first, second = turns.ask("a"), turns.ask("a")
     other = turns.ask("b")
@@ -35,7 +35,7 @@ def test_whoever_asks_during_a_turn_comes_next() -> None:
 
 
 def test_a_tenant_leaves_turns_to_others() -> None:
-    """Somebody who takes all that one may take leaves the rest to others, who begin at once."""
+    """A tenant at its maximum leaves the remaining turns to others, who begin at once."""
     turns = Turns(3, of_one=2)
     asked = {name: turns.ask(name[0]) for name in ("a1", "a2", "a3", "b1", "b2")}
     assert begun(asked) == ["a1", "a2", "b1"]
@@ -46,7 +46,7 @@ def test_a_tenant_leaves_turns_to_others() -> None:
 
 
 def test_a_turn_that_nobody_waits_for_any_more_is_left_out() -> None:
-    """Whoever gives up waits no longer and keeps nobody waiting; whoever waited too long is told so."""
+    """A caller who gives up or waits too long leaves the queue and delays nobody; a timeout is reported."""
     turns = Turns()
     first, second, third = (turns.ask("a") for _ in range(3))
     with pytest.raises(NoTurn), turns.taken("b", seconds=0.0):

@@ -12,7 +12,7 @@ SOURCES = sorted(path for folder in ("app", "lethe", "worker") for path in (ROOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a file says.
+    """Facts about a source file.
 
     `called` are the names that it calls, bare or as a method. `compared` are pairs of an expression and a text in the
     code that the expression is compared with, also by SQL or by its prefix or suffix. `imported` are pairs of a module

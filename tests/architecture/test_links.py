@@ -18,7 +18,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> list[str]:
-    """What GitHub makes of the page's headings."""
+    """Return the anchors that GitHub gives the page's headings."""
     headings = re.findall(r"^#{1,6} +(.+)$", prose(page), re.MULTILINE)
     texts = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings]
     names = [re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts]

@@ -92,7 +92,7 @@ def test_every_setting_is_described_and_optional(name: str) -> None:
 
 
 def conditions(base: type[Problem] = Problem) -> list[type[Problem]]:
-    """Those that a gateway may answer with: the SDK's own are of the way there and back."""
+    """Return the conditions that a gateway may answer with; the SDK's own are left out."""
     every = [base, *(found for child in base.__subclasses__() for found in conditions(child))]
     return [one for one in every if one.__module__ not in ("lethe.errors", "lethe.features.handover.mlflow")]
 

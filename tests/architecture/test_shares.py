@@ -12,7 +12,7 @@ from tests.shares import shared_out
 
 @dataclass(frozen=True)
 class Item:
-    """What the order depends on."""
+    """Stub of a test with the attributes that its order depends on."""
 
     name: str
     path: Path

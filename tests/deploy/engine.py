@@ -33,7 +33,7 @@ class NoEngine(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """Where `docker` and `compose` are; `files` are the compose files that our own needs beside it."""
+    """Commands of `docker` and `compose`; `files` are compose files needed in addition to our own."""
 
     name: str
     compose: tuple[str, ...]

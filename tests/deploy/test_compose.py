@@ -234,7 +234,7 @@ def test_accounting_sees_neither_rows_nor_weights() -> None:
 
 
 def test_worker_has_no_admin_key() -> None:
-    """The first admin key is in a volume of its own, which the worker does not have, nor the name of its file."""
+    """The first admin key is in its own volume; the worker has neither the volume nor the path."""
     having = {name for name, one in SERVICES.items() if any("secrets-admin:" in at for at in one.get("volumes", []))}
     assert having == {"secrets", "migrate", "gateway"}
     assert "LETHE_ADMIN_KEY_FILE" not in SERVICES["worker"]["environment"]

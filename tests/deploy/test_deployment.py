@@ -55,7 +55,7 @@ class Deployment:
         return done
 
     def up(self, *options: str) -> None:
-        """What docs/deployment.md tells users to run; where it fails, what the containers say is shown."""
+        """Start the deployment as docs/deployment.md describes; a failure shows the containers' logs."""
         done = self.compose("up", "--detach", "--wait", *options, check=False)
         if done.returncode != 0:
             pytest.fail(done.stderr[-3000:] + self.compose("logs", "--no-color", "--tail", "30").stdout)
@@ -65,7 +65,7 @@ class Deployment:
         return [*self._at.compose, "--project-name", self._project, *named, *arguments]
 
     def inspect(self, service: str) -> Any:
-        """What the engine knows of the service's one container, also if it does not run."""
+        """Return `docker inspect` of the service's single container, running or not."""
         container = self.compose("ps", "--all", "--quiet", service).stdout.strip()
         found = subprocess.run(
             ["docker", "inspect", container], env=self._environment, capture_output=True, text=True, check=True
@@ -252,7 +252,7 @@ def stops_gracefully(deployment: Deployment, client: Client, dataset_id: str) ->
 
 
 def comes_back_whole(deployment: Deployment) -> None:
-    """What was accepted while the worker was away is done when everything has been taken down and brought up again."""
+    """Check that a request survives taking the deployment down, and completes when it is up again."""
     key = admin_key(deployment)
     with Client(f"http://127.0.0.1:{deployment.port}", key) as client:
         request = client.deletion_requests.create(subject_id="train-02000")

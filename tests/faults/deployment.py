@@ -50,7 +50,7 @@ class Service:
         self._stack.close()
 
     def restart_if_ended(self) -> str | None:
-        """What it had said since it was started, if it had ended by itself."""
+        """Restart the service if it has ended, and return its log since its last start; None if it runs."""
         if self.child.process.is_alive():
             return None
         self.kill()
@@ -72,7 +72,7 @@ class Service:
             wait_until(lambda: self._ports() & {_port(one) for one in client.client_list() if "b" in one["flags"]})
 
     def _ports(self) -> set[int]:
-        """That its connections come from."""
+        """Return the local ports of its connections."""
         return {one.laddr.port for one in self.process().net_connections() if one.raddr}
 
     def process(self) -> psutil.Process:
@@ -93,7 +93,7 @@ class Service:
 
 
 def _port(client: dict[str, str]) -> int:
-    """That one of Redis's clients comes from."""
+    """Return the local port of a client of Redis."""
     return int(client["addr"].rpartition(":")[2])
 
 
@@ -102,7 +102,7 @@ def celery_worker(name: str, settings: Settings, *, folder: Path) -> Service:
 
 
 def celery_beat(settings: Settings, *, folder: Path) -> Service:
-    """What makes the workers look without being rung."""
+    """Return Celery beat, which wakes the workers periodically."""
     return Service("beat", settings, *CELERY_BEAT, folder=folder)
 
 
@@ -137,7 +137,7 @@ class Deployment:
         return [process for process in below if _status(process) == psutil.STATUS_ZOMBIE]
 
     def left(self) -> list[psutil.Process]:
-        """What still runs of all that any service has ever started."""
+        """Return the processes started by any service that still run."""
         sessions = {session for service in self.services for session in service.sessions}
         return [
             process

@@ -41,18 +41,18 @@ def die(worker: int) -> None:
 
 
 def stop(worker: int) -> None:
-    """Not in the middle of a heartbeat's transaction or of a chore that rewrites a file: nobody else could write."""
+    """Stop the worker, but not while a heartbeat or a periodic job writes: no other process could write then."""
     with _writing:
         os.kill(worker, signal.SIGSTOP)
 
 
 def halt(worker: int) -> None:
-    """Only the process that comes to the hop: where that is a run's, its worker goes on."""
+    """Stop only the process that reaches the hop; the worker of a run's process continues."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def linger(worker: int) -> None:
-    """Say so, and wait for longer than anybody else does."""
+    """Log a line, and wait for longer than any other process does."""
     os.write(1, b'"hops.lingers"\n')
     time.sleep(600)
 
@@ -243,8 +243,8 @@ def _after_commit(owner: Any, name: str, act: Hop) -> None:
 
 
 def install(hop: str, act: Act) -> None:
-    """From now on this worker does `act` when it, or a run of it, comes to `hop` for the first time: one of those
-    named above, or one of a function (`_of_function`)."""
+    """Make this worker do `act` when it, or a run of it, first reaches `hop`: one of those named above, or one of
+    a function (`_of_function`)."""
     worker, done = os.getpid(), mmap.mmap(-1, 1)  # shared with the processes that are forked from this one
 
     def happen() -> None:

@@ -43,8 +43,8 @@ LETHE = Path(sys.executable).with_name("lethe")
 
 
 def wait_until(happened: Callable[[], Any], *, seconds: float = 180.0) -> Any:
-    """What `happened` returns, as soon as that is true: asked again after a fiftieth of the time waited, and at least
-    four times a second, so that asking takes little from what is waited for."""
+    """Return the result of `happened` as soon as it is true. It is polled after a fiftieth of the time waited, and at
+    least four times a second, so that polling takes little time from other work."""
     began = time.monotonic()
     while not (found := happened()):
         waited = time.monotonic() - began
@@ -180,11 +180,11 @@ class Up:
         raise AssertionError(self.log.read_text())
 
     def worker(self) -> psutil.Process:
-        """Its worker, once there is one that works."""
+        """Wait for its worker, and return it."""
         return _worker_of(self.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal to `lethe up` alone; its exit code."""
+        """Send a signal to `lethe up` alone, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(600)
@@ -222,11 +222,11 @@ class ForkedUp:
         return str(wait_until(said)[1])
 
     def worker(self) -> psutil.Process:
-        """Its worker, once there is one that works."""
+        """Wait for its worker, and return it."""
         return _worker_of(self.child.process.pid)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int | None:
-        """Send a signal to `lethe up` alone; its exit code."""
+        """Send a signal to `lethe up` alone, and return its exit code."""
         if self.child.process.is_alive():
             assert self.child.process.pid
             os.kill(self.child.process.pid, number)
@@ -331,7 +331,7 @@ class RabbitMQ:
         self.start()
 
     def start(self) -> None:
-        """On the same port; come back with what it had written down."""
+        """Start the broker on the same port, with the messages that it had stored."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._server], env=self._environment, stdout=log, stderr=log, start_new_session=True
@@ -350,7 +350,7 @@ class RabbitMQ:
         subprocess.run(["epmd", "-port", self._epmd, "-kill"], check=True, capture_output=True)
 
     def send(self, number: signal.Signals) -> None:
-        """To all its processes."""
+        """Send a signal to all processes of the broker."""
         os.killpg(self._process.pid, number)
 
 

@@ -74,7 +74,7 @@ def test_from_then_on_nobody_is_answered(damaged: Settings, admin_key: str) -> N
 
 
 def test_a_page_that_cannot_be(settings: Settings, installation: Installation, admin_key: str) -> None:
-    """Whoever meets a page that cannot be is told so with 503, not 500; and nothing more is read after that."""
+    """Reading a damaged page of the database is a 503 and not a 500, and so is every later call."""
     installation.database.scrub()
     installation.database.close()
     pages_gone(settings.data_dir / "lethe.db")

@@ -282,7 +282,7 @@ def test_who_consented_since_is_not_erased(
 def test_a_damaged_record_outranks_other_damage(
     installation: Installation, gateway: TestClient, new_dataset: Make, forget: Make, get: Get
 ) -> None:
-    """It is what keeps requests open, so it is named although a damaged block was found before."""
+    """A damaged record is named even after a damaged block, because it is what keeps requests open."""
     dataset_id = new_dataset(rows=30)["id"]
     [block] = (installation.settings.data_dir / "blocks").glob(f"{dataset_id}.*.sealed")
     block.write_bytes(flipped(block.read_bytes(), 20))

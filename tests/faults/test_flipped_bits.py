@@ -74,7 +74,7 @@ def world(
 
 
 def _assert_nothing_happened(world: World, get: Get, version: int) -> None:
-    """Nothing was published, nobody is said to be erased, and the request is open."""
+    """Check that no version was published and that the request is open."""
     assert get(f"/models/{world.model}")["live_version"] == version
     assert get(f"/deletion-requests/{world.request}")["status"] == "accepted"
     assert get(f"/deletion-requests/{world.request}/events")["items"][-1]["status"] != "completed"

@@ -86,7 +86,7 @@ def test_nobody_looks_unseen(gateway: TestClient, read_only: Switch, new_dataset
 def test_the_accounting_service_does_not_notice(
     settings: Settings, admin_key: str, read_only: Switch, new_dataset: Make, new_model: Make, work: Callable[[], int]
 ) -> None:
-    """It answers from a read-only database as from any."""
+    """The accounting service answers from a read-only database as from any other."""
     model = new_model(new_dataset()["id"])
     assert work() == 1
     with TestClient(create_app(settings), headers={"Authorization": f"Bearer {admin_key}"}) as accounting:

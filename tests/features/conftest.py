@@ -85,13 +85,13 @@ def _beside(gateway: TestClient) -> TestClient:
 
 @pytest.fixture
 def browser(gateway: TestClient, admin_key: str) -> Browser:
-    """Not logged in yet, and with an admin's key at hand; the gateway is called by nobody else with its cookies."""
+    """Browser that is not logged in, with an admin's key and its own cookies."""
     return Browser(client=_beside(gateway), key=admin_key)
 
 
 @pytest.fixture
 def officer(browser: Browser) -> Browser:
-    """Logged in as an admin."""
+    """Browser that is logged in as an admin."""
     assert browser.log_in().status_code == 303
     return browser
 
@@ -137,7 +137,7 @@ def with_signing_key(installation: Installation, signing_key: str) -> None:
 
 @pytest.fixture
 def controller(gateway: TestClient, key_with: Callable[..., dict[str, str]], policy: Callable[..., None]) -> Controller:
-    """With a key that may ask, and may not learn whether anybody is in the data."""
+    """OpenDSR controller whose key may make requests, but may not learn whether a person is in the data."""
     policy(opendsr_identities=["controller_customer_id"])
     return Controller(gateway=gateway, headers=key_with(Scope.REQUESTS_READ, Scope.REQUESTS_WRITE))
 

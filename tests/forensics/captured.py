@@ -1,4 +1,4 @@
-"""What a chain computed and nobody may ever read: as the probe in the worker's processes noted it."""
+"""Values that a chain computed and that must never be stored, as recorded by the probe in the worker's processes."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -14,8 +14,8 @@ FOLDER = Path(__file__).with_name("probe")
 
 
 def patterns(noted: Iterable[Path], *, but: Collection[bytes] = ()) -> Patterns:
-    """Of the gradients, the iterates before their noise and the iterates in some files; not of weights that may be
-    read (`but`)."""
+    """Return patterns of the gradients and of the iterates, with and without noise, in some files. Weights that may be
+    read (`but`) are left out."""
     found: Patterns = {}
     for path in sorted(noted):
         content = (np.fromfile(path, dtype="u1") ^ MASK).tobytes()

@@ -64,7 +64,7 @@ def _places(content: bytes, signature: bytes) -> Iterator[int]:
 
 
 def _inflated(content: bytes, at: int, window: int) -> bytes:
-    """What comes before the end, or before the first error."""
+    """Return the inflated bytes up to the end or the first error."""
     stream, parts = zlib.decompressobj(window), []
     with contextlib.suppress(zlib.error):
         view = memoryview(content)
@@ -76,7 +76,7 @@ def _inflated(content: bytes, at: int, window: int) -> bytes:
 
 
 def _member(content: bytes, at: int) -> bytes:
-    """Of a zip file; one that is only stored is there in clear."""
+    """Return the inflated member of a zip file at `at`; empty if it is not compressed."""
     header = content[at : at + 30]
     if len(header) < 30 or struct.unpack_from("<H", header, 8)[0] != 8:
         return b""
@@ -84,7 +84,7 @@ def _member(content: bytes, at: int) -> bytes:
 
 
 def _columns(content: bytes, at: int) -> Iterator[bytes]:
-    """The buffers of a Parquet file that begins here, up to wherever it may end."""
+    """Yield the buffers of the Parquet file that begins at `at`, trying each possible end."""
     for end in _places(content, _PARQUET):
         if end <= at:
             continue
@@ -97,7 +97,7 @@ def _columns(content: bytes, at: int) -> Iterator[bytes]:
 
 
 def _lzf_texts(content: bytes) -> Iterator[bytes]:
-    """Of whatever may be a compressed string of a Redis dump: 0xC3, two lengths, the string."""
+    """Yield the content of each possible compressed string of a Redis dump: 0xC3, two lengths, the string."""
     for found in re.finditer(rb"\xc3", content):
         packed, after = _length(content, found.end())
         whole, start = _length(content, after)
@@ -107,7 +107,7 @@ def _lzf_texts(content: bytes) -> Iterator[bytes]:
 
 
 def _length(content: bytes, at: int) -> tuple[int, int]:
-    """A length of a Redis dump, and where it ends; zero if there is none."""
+    """Return a length of a Redis dump and the position after it; zero and `at` if there is none."""
     head = content[at : at + 5]
     if not head or head[0] >> 6 == 3:
         return 0, at

@@ -108,7 +108,7 @@ class Installation:
         return []
 
     def kill_worker(self) -> None:
-        """kill -9, in the middle of a run. Whoever supervises it starts it again."""
+        """Kill the worker with SIGKILL in the middle of a run; its supervisor restarts it."""
         wait_until(self.runs)
         self.worker.kill()
         if "worker" in self.services:
@@ -130,7 +130,7 @@ class Installation:
             wait_until(answers)
 
     def client(self) -> httpx.Client:
-        """Of the gateway, with the key of its admin."""
+        """Return a client of the gateway with the admin's key."""
         key = self.settings.resolved_admin_key_file().read_text().strip()
         return self._caller(Authorization=f"Bearer {key}")
 
@@ -165,7 +165,7 @@ class Installation:
         return residue
 
     def examine_disks(self, finder: Finder) -> Residue:
-        """What somebody finds who has the disks, and the keys on them."""
+        """Search the disks, and all content that the keys on them open."""
         residue: Residue = {}
         contents = search.searched(search.everything(self.folders()), finder, residue)
         sealed = search.texts(opened.everything(self.settings, contents), finder)
@@ -182,7 +182,7 @@ class Installation:
             yield from stores.sqlite_tables(self.settings.data_dir / "lethe.db")
 
     def noted(self) -> Path:
-        """What the probe noted."""
+        """Return the folder of the probe's files."""
         return self.folder / "probe"
 
 
@@ -236,7 +236,7 @@ def _started(installation: Installation) -> Iterator[Installation]:
 
 
 def _environment(folder: Path, telemetry: receivers.Server, **further: str) -> tuple[dict[str, str], Settings]:
-    """Of every process, and its settings."""
+    """Return the environment of all processes of a deployment, and its settings."""
     for name in ("working", "temporary", "home", "probe"):
         (folder / name).mkdir(parents=True)
     given = OF_ALL | further | {"port": str(free_port()), "otlp_endpoint": f"http://127.0.0.1:{telemetry.port}"}

@@ -105,7 +105,7 @@ def _middle(content: bytes, length: int = _WINDOW) -> bytes:
 
 
 def _in_pglz(content: bytes) -> Iterator[bytes]:
-    """What has not occurred before is copied as it is, after each eight bytes one that says so: zero."""
+    """Yield the forms of incompressible content in pglz: a zero control byte after every eight literal bytes."""
     window = _middle(content, 18)
     if len(window) < 10:
         return

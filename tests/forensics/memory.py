@@ -24,7 +24,7 @@ _THERE, _OF_A_FILE = np.uint64(0b11 << 62), np.uint64(1 << 61)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """Where a needle is: a mapping (`[heap]`, a path, nothing for anonymous memory), and bytes around it."""
+    """Place of a needle: its mapping (`[heap]`, a path, empty for anonymous memory), and the bytes around it."""
 
     name: str
     mapping: str
@@ -77,7 +77,7 @@ def _mappings(pid: int) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _read(memory: int, start: int, end: int) -> bytes:
-    """What is there; less, where it was unmapped meanwhile or the mapping ends."""
+    """Return the memory from `start` to `end`; less or nothing if part of it is no longer mapped."""
     try:
         return os.pread(memory, end - start, start)
     except OSError:

@@ -16,8 +16,8 @@ _MAX_BYTES = 2**15
 
 
 def everything(settings: Settings, contents: Iterable[Said]) -> Iterator[Said]:
-    """Whatever was ever sealed under a key that is still there, in any copy in these contents of files; all weights
-    that open, and all rows, whether anything names them or not."""
+    """Yield the content of all sealed copies in these files whose key still exists, all weights that can be opened,
+    and all rows, including unreferenced ones."""
     with installations.opened(settings) as installation:
         yield from _opened(contents, _keys(installation.vault))
         for version_id in installation.weights.version_ids():
@@ -29,14 +29,14 @@ def everything(settings: Settings, contents: Iterable[Said]) -> Iterator[Said]:
 
 
 def _keys(vault: Vault) -> dict[bytes, bytes]:
-    """From the names of the vault's keys that have not been destroyed to the keys."""
+    """Return the vault's keys that are not destroyed, by name."""
     pages = [vault._unwrapped_page(path) for path in vault._folder.glob("*.page")]
     return {name: key for page in pages for name, key in page if key is not None}
 
 
 def _opened(contents: Iterable[Said], keys: dict[bytes, bytes]) -> Iterator[Said]:
-    """What follows the name of a key, in bytes or in hex: a nonce, and what is sealed. Copies may be cut off anywhere,
-    so that no tag tells whether this is one: what is none becomes noise."""
+    """Yield the decrypted bytes after each name of a key, in binary or hex: a nonce and the sealed content. Copies may
+    be truncated, so tags are not checked; other bytes decrypt to noise."""
     written = {name.hex(): name for name in keys} | {f"hex {name.hex()}": name.hex().encode() for name in keys}
     finder = Finder(written) if written else None
     for place, content in contents:

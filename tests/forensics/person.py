@@ -63,7 +63,7 @@ class Person:
     weights: NDArray[np.float64]  # (9,), of these rows, the added one last
 
     def texts(self) -> dict[str, str]:
-        """Whatever somebody wrote about them."""
+        """Return all texts written about the person, by name."""
         written = {f"metadata {number}": text for number, text in enumerate(self.metadata.values())}
         written |= {f"claim {name}": text for name, text in self.claims.items()}
         return written | {
@@ -95,7 +95,7 @@ class Person:
         return found | self.patterns_of_rows()
 
     def patterns_of_rows(self) -> Patterns:
-        """As they were uploaded, and as they are learned from."""
+        """Return patterns of the person's rows, as uploaded and as encoded."""
         found: Patterns = {}
         for name, rows in {"row": self.rows, "added row": self.added}.items():
             for number, row in enumerate(rows):
@@ -122,7 +122,7 @@ def stored_weights(numbers: "NDArray[np.float64] | float") -> NDArray[np.int32]:
 
 
 def patterns_of_encoded(name: str, vectors: NDArray[np.float64]) -> Patterns:
-    """Of rows (n, 5) with their bias and scaled to norm <= 1: as they are stored, and before they were rounded."""
+    """Return patterns of encoded rows (n, 5) with bias and norm <= 1, as stored and before rounding."""
     found: Patterns = {}
     wide = np.hstack([vectors, np.ones((len(vectors), 1))])
     wide /= np.abs(wide).max(axis=1, keepdims=True)
@@ -134,7 +134,7 @@ def patterns_of_encoded(name: str, vectors: NDArray[np.float64]) -> Patterns:
 
 
 def new() -> Person:
-    """Somebody nobody has ever heard of."""
+    """Return a new person with random names and texts."""
 
     def token() -> str:
         return secrets.token_urlsafe(15)
@@ -165,13 +165,13 @@ def new() -> Person:
 
 
 def _numbers(count: int) -> NDArray[np.float64]:
-    """From 10 to 90, with all 53 bits."""
+    """Return random numbers from 10 to 90 with all 53 bits."""
     return np.random.default_rng(secrets.randbits(128)).uniform(10, 90, size=(count, NUM_FEATURES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What is uploaded."""
+    """Table for an upload."""
 
     rows: NDArray[np.float64]  # (n, 5)
     labels: NDArray[np.int64]  # (n,)

@@ -20,7 +20,7 @@ _WAL_PAGE = 8192
 
 
 def folders(paths: Iterable[Path], finder: Finder) -> Residue:
-    """What is in the files below, in their names, and in what is compressed in them."""
+    """Search all files below `paths`, their names and their compressed content."""
     residue: Residue = {}
     for _ in searched(everything(paths), finder, residue):
         pass
@@ -28,13 +28,13 @@ def folders(paths: Iterable[Path], finder: Finder) -> Residue:
 
 
 def everything(paths: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
-    """The place and the content of each file below, and of each container in it. Unpacking takes longer than any
-    search, so that one pass serves all searches."""
+    """Yield the place and content of each file below, and of each container in it. Unpacking takes longer than any
+    search, so one pass serves all searches."""
     return (one for path in files(paths) for one in contents(path))
 
 
 def searched(named: Iterable[tuple[str, bytes]], finder: Finder, residue: Residue) -> Iterator[tuple[str, bytes]]:
-    """Pass on places and contents; add to `residue` what is in either."""
+    """Yield the files unchanged, and add what `finder` finds in their names or contents to `residue`."""
     for place, content in named:
         if found := finder.found(os.fsencode(place) + b"\n" + content):
             residue.setdefault(place, Counter()).update(found)
@@ -42,7 +42,7 @@ def searched(named: Iterable[tuple[str, bytes]], finder: Finder, residue: Residu
 
 
 def held_open(pid: int, finder: Finder) -> Residue:
-    """What is in the files that a process has open, also in those that have no name any more."""
+    """Search the files that a process has open, including unlinked ones."""
     residue: Residue = {}
     for path in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -55,7 +55,7 @@ def held_open(pid: int, finder: Finder) -> Residue:
 
 
 def memory_of(pid: int, finder: Finder) -> Residue:
-    """What is in the memory of a live process."""
+    """Search the memory of a live process."""
     residue: Residue = {}
     for hit in memory.find(pid, finder):
         residue.setdefault(f"{hit.mapping or 'memory'} of process {pid}", Counter())[hit.name] += 1
@@ -63,7 +63,7 @@ def memory_of(pid: int, finder: Finder) -> Residue:
 
 
 def texts(named: Iterable[tuple[str, bytes]], finder: Finder) -> Residue:
-    """What is in what a store says of itself (`stores`)."""
+    """Search texts that stores returned (`stores`)."""
     residue: Residue = {}
     for name, content in named:
         if found := finder.found(content):
@@ -81,7 +81,7 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def contents(path: Path) -> Iterator[tuple[str, bytes]]:
-    """What is in a file, and in the containers in it; nothing of one that went meanwhile, or is none."""
+    """Yield the content of a file and of the containers in it; nothing if it was deleted meanwhile."""
     try:
         content = path.read_bytes() if path.is_file() else b""
     except FileNotFoundError:

@@ -32,7 +32,7 @@ _TALKATIVE = (
 
 
 class Postgres(Server):
-    """Whose log holds every statement with its parameters, and whose write-ahead log holds whole pages."""
+    """PostgreSQL server that logs every statement with its parameters, and whole pages to its write-ahead log."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ def postgres(*settings: str) -> Iterator[Postgres]:
 
 
 class Redis(processes.Redis):
-    """That writes every change to a log and, each second, everything to a dump; it loads the dump when it starts."""
+    """Redis that logs every change and dumps everything each second; it loads the dump when it starts."""
 
     def start(self) -> None:
         super().start()

@@ -51,7 +51,7 @@ def redis_keys(port: int) -> Iterator[Said]:
 
 
 def answers(client: httpx.Client, *, subject_id: str) -> Iterator[Said]:
-    """What every GET of the API answers, to all that it can be asked for. `subject_id`: of somebody else."""
+    """Yield the answers of every GET of the API, for all known ids. `subject_id` names another person."""
     known: dict[str, set[str]] = {"subject_id": {subject_id}, "number": {"1", "2", "3"}, "name": {"model.txt"}}
     todo = [route.removeprefix("GET ") for route in (*NEEDS, *sorted(OPEN_TO_ALL)) if route.startswith("GET ")]
     while todo:

@@ -21,7 +21,7 @@ SAID = f'{{"subject": "{SOMEBODY.subject_id}", "note": "{SOMEBODY.note}"}}'
 
 
 def _kinds(residue: search.Residue) -> set[str]:
-    """Of what was found: `subject id`, `ignored column`, `encoded row`."""
+    """Return the kinds of the patterns found: `subject id`, `ignored column`, `row`."""
     names = {name.split(",")[0] for found in residue.values() for name in found}
     return {"row" if " row " in name else name for name in names}
 
@@ -78,7 +78,7 @@ def postgres() -> Iterator[servers.Postgres]:
 
 @pytest.fixture
 def connection(postgres: servers.Postgres) -> Iterator[psycopg.Connection]:
-    """To a database of its own."""
+    """Connection to a new database."""
     with postgres.database() as name, psycopg.connect(postgres.url(name), autocommit=True) as connection:
         yield connection
 

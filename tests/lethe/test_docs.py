@@ -41,6 +41,6 @@ def test_the_examples_print_what_is_printed_under_them(
 
 
 def words(text: str) -> list[str]:
-    """Without numbers, ids, and lines about progress, of which there are more or fewer."""
+    """Return the words with numbers and ids masked, and without progress lines, whose number varies."""
     text = re.sub(r"\b(ds|mdl|dr|run)_[0-9a-f]{20}\b", "ID", re.sub(r"^  .*\n", "", text, flags=re.MULTILINE))
     return re.sub(r"[0-9][0-9.,e-]*", "N", text).split()

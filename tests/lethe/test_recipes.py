@@ -25,7 +25,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def address(settings: Settings, admin_key: str, tmp_path: Path) -> Iterator[str]:
-    """Of a gateway and a worker with the model that the recipes begin with; their data folder is where they look."""
+    """URL of a gateway with a worker and the model that the recipes use; they find its data folder in `.lethe`."""
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / ".lethe").symlink_to(settings.data_dir)
     rows = tmp_path / "rows.csv"
@@ -73,7 +73,7 @@ def test_the_recipes_print_what_is_printed_under_them(address: str, tmp_path: Pa
 
 
 def words(text: str) -> list[str]:
-    """Without what is of the day: ids, hashes, times, numbers of guarantees, of versions and of what was recorded."""
+    """Return the words with ids, hashes, times and other numbers masked, which vary between runs."""
     text = re.sub(r"\b[a-z]+_[0-9a-f]{20}\b|\b[0-9a-f]{64}\b|\bkey [\w-]+", "ID", text)
     text = re.sub(r"[0-9]+ entries, signed up to [0-9]+ \([0-9]+ ", "N (N ", text)
     text = re.sub(r"\bvalid  [0-9]+ entries|\bversion [0-9]+|\[[0-9,]+\]|\"without\":[0-9]+", "N", text)

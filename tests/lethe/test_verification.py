@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 def certificate(
     gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make, work: Callable[[], int], get: Any
 ) -> Any:
-    """Of a person whom a model has forgotten."""
+    """Certificate of a person whom a model has forgotten."""
     new_model(new_dataset()["id"])
     assert work() == 1
     request = forget("p3")

@@ -54,7 +54,7 @@ class Server:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """On the same port and the same data; returns when it answers. It dies with the thread that called this."""
+        """Start the server on its port and data, and wait until it answers. It dies with the calling thread."""
         quick = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=100")
         local = ("listen_addresses=127.0.0.1", "unix_socket_directories=")
         options = [part for setting in (*quick, *local) for part in ("-c", setting)]

@@ -38,7 +38,7 @@ def role(postgres: Server, settings: Settings) -> Iterator[str]:
 
 @pytest.fixture
 def url(settings: Settings, role: str) -> str:
-    """Of the test's database, for the role."""
+    """URL of the test's database for the role."""
     assert settings.database_url
     return settings.database_url.get_secret_value().replace("postgres@", "an%20auditor's@")
 

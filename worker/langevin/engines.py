@@ -1,4 +1,4 @@
-"""Engines: features that compute the gradients of some runs. The core computes on the CPU whatever no engine takes."""
+"""Engines: features that compute the gradients of some runs. Without an engine the core computes them on the CPU."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

@@ -27,8 +27,8 @@ ROWS_PER_CANARY = 10
 
 
 def plant(installation: Installation, context: TrainingContext) -> Planted | None:
-    """Draw canaries for a training, and return them with their judge; None if the trainer wants none or its table is
-    too small.
+    """Draw canaries for a training, and return them with their judge; None if the trainer uses no canaries or
+    its table is too small.
 
     Raises:
         TrainerRefused: `canary_alarm` if an earlier training of the trainer raised the alarm.

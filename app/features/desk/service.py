@@ -120,7 +120,7 @@ def read_attachment(session: Session, *, request_id: str, attachment_id: str) ->
 
 
 def attachment_key(session: Session, *, request_id: str, attachment_id: str) -> str:
-    """Return the key to destroy before `delete_attachment`; it may be destroyed already. Raises `AttachmentUnknown`."""
+    """Return the key to destroy before calling `delete_attachment`; it may be destroyed. Raises `AttachmentUnknown`."""
     attachment = repository.attachment(session, request_id=request_id, attachment_id=attachment_id)
     if attachment is None or attachment.name.key is None:
         raise _unknown_attachment()

@@ -232,7 +232,7 @@ def why(waiting: WaitingOut, most: int | None) -> Markup:
 
 
 def of_notion(guarantees: Iterable[GuaranteeOut] | None, notion: str) -> GuaranteeOut | None:
-    """Return the guarantee of a notion; None if there is none."""
+    """Return the guarantee whose notion is `notion`, such as `unlearning`; None if it is missing."""
     return next((guarantee for guarantee in guarantees or () if guarantee.notion == notion), None)
 
 

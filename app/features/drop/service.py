@@ -40,7 +40,7 @@ _PAGE = 5000
 
 
 class LineState(enum.StrEnum):
-    """State of a line; those that DROP takes have its code."""
+    """State of a line; the value is DROP's code if DROP accepts the state as an answer."""
 
     EXEMPTED = "2"
     DELETED = "3"
@@ -298,7 +298,7 @@ def known(session: Session, drop_list: DropList) -> ListOut:
 
 
 def check_answered(session: Session, file: str, drop_list: DropList | None) -> None:
-    """Raise `DropUnanswered` unless every line of a file has a status, and nobody can have been missed."""
+    """Raise `DropUnanswered` unless every line of a file has a status and no person can have been missed."""
     stored = session.get(DropFile, (actor(session).tenant_id, file))
     if stored is None or drop_list is None:
         raise DropUnanswered("No such file was loaded, or it is a file of removed lines, which takes no answer.")

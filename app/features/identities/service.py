@@ -136,8 +136,8 @@ def _sizes(session: Session, people: Collection[str]) -> tuple[Counter[str], Cou
 
 
 def _num_apart(component: Component, present: Collection[str], customers: Mapping[str, int]) -> int:
-    """Return the number of people that a component would join. A new identifier that is no customer id, and a first
-    customer id of a person of the map, are nobody apart."""
+    """Return the number of people that a component would join. A new identifier that is not a customer id, or
+    is the first customer id of a mapped person, does not count as a further person."""
     new_customers = sum(kind == CUSTOMER_ID and ref not in present for ref, kind in component.kinds.items())
     with_customer_id = sum(1 for person in component.people if customers.get(person))
     return max(len(component.people), with_customer_id + new_customers, 1)
@@ -319,8 +319,8 @@ def is_any_unknown(session: Session) -> bool:
 
 
 def recheck(session: Session, *, after: str, limit: int) -> str | None:
-    """Resolve up to `limit` open requests of unknown identity anew, those with an id greater than `after`, and let
-    those that a map or dataset of today leads from go on. Return the last id, or None if no further requests follow."""
+    """Resolve up to `limit` open requests of unknown identity with an id greater than `after` again. Requests whose
+    identifiers can name rows by now proceed. Return the last id, or None if no further requests follow."""
     query = sa.select(DeletionRequest).where(_UNKNOWN, DeletionRequest.id > after).order_by(DeletionRequest.id)
     requests = list(session.scalars(query.limit(limit)))
     questions = [
@@ -371,7 +371,7 @@ _OVER = (
 
 
 def is_anybody_forgotten(session: Session) -> bool:
-    """Return True if the map has somebody who asked to be forgotten, and may have been."""
+    """Return True if the map has a person who is suppressed in all datasets, and may have been forgotten."""
     return session.scalars(_OVER.limit(1)).first() is not None
 
 

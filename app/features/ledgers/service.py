@@ -34,7 +34,7 @@ _COUNTED = (DpRequestStatus.BOUNDED, DpRequestStatus.WAITING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """What is recomputed from a ledger, as in `DpLedger`."""
+    """Numbers recomputed from a ledger; fields as in `DpLedger`."""
 
     epsilon: float
     curve: list[tuple[int, float | None]]

@@ -69,7 +69,7 @@ def models(session: Session, *, dataset_ids: Collection[str]) -> list[Model]:
 
 
 def asked_models(session: Session, *, subject_refs: Collection[str]) -> set[str]:
-    """Return the ids of models that owe, or owed, the person's requests a version without the rows."""
+    """Return the ids of models that a request of the person waits or waited for to forget the rows."""
     query = (
         sa.select(RequestModel.model_id)
         .join(DeletionRequest, DeletionRequest.id == RequestModel.request_id)

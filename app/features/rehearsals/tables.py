@@ -37,8 +37,8 @@ class Rehearsal(Owned, Table):
 
 
 class RehearsedRows(Owned, Table):
-    """Newest `revision` of a dataset whose rows a completed rehearsal measured, to learn from or to test on. Outlives
-    the rehearsal: deleting a report, or its model, makes nobody forget the numbers."""
+    """Newest `revision` of a dataset whose rows a completed rehearsal measured, to learn from or to test on. The row
+    outlives the rehearsal, because deleting a report or its model does not unpublish its numbers."""
 
     __tablename__ = "rehearsed_rows"
     dataset_id: Mapped[str] = mapped_column(sa.ForeignKey("datasets.id"), primary_key=True)

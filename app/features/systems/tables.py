@@ -19,7 +19,7 @@ class SystemAddress(Private):
     contact: str = ""
 
     def changed(self, *, url: str | None, contact: str | None) -> Self:
-        """Return the address with what is given, sealed under the same key."""
+        """Return the address with the given fields replaced, to be sealed under the same key."""
         return type(self)(key=self.key, url=url or self.url, contact=contact or self.contact)
 
 

@@ -24,8 +24,8 @@ Score: TypeAlias = Callable[[pa.Table], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingContext:
-    """What a training is about to train on: `rows` are those present but for the holdout, with the columns that the
-    trainer sees."""
+    """Input of a training that is about to start. `rows` are the present rows except the holdout, with the columns that
+    the trainer sees."""
 
     tenant_id: str
     table_id: str

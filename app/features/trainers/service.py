@@ -101,7 +101,7 @@ def retire_table(session: Session, keys: Keys, row: TrainingTable) -> None:
 
 
 def drop_table(session: Session, row: TrainingTable) -> None:
-    """Retire a table whose dataset is retired, and its trainers, which could forget nobody any more."""
+    """Retire a table whose dataset is retired, and its trainers, which could no longer forget people."""
     row.retired_at = now(session)
     record(session, "training_table.retired", row)
     for trainer in session.scalars(sa.select(Trainer).where(Trainer.table_id == row.id)):

@@ -1,4 +1,4 @@
-"""What a worker does: erases rows from tables, trains what is due (`execution.py`), and publishes the artefacts.
+"""Training by a worker: erase rows from tables, run due trainings (`execution.py`), and publish the artefacts.
 
 Every step is idempotent and fenced: a training whose row is no longer running publishes nothing. No transaction is
 open while a trainer runs.
@@ -259,7 +259,7 @@ def _note_failure(session: Session, trainer: Trainer, *, code: str, rests: bool)
 
 
 def fail(session: Session, claimed: ClaimedTraining, *, code: str, findings: Mapping[str, Any]) -> None:
-    """End a training without artefacts, and let its trainer rest. A training that is no longer held is left alone."""
+    """End a training without artefacts, and pause its trainer. A training that has already ended is not changed."""
     training = session.get_one(Training, claimed.training_id)
     if training.status != TrainingStatus.RUNNING:
         return

@@ -518,7 +518,7 @@ class Dispatcher:
 
 
 def _log(delivery: ClaimedDelivery, outcome: SendResult, result: str | None) -> None:
-    """Log the result of an attempt by ids and closed words only: a URL may hold a secret, and hosts do not belong in a
+    """Log the result of an attempt by ids and fixed codes only: a URL may hold a secret, and hosts do not belong in a
     log."""
     if result is None:
         return

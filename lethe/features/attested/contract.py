@@ -48,7 +48,7 @@ class AttestedTrainerIn(Body):
     )
 
     name: Name = Field(description="Name of the trainer, shown to officers and in the bundle.")
-    contact: Name = Field(description="Who answers for the trainer, and how to reach them.")
+    contact: Name = Field(description="Person or team responsible for the trainer, and how to reach them.")
     webhook_url: Url = Field(description="HTTPS URL that receives the webhook `retraining_due`.", repr=False)
     public_key: PublicKey = Field(
         description="Ed25519 public key that signs the manifests: `x` of its JWK (base64url of 32 bytes)."
@@ -79,7 +79,7 @@ class RetrainingOut(Answer):
 class AttestedTrainerOut(Answer):
     id: str = Field(description="ID of the trainer, which is also its ID as a system.")
     name: str = Field(description="Name of the trainer.")
-    contact: str | None = Field(description="Who answers for the trainer; null if it is damaged.")
+    contact: str | None = Field(description="Person or team responsible for the trainer; null if damaged.")
     webhook_url: str | None = Field(
         description="URL for webhooks; null without admin, as it may hold a secret.", repr=False
     )
@@ -87,7 +87,7 @@ class AttestedTrainerOut(Answer):
     dataset_ids: list[str] | None = Field(description="Datasets whose people the trainer may read; null for all.")
     lead_days: int = Field(description="Days between reading the rows and the manifest, kept free before a deadline.")
     retraining_id: str = Field(description="ID of the next retraining, which its manifest names.")
-    next_retraining: RetrainingOut | None = Field(description="Next retraining that is due; null if nobody waits.")
+    next_retraining: RetrainingOut | None = Field(description="Next retraining that is due; null if no request waits.")
     planned: list[RetrainingOut] = Field(
         description="Fewest retrainings that meet all deadlines known so far, the next one first, at most 100."
     )
@@ -106,7 +106,7 @@ class IdentifiersIn(LargeBody):
 
 class IdentifiersOut(Answer):
     read_at: datetime.datetime = Field(
-        description="Time of the answer by Lethe's clock: the `rows_read_at` of a manifest of these identifiers."
+        description="Time of the answer by Lethe's clock. A manifest of these identifiers states it as `rows_read_at`."
     )
     digests: list[str | None] = Field(
         description="Keyed digest of each identifier for this trainer, in order; null for a person who must not be "
@@ -238,8 +238,8 @@ CLOSE = _TRAINERS.of_one(
     status=204,
     repeat="idempotent",
     problems=(RequestUnknown, SystemTaskEnded),
-    does="Let a request no longer wait for a trainer that does not answer. The trainer counts as not reached, "
-    "which the headline says.",
+    does="End a request's wait for a trainer that does not answer. The headline then says that the trainer was "
+    "not reached.",
 )
 SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     "get_artefact_serving",
@@ -247,6 +247,6 @@ SERVING = ResourceOperations("Attested trainers", "/v1/serving").operation(
     scope=Scope.MODELS_READ,
     query=ArtefactServingQuery,
     gives=ArtefactServingOut,
-    does="Return whether an artefact of a trainer may be served, by its digest. Lethe's own models answer at "
+    does="Look up a trainer's artefact by its digest and return whether it may be served. For Lethe's own models, use "
     "`/v1/models/{model_id}/serving`.",
 )

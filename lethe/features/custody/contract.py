@@ -27,7 +27,7 @@ class LedgerOut(PageOut[LedgerEntryOut]):
 
 class LedgerVerdictOut(Answer):
     model_id: str = Field(description="ID of the model.")
-    valid: bool = Field(description="True if every hash and number recomputes and versions are those of the ledger.")
+    valid: bool = Field(description="True if all hashes and numbers are confirmed and the versions match the ledger.")
     fault: str | None = Field(description="First fault found; null if the ledger is valid.")
     entries: int | None = Field(description="Number of recomputed entries; null if the ledger is not valid.")
     head: str | None = Field(description="Hash of the last entry (hex); null if there is none or the ledger not valid.")

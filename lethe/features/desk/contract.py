@@ -96,8 +96,8 @@ ASSIGN = REQUESTS.of_one(
     gives=DeletionRequestOut,
     repeat="idempotent",
     problems=(NotAssignable,),
-    does="Assign a request to a person in place of another, or to nobody. This changes nothing about what others "
-    "may do, and the person whom the request is about is not told.",
+    does="Assign a request to a person, or clear the assignment. This does not restrict what others may do, and the "
+    "person whom the request is about is not notified.",
 )
 
 
@@ -217,7 +217,7 @@ class ReplyQuery(Query):
 
 
 class Addressing(Body):
-    """What an officer types for one reply and nothing stores: recipient, place, salutation and signature."""
+    """Details of a single reply, which are not stored: recipient, place, salutation and signature."""
 
     recipient: Annotated[Text, Field(max_length=500)] = Field(
         default="", description="Name and address of the recipient, one line each; empty: no address.", repr=False
@@ -261,12 +261,12 @@ class SentReplyIn(Body):
     sent_on: Annotated[datetime.date, Strict(False), BeforeValidator(is_written_out)] = Field(
         description="Day on which the reply was sent, in the time zone of the request."
     )
-    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="How it was sent.")
+    channel: Annotated[ReplyChannel, Strict(False)] = Field(description="Channel of the reply.")
 
 
 class SentReplyOut(Answer):
     sent_on: datetime.date = Field(description="Day on which the reply was sent, in the time zone of the request.")
-    channel: ReplyChannel = Field(description="How it was sent.")
+    channel: ReplyChannel = Field(description="Channel of the reply.")
     at: datetime.datetime = Field(description="Time at which this was recorded.")
     actor: str = Field(description="ID of the person or API key that recorded it.")
     actor_name: str | None = optional("Name of the actor, if known.")

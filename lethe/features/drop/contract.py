@@ -120,14 +120,14 @@ class FileOut(Answer):
     file: str = Field(description="Name of the file.")
     list_type: DropList = Field(description="List of the file.")
     num_lines: int | None = Field(description="Number of lines of the whole file; null until its last call.")
-    num_loaded: int = Field(description="Number of lines loaded, with those that DROP removed afterwards.")
+    num_loaded: int = Field(description="Number of lines loaded, including those that DROP removed afterwards.")
     num_removed: int = Field(description="Number of lines that DROP removed afterwards, which need no answer.")
     num_deleted: int = Field(description="Number of lines whose requests have completed (status 3).")
     num_exempted: int = Field(description="Number of lines whose requests were rejected on a legal ground (status 2).")
     num_opted_out: int = Field(description="Number of lines of several people who have been opted out (status 4).")
-    num_not_found: int = Field(description="Number of lines that match nobody now (status 5).")
+    num_not_found: int = Field(description="Number of lines that match no person now (status 5).")
     num_waiting: int = Field(description="Number of lines that have no status yet.")
-    waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} of these lines.")
+    waiting: list[WaitingLineOut] = Field(description=f"The first {MAX_LISTED} lines without a status.")
 
 
 class ListOut(Answer):
@@ -145,7 +145,7 @@ class ListOut(Answer):
 
 class DropOut(Answer):
     files: list[FileOut] = Field(description="Files, newest first.")
-    lists: list[ListOut] = Field(description="What is known of the people for each list.")
+    lists: list[ListOut] = Field(description="Known and missing hashes of people, per list.")
 
 
 class FileQuery(Query):

@@ -119,9 +119,9 @@ class ReachedKindOut(Answer):
 
 class RequestIdentitiesOut(Answer):
     kind: str = Field(description="Kind of the identifier by which the request came.")
-    identity_unknown: bool = Field(description="True if no rows are named by this kind and no map leads from it.")
+    identity_unknown: bool = Field(description="True if neither the given nor the mapped kinds name any rows.")
     reached: list[ReachedKindOut] = Field(
-        description="Kinds of the identifiers that the request covers: the given ones and those the map led to."
+        description="Kinds of the identifiers that the request covers, both given and found through the map."
     )
     unreached: list[str] = Field(
         description="Kinds that name the rows of datasets of the request, but of which it covers no identifier."

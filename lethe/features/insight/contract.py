@@ -154,13 +154,13 @@ DAYS, WEEKS = 30, 12
 
 class DueOnDayOut(Answer):
     day: datetime.date = Field(description="Day in the time zone of the policy.")
-    requests: int = Field(description="Number of requests due that day, by clock=running, due_from and due_before.")
+    requests: int = Field(description="Number due that day; list them by clock=running, due_from, due_before.")
 
 
 class WeekOut(Answer):
     starts: datetime.date = Field(description="Monday of the week.")
-    received: int = Field(description="Number of requests submitted in the week: by received_from, received_before.")
-    completed: int = Field(description="Number of requests completed in the week: by completed_from, completed_before.")
+    received: int = Field(description="Number submitted in the week; list them by received_from, received_before.")
+    completed: int = Field(description="Number completed in the week; list them by completed_from, completed_before.")
 
 
 class CompletionOut(Answer):
@@ -176,11 +176,11 @@ class SummaryOut(Answer):
     at: datetime.datetime = Field(description="Time of the summary.")
     time_zone: str = Field(description="Time zone of the policy, to which days and weeks refer.")
     overdue: int = Field(
-        description="Number of open requests past their deadline, unless their clock was paused before: clock=overdue."
+        description="Number of open requests past their deadline and not paused before it; list them by clock=overdue."
     )
-    paused: int = Field(description="Number of open requests whose clock was paused in time: clock=paused.")
+    paused: int = Field(description="Number of open requests paused before their deadline; list them by clock=paused.")
     due: list[DueOnDayOut] = Field(description=f"Requests due on each of the next {DAYS} days, today first.")
-    later: int = Field(description="Number of requests due after those days, by clock=running and due_from.")
+    later: int = Field(description="Number of requests due later; list them by clock=running and due_from.")
     weeks: list[WeekOut] = Field(description=f"Requests of each of the last {WEEKS} weeks, the current one last.")
     completion: CompletionOut = Field(description="Times to completion of the requests completed in `weeks`.")
 
@@ -379,7 +379,7 @@ class ReleasesLeftOut(Answer):
     steps_per_release: int = Field(description="Number of steps that forgetting one more record takes now.")
     records: int = Field(description="Number of the person's records, in every version of all the dataset's models.")
     count: int | None = Field(
-        description="Further versions of this model, if no other model publishes, within the budget; null if exceeded."
+        description="Number of versions left within the budget if only this model publishes; null if it is exceeded."
     )
 
 

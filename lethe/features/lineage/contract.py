@@ -60,11 +60,11 @@ class CopyStatementIn(Body):
     kind: Annotated[CopyKind, Strict(False)] = Field(
         default=CopyKind.WEIGHTS, description="Form of the copy: weights, onnx or mlflow."
     )
-    place: Place | None = optional("Where the copy is, for officers. Default: not stated.")
+    place: Place | None = optional("Location of the copy, for officers. Default: not stated.")
     destroyed: Annotated[DestructionCheck, Strict(False)] | None = optional(
         "How it was checked that the copy is destroyed. Default: it is not destroyed."
     )
-    replaced_by: VersionNumber | None = optional("Number of the version that its holder uses instead. Default: none.")
+    replaced_by: VersionNumber | None = optional("Number of the version that replaced this copy. Default: none.")
 
 
 class ExportOut(Answer):
@@ -75,12 +75,12 @@ class ExportOut(Answer):
     api_key_id: str = Field(description="ID of the API key or person that received the weights.")
     at: datetime.datetime = Field(description="Time of the export.")
     kind: CopyKind | None = Field(description="Form of the copy: weights, onnx or mlflow; null if not stated.")
-    place: str | None = Field(description="Where the copy is; null if not stated.")
+    place: str | None = Field(description="Location of the copy; null if not stated.")
     destroyed: DestructionCheck | None = Field(
         description="How destruction was checked: listed or stated; null if not destroyed."
     )
-    replaced_by: int | None = Field(description="Number of the version that its holder uses instead; null if none.")
-    stated_by: str | None = Field(description="ID of the API key or person that stated this; null if nobody did.")
+    replaced_by: int | None = Field(description="Number of the version that replaced this copy; null if none.")
+    stated_by: str | None = Field(description="ID of the API key or person that stated this; null if none.")
     stated_at: datetime.datetime | None = Field(description="Time of the statement; null if there is none.")
 
 

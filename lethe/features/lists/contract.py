@@ -118,7 +118,7 @@ class BatchItemOut(Answer):
     external_id: str | None = Field(default=None, description="The caller's ID; null if none or refused.", repr=False)
     request_status: RequestStatus | None = optional("Status of the request; null if refused.")
     code: str | None = optional("Error code; null if accepted.")
-    detail: str | None = optional("What is wrong and what to do; null if accepted.")
+    detail: str | None = optional("Explanation of the error and remedy; null if accepted.")
     errors: list[dict[str, str]] | None = optional("Places at fault, each with `path` and `message`; null if none.")
 
     @property

@@ -37,10 +37,10 @@ _NOT_TAKEN = (
 
 
 class Perturbed(ObjectivePerturbation):
-    """Mechanism of a model by this method, with the names by which the core asks any mechanism.
+    """Mechanism of a model by this method, with the attributes that the core reads from every mechanism.
 
-    A run has `learn_steps` steps, the cap on the iterations of its solver, each of which may read all rows. How many
-    iterations it took depends on the rows and is not known outside its process.
+    A run has `learn_steps` steps, the cap on the iterations of its solver, each of which may read all rows. The actual
+    number of iterations depends on the rows and is not disclosed outside its process.
     """
 
     method: ClassVar[str] = NAME

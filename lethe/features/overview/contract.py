@@ -17,8 +17,8 @@ class HostOut(Answer):
     """Host whose workers share the data folder of the gateway."""
 
     name: str = Field(description="Name of the host.")
-    workers: WorkerState = Field(description="State of the workers: alive, or silent (no sign of life for a minute).")
-    seen_at: datetime.datetime = Field(description="Last sign of life of the host's workers.")
+    workers: WorkerState = Field(description="State of the workers: alive, or silent (no heartbeat for a minute).")
+    seen_at: datetime.datetime = Field(description="Last heartbeat of the host's workers.")
 
 
 class ModelsCountOut(Answer):
@@ -46,8 +46,8 @@ class OverviewOut(Answer):
     overdue: int = Field(description="Number of open requests past their deadline.")
     queue_age_seconds: float = Field(description="Seconds that the oldest request has waited for a worker, or 0.")
     running: int = Field(description="Number of runs in progress.")
-    workers: WorkerState = Field(description="alive, silent (no sign of life for a minute) or failing (runs fail).")
-    worker_seen_at: datetime.datetime | None = Field(description="Last sign of life of any worker; null if never.")
+    workers: WorkerState = Field(description="alive, silent (no heartbeat for a minute) or failing (runs fail).")
+    worker_seen_at: datetime.datetime | None = Field(description="Last heartbeat of any worker; null if never.")
     hosts: list[HostOut] = Field(description="Hosts whose workers share the data folder and were seen within a week.")
     models: ModelsCountOut = Field(description="Counts of models by state.")
     failed_runs: dict[str, int] = Field(description="Failed or abandoned runs without a later success, by error code.")

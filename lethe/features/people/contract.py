@@ -59,8 +59,8 @@ SCOPES_OF: Mapping[Role, frozenset[Scope]] = {
 
 
 def is_email_normal(address: str) -> bool:
-    """Return True if an address has no compatibility characters. Lower case makes a k of a Kelvin sign, and of its
-    address somebody else's."""
+    """Return True if an address has no compatibility characters. The lower case of the Kelvin
+    sign is k, for example, which would make the address that of another person."""
     return unicodedata.is_normalized("NFKC", address)
 
 

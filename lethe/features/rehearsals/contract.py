@@ -108,7 +108,7 @@ class RehearsalReport(Answer):
         description="Way in which the planner would forget these records; relearn if unlearning would be no cheaper."
     )
     before: ReportedOut = Field(description="Live version, which learned from all people.")
-    forgotten: ReportedOut = Field(description="Scratch copy that forgot the people who were drawn.")
+    forgotten: ReportedOut = Field(description="Copy of the live version that forgot the people who were drawn.")
     relearned: ReportedOut = Field(
         description="Second copy, which learned from scratch without the people who were drawn."
     )

@@ -24,7 +24,7 @@ _BY = "lethe store run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """What became of a task. `grade` is None if it stays open, because of `findings` with ghosts, or of `error`."""
+    """Outcome of a task. `grade` is None if it stays open, because `findings` have ghosts or because of `error`."""
 
     task_id: str
     grade: Grade | None
@@ -45,7 +45,7 @@ def erase(configuration: Configuration, people: Sequence[Sequence[str]]) -> list
 
 
 def finish(configuration: Configuration, people: Sequence[Sequence[str]]) -> None:
-    """Forget what was sought of people whose findings are reported."""
+    """Remove people whose findings are reported from the journals of all stores."""
     for name in configuration.stores:
         erasure.finish(configuration.state / f"{name}.json", people)
 

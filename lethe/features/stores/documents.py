@@ -86,7 +86,7 @@ class Documents:
         return store.StoreFile(path=path, name=name, is_public=False, decoded=lambda: [("name", name.encode())])
 
     def live(self) -> Iterator[StoreRecord]:
-        """Yield nothing: a copy of a person's document in another file is what is sought."""
+        """Yield nothing: a copy of a person's document in another file must be found, not treated as shared."""
         yield from ()
 
 

@@ -1,8 +1,8 @@
 """Erase people from a store, and search its files before and after.
 
-Whatever is sought must be found in the files while it is there: what the store returned of a person, and a record of a
-made-up person (the control), which is added before and erased with them. What is sought is kept in a journal until
-`finish`, because a store that was erased from returns nothing to search for.
+Before the deletion, the search must find what the store returned about a person, and the record of a made-up person
+(the control), which is added before and erased with them. Needles are kept in a journal until `finish`, because a store
+returns nothing to search for after the deletion.
 """
 
 import dataclasses

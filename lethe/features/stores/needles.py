@@ -1,4 +1,4 @@
-"""What is sought of a person in the files of a store: samples of their vectors, texts and ids."""
+"""Needles: samples of a person's vectors, texts and ids to search for in the files of a store."""
 
 import base64
 import dataclasses
@@ -57,7 +57,7 @@ class Needle:
 
 
 def needles(records: Iterable[StoreRecord], identifiers: Sequence[str]) -> list[Needle]:
-    """Return what is sought of a person who has these records and identifiers, each once."""
+    """Return the distinct needles of a person with these records and identifiers."""
     all_needles = [dataclasses.replace(_of_text("id", identifier), is_held=False) for identifier in identifiers]
     for record in records:
         all_needles += [_of_text("id", record.id)] if record.id is not None else []

@@ -1,1 +1,1 @@
-"""Systems that learned from people or hold them, their tasks in a request, and the signed bundle of a request."""
+"""Systems that learned from people's data or store it, their tasks per request, and the signed bundle of a request."""

@@ -95,7 +95,7 @@ class SystemIn(Body):
     )
 
     name: Name = Field(description="Name of the system, shown to officers and in the bundle.")
-    contact: Name = Field(description="Who answers for the system, and how to reach them.")
+    contact: Name = Field(description="Person or team responsible for the system, and how to reach them.")
     webhook_url: Url = Field(
         description="HTTPS URL that receives the signed webhooks of the system's tasks.", repr=False
     )
@@ -145,9 +145,9 @@ class SystemOut(Answer):
     kind: str = Field(description="Kind of system: model (Lethe's own), task (outside), or a kind of another feature.")
     grade: Grade = Field(description="Strongest grade that the system can reach.")
     name: str = Field(description="Name of the system.")
-    contact: str | None = Field(description="Who answers for the system; null for Lethe's own models.")
+    contact: str | None = Field(description="Person or team responsible; null for Lethe's own models.")
     webhook_url: str | None = Field(
-        description="URL for webhooks; null without admin, as it may hold a secret, and for Lethe's own models.",
+        description="URL for webhooks, which may hold a secret; null for callers without admin and for models.",
         repr=False,
     )
     public_key: str | None = Field(description="Ed25519 public key of the system (base64url); null if none.")

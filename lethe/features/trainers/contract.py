@@ -48,7 +48,7 @@ class TableOut(Answer):
     dataset_id: str = Field(description="ID of the dataset that records whose rows the table has; requests name it.")
     subject_column: str = Field(description="Column of the uploaded file that named the person of each row.")
     columns: list[ColumnOut] = Field(description="Columns that trainers see.")
-    num_rows: int | None = Field(description="Number of rows present; null for callers who may not learn it.")
+    num_rows: int | None = Field(description="Number of rows present; null for callers without accounting:read.")
     created_at: datetime.datetime = Field(description="Time of the upload.")
     retired_at: datetime.datetime | None = Field(description="Time at which the rows were destroyed; null while kept.")
 
@@ -189,7 +189,7 @@ class TrainerOut(Answer):
         description="ID of the training whose artefacts are live; null before the first."
     )
     waiting_requests: int | None = Field(
-        description="Number of open requests that wait for a retraining; null for callers who may not learn it."
+        description="Number of open requests that wait for a retraining; null for callers without accounting:read."
     )
     error_code: str | None = Field(description="Code of the last training's failure; null if the last one succeeded.")
     failures: int = Field(description="Number of failed or abandoned trainings since the last success.")

@@ -32,7 +32,7 @@ def add(installation: Installation, by: Actor) -> Add:
 
 @pytest.fixture
 def uses(installation: Installation) -> LastUses:
-    """What writes last uses; its thread sleeps longer than any test takes."""
+    """Writer of last uses; its thread sleeps longer than any test takes."""
     return LastUses(installation.database)
 
 

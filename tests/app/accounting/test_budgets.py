@@ -197,7 +197,7 @@ def test_a_malformed_budget_is_refused(gateway: TestClient, form: dict[str, str]
 
 
 def test_the_audit_log_says_since_when(gateway: TestClient, budgeted: Budgeted) -> None:
-    """That a budget was set before anything was published is in the audit log."""
+    """The audit log shows that a budget was set before the first publication."""
     dataset = budgeted(2.0)
     found = gateway.get("/v1/audit-log", params={"action": "dataset.created"}).json()["items"]
     [entry] = [one for one in found if one["object_id"] == dataset["id"]]

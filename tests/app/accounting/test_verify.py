@@ -21,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 
 @dataclass
 class Story:
-    """What the database says of two models of one dataset: entries ordered by model and sequence, and versions."""
+    """Stored entries, by model and sequence, and versions of two models of one dataset."""
 
     entries: list[LedgerEntry]
     versions: list[Version]
@@ -131,7 +131,7 @@ def test_a_missing_entry_is_refused(story: Story) -> None:
 
 
 def test_a_missing_last_entry_is_refused(story: Story) -> None:
-    """Without the last entry, the version that the ledger does not account for is named."""
+    """If the last entry is missing, verification names the version without an entry."""
     last = story.entries.pop()
     assert refusal(story) == f"Version {last.sequence} of model {last.model_id} is not the one in the ledger."
 

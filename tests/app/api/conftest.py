@@ -117,7 +117,7 @@ def stored(installation: Installation) -> Callable[[], dict[str, int]]:
 
 @pytest.fixture
 def nothing() -> dict[str, int]:
-    """What `stored` says of an empty installation."""
+    """Result of `stored` for an empty installation."""
     return {"datasets": 0, "models": 0, "deletion_requests": 0, "files": 0}
 
 
@@ -153,7 +153,7 @@ def shown(get: Get) -> Make:
 
 @pytest.fixture
 def statuses(get: Get) -> Callable[[dict[str, Any]], list[str]]:
-    """What a request has been through."""
+    """Return the statuses of a request's events."""
     return lambda request: [event["status"] for event in get(f"/deletion-requests/{request['id']}/events")["items"]]
 
 

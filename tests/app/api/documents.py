@@ -1,4 +1,4 @@
-"""The OpenAPI document, made when it is first asked for, once in a process."""
+"""OpenAPI document of the gateway, built on first use and cached per process."""
 
 import functools
 from typing import Any
@@ -14,7 +14,7 @@ def document() -> dict[str, Any]:
 
 @functools.cache
 def operations() -> dict[str, dict[str, Any]]:
-    """By method and path."""
+    """Return the operations of the document, keyed by method and path."""
     return {
         f"{method.upper()} {path}": operation
         for path, methods in document()["paths"].items()

@@ -154,7 +154,7 @@ def pair(
 def test_rows_that_come_later_are_apart_too(
     pair: dict[str, str], add: Add, refused: Refused, stored: Callable[[], dict[str, int]], to: str
 ) -> None:
-    """Neither a person nor a row of one dataset comes to the other; somebody new does."""
+    """Rows or people of the other dataset cannot be added; new people with new rows can."""
     other = npz(seed=1, first=100) if to == "learned" else npz()
     before = stored()
     refused(add(pair[to], some(other, slice(10, 11))), 409, "evaluation_overlaps")

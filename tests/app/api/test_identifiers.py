@@ -286,8 +286,8 @@ def _die_after_claiming(installation: Installation) -> None:
 def test_requests_about_the_same_rows_are_joined_without_counting_a_row_twice(
     installation: Installation, crowd: dict[str, Any], forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Whoever joins several requests that name the same people under way is forgotten with them, and certified for as
-    many rows as there are."""
+    """A request that joins several running requests about the same people completes with them, and its certificate
+    counts each row once."""
     made = [forget("p1", aliases=["p2"]), *(forget("p1") for _ in range(5))]
     _die_after_claiming(installation)
     made += [forget("p1", aliases=["p2"]), forget("p2", aliases=["p1"])]
@@ -306,7 +306,7 @@ def test_requests_of_several_revisions_are_joined(
     get: Get,
     work: Callable[[], int],
 ) -> None:
-    """Whoever joins a request that one model has honoured and another has not, and a later one, is forgotten."""
+    """A request that joins a partly honoured request and a later one is completed."""
     new_model(crowd["id"])
     assert work() == 1
     made = [forget("p1")]
@@ -335,7 +335,7 @@ def test_no_statement_names_more_people_than_a_database_takes(installation: Inst
 def test_withdrawing_a_request_lets_its_aliases_in(
     gateway: TestClient, installation: Installation, forget: Make, get: Get, upload: Upload
 ) -> None:
-    """Nobody is suppressed any more for a request that was cancelled, but for those of whom another one stands."""
+    """Cancelling a request lifts the suppression of its people, except for those named by another request."""
     gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}})
     made = forget("p1", aliases=["p2", "p3"])
     stands = forget("p9", aliases=["p3"])
@@ -371,7 +371,7 @@ def test_a_statement_is_about_one_identifier(gateway: TestClient, refused: Refus
 
 
 def test_a_batch_takes_aliases(gateway: TestClient, get: Get) -> None:
-    """In a batch, and in a column of a CSV file, joined by semicolons."""
+    """Aliases can be given in a batch, and in a column of a CSV file, separated by semicolons."""
     answers = [
         gateway.post("/v1/deletion-requests:batch", json={"requests": [{"subject_id": "p1", "aliases": ["a1", "a2"]}]}),
         gateway.post("/v1/deletion-requests.csv", content=b"subject_id,aliases\np2,a1;a2\np3,\n"),

@@ -38,7 +38,7 @@ def add(gateway: TestClient, new_dataset: Make, new_model: Make, forget: Make) -
 
 @pytest.mark.parametrize("path", LISTS)
 def test_a_list_stays_the_same_while_rows_are_added(add: Callable[[str], str], get: Get, path: str) -> None:
-    """Whoever goes through a list page by page sees all that was there at the start once, newest first."""
+    """A reader who pages through a list sees every row that existed at the start once, newest first."""
     before = {item["id"] for item in get(path)["items"]} | {add(path) for _ in range(4)}
     seen: list[dict[str, Any]] = []
     cursor = ""
@@ -144,14 +144,14 @@ class Lists:
         self.done("POST", "/identity-issuers", json=body)
 
     def forgotten(self) -> None:
-        """Somebody who was held."""
+        """Make a request about a person with rows."""
         people = [f"q{next(self.numbers)}", *(f"r{next(self.numbers)}" for _ in range(19))]
         files = {"file": ("people.npz", self.npz_of(subject=np.array(people)))}
         self.done("POST", "/datasets", data=FORM, files=files)
         self.done("POST", "/deletion-requests", json={"subject_id": people[0]})
 
     def add_row(self, dataset_id: str) -> None:
-        """As long as there is room."""
+        """Add a row; a full dataset may refuse it."""
         row = self.npz_of(x=np.ones((1, 3)), y=np.array([1]), subject=np.array([f"new {next(self.numbers)}"]))
         answer = self.gateway.post(f"/v1/datasets/{dataset_id}/records", files={"file": ("more.npz", row)})
         assert answer.status_code == 202 or answer.json()["code"] == "dataset_full", answer.text

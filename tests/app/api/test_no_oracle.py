@@ -37,7 +37,7 @@ ONLY_IF_HELD = ("FROM models ", "INSERT INTO erasures ", "INSERT INTO request_mo
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """What is asked of the database from the first write on, by the calls in the block and nothing besides them."""
+    """Collect the SQL statements of the calls in the block, from the first write on."""
     found: list[str] = []
 
     def note(_c: Any, _cursor: Any, statement: str, _parameters: Any, _context: Any, _many: bool) -> None:

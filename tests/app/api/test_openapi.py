@@ -67,8 +67,8 @@ def but(answer: Any) -> list[Any]:
 
 @functools.cache
 def document() -> BaseSchema:
-    """As this process's gateway gives it. Made by the first test and not when tests are collected: the cases that
-    schemathesis makes up for each operation take seconds of every process."""
+    """Schema of this process's gateway. It is built by the first test and not at collection: the cases that
+    schemathesis generates for each operation take seconds in every process."""
     found = schemathesis.openapi.from_dict(create_app(Settings()).openapi())
     found.config.generation.with_security_parameters = False  # every call has a key; `ignored_auth` takes it away
     found.config.request_timeout = 120  # ten seconds are few while other tests work
@@ -301,7 +301,7 @@ def test_every_answer_is_in_the_document_while_work_is_done(operation: str, serv
 
 
 def test_links_lead_to_what_was_made(service: Service) -> None:
-    """Whoever follows the links of answers, in any order, finds what was made and not what was deleted."""
+    """Following the links of answers, in any order, finds created objects and no deleted ones."""
     follow_links(service, rounds=3, steps=10)
 
 

@@ -25,7 +25,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def alive(settings: Settings) -> None:
-    """What a worker leaves that gives signs of life."""
+    """Create the heartbeat file of a worker."""
     folder = settings.data_dir / "workers"
     folder.mkdir(exist_ok=True)
     (folder / "host").touch()

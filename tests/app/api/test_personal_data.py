@@ -32,7 +32,7 @@ CSV = f"age,income,person,note\n{AGE},low,{SUBJECT},{NOTE}\n{ROWS}"
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """What the gateway and the worker beside it log."""
+    """Log of the gateway and of its worker."""
     return io.StringIO()
 
 

@@ -240,7 +240,7 @@ def test_a_body_is_no_longer_than_its_operation_needs(
 
 @pytest.fixture
 def log() -> io.StringIO:
-    """What the gateway logs."""
+    """Log of the gateway."""
     return io.StringIO()
 
 

@@ -133,7 +133,7 @@ def test_nothing_held_names_where_it_was_looked(
 
 
 def test_of_somebody_held_nothing_like_it_is_signed(live: dict[str, Any], forget: Make, get: Get, work: Work) -> None:
-    """Neither while a request waits nor when it is done is it said that nothing was held."""
+    """If data was held, `nothing_held` is null while the request waits and when it is completed."""
     request = forget("p1")
     path = f"/deletion-requests/{request['id']}/certificate"
     assert get(path)["nothing_held"] is None

@@ -78,7 +78,7 @@ def test_other_paths_accept_any_parameters(gateway: TestClient) -> None:
 
 
 def test_the_document_says_so() -> None:
-    """Whoever reads /docs learns it."""
+    """The description in /docs mentions query parameters."""
     assert "query parameter" in document()["info"]["description"]
 
 

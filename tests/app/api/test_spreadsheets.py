@@ -66,7 +66,7 @@ def test_marks_and_ends_of_lines_are_no_difference(
 def test_text_in_the_code_page_of_windows_is_refused_by_line(
     gateway: TestClient, upload: Callable[..., httpx.Response], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """Where the first byte is that no UTF-8 has, and how to save the file."""
+    """The error names the line of the first byte that is not UTF-8, and how to save the file."""
     content = CSV.replace("ann,33", "Zoë,33").encode("cp1252")
     rows = refused(upload(content, filename="rows.csv", schema=json.dumps(SCHEMA)), 422, "row_invalid")
     assert (rows["errors"][0]["path"], "save it as CSV in UTF-8" in rows["detail"]) == ("line 4", True)

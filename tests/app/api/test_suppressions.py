@@ -87,7 +87,7 @@ def test_a_match_is_recorded_whatever_the_upload_comes_to(
 
 
 def test_an_upload_without_them_reports_nothing(upload: Upload) -> None:
-    """Where nobody is suppressed every row is kept."""
+    """If no person of the file is suppressed, every row is kept."""
     assert upload().json()["num_suppressed"] == 0
 
 

@@ -33,7 +33,7 @@ def form(filename: str, content: bytes, **fields: str) -> Iterator[bytes]:
 
 
 def open_files(folder: Path) -> list[bytes]:
-    """What the files hold that this process has open in the folder, whether they have names or not."""
+    """Return the contents of all files in the folder that this process has open, including unlinked ones."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         try:

@@ -20,7 +20,7 @@ HERE, THERE = Actor(tenant_id="ten_here", name="key_1"), Actor(tenant_id="ten_th
 
 @pytest.fixture
 def database(installation: Installation) -> Database:
-    """With two tenants that have done nothing yet."""
+    """Database with two new tenants."""
     with installation.database.writing() as session:
         for by in (HERE, THERE):
             session.add(Tenant(id=by.tenant_id, name=by.tenant_id, policy={}, created_at=now(session)))

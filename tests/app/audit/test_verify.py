@@ -133,7 +133,7 @@ def test_a_truncated_log_contradicts_its_checkpoint(
 def test_a_log_written_anew_contradicts_its_checkpoint(
     log: tuple[list[AuditEntry], list[Checkpoint]], verified: Callable[..., Verified], forge: str
 ) -> None:
-    """Whoever alters an entry and recomputes all hashes after it is found out at the next checkpoint."""
+    """Altering an entry and recomputing all later hashes is detected at the next checkpoint."""
     entries, signed = log
     match forge:
         case "changed":

@@ -69,7 +69,7 @@ def _suppressions(*people: str) -> list[dict[str, Any]]:
 def test_what_is_stored_together_is_there_after_the_block(
     installation: Installation, forget: Callable[[str], Any]
 ) -> None:
-    """In the order in which it was stored, one row or many; what waits is not seen before."""
+    """Rows become visible at the end of the block, in the order in which they were stored."""
     request_id = forget("somebody")["id"]
     event = {"request_id": request_id, "facts": None, "detail": None, "actor": "a", "at": AT}
     people = sa.select(Suppression.subject_ref).where(Suppression.request_id == "dr_1").order_by(Suppression.id)

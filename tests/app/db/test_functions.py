@@ -1,4 +1,4 @@
-"""What is true of nearly all rows is no way to find one of them."""
+"""`usually`: marks conditions that nearly all rows meet, so that the planner does not search by them."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from app.installations import Installation
 
 
 def plan(installation: Installation, query: sa.Select[DeletionRequest]) -> str:
-    """How SQLite would run a tenant's query."""
+    """Return SQLite's plan of a tenant's query."""
     run: list[tuple[str, Any]] = []
 
     def listener(*call: Any) -> None:
@@ -26,14 +26,14 @@ def plan(installation: Installation, query: sa.Select[DeletionRequest]) -> str:
 
 
 def test_a_tenants_requests_are_found_by_what_is_asked(installation: Installation) -> None:
-    """By ids and by person: never by reading all that the tenant has."""
+    """Requests are looked up by id and by person through an index, without reading all rows of the tenant."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     assert "(id=?)" in plan(installation, newest.where(DeletionRequest.id.in_(["dr_1", "dr_2", "dr_3"])))
     assert "(subject_ref=?)" in plan(installation, newest.where(DeletionRequest.subject_ref == "sub_1"))
 
 
 def test_a_list_is_read_in_its_order(installation: Installation) -> None:
-    """The condition still leads to the index that has a tenant's requests in order: nothing is sorted."""
+    """Lists of requests read the index in its order; the database does not sort."""
     newest = sa.select(DeletionRequest).order_by(DeletionRequest.created_at.desc(), DeletionRequest.id.desc()).limit(50)
     by_column = {"status": DeletionRequest.status, "regulation": DeletionRequest.regulation}
     lists = {"": newest} | {f"_{name}": newest.where(column == "any") for name, column in by_column.items()}
@@ -44,7 +44,7 @@ def test_a_list_is_read_in_its_order(installation: Installation) -> None:
 
 
 def test_it_says_the_same(installation: Installation) -> None:
-    """Whatever a condition says, it says with it too."""
+    """`usually` does not change the value of a condition."""
     with installation.database.reading() as session:
         for condition in (sa.literal(1) == 1, sa.literal(1) == 2, sa.null() == 1):
             assert session.scalar(sa.select(usually(condition))) == session.scalar(sa.select(condition))

@@ -83,7 +83,7 @@ def test_a_writer_waits_only_so_long_for_its_turn(url: str) -> None:
 
 
 def test_a_session_that_was_silent_for_too_long(url: str) -> None:
-    """Whoever falls silent in a transaction finds the database gone, and finds it again when they begin anew."""
+    """An idle transaction loses its connection, and the next transaction gets a new one."""
     with opened(url + "?options=-c%20idle_in_transaction_session_timeout%3D1s") as database, opened(url) as other:
 
         def connected(process: int) -> bool:

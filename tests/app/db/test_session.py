@@ -88,8 +88,8 @@ def test_writers_queue_up(database: Database) -> None:
 
 
 def test_writers_take_turns_by_tenant(database: Database, by: Actor) -> None:
-    """Whoever of another tenant waits to write does so after one of the many who wait for a tenant, and the service
-    itself does too. No writer who waits holds a connection, so readers are not kept from theirs."""
+    """A writer of another tenant, or the service itself, waits for only one of the many writers of a tenant. Waiting
+    writers hold no connection, so they do not block readers."""
     order: list[str] = []
 
     def write(tenant_id: str) -> None:

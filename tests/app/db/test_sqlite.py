@@ -90,7 +90,7 @@ def test_sqlite_loses_nothing(closed: Database) -> None:
 
 
 def test_a_database_is_new_to_several_at_once(tmp_path: Path) -> None:
-    """Whoever opens a new database at the same moment as others waits for them; nobody finds it locked."""
+    """Processes that open a new database at the same time wait for each other; none finds it locked."""
     together = threading.Barrier(4)
     for number in range(20):
         engines = [sqlite.engine(sa.make_url(f"sqlite:///{tmp_path}/{number}.db"), read_only=False) for _ in range(4)]
@@ -137,7 +137,7 @@ def test_the_space_between_rows_is_cleared_too(closed: Database, tmp_path: Path)
 
 
 def test_the_file_is_written_anew_when_it_is_time(closed: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is once an hour, whoever asks and however often; and at once where the clock had been wrong."""
+    """The file is rewritten once an hour, however often this is requested, and at once if the clock was wrong."""
     began = time.time()
 
     def done(seconds: float) -> bool:

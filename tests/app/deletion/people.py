@@ -75,7 +75,7 @@ def submit(session: Session, draft: RequestDraft) -> Submitted:
 
 
 def later(session: Session, passed: datetime.timedelta) -> None:
-    """Whatever the requests say of time lies so much further back: for them, so much time has passed."""
+    """Move all times of requests back by `passed`, as if so much time had passed."""
     for table in (DeletionRequest, RequestEvent, Suppression, *_STATEMENTS):
         for row in session.scalars(sa.select(table)).all():
             for column in (*_MOMENTS, *(used.expires_at for used in _STATEMENTS)):

@@ -50,7 +50,7 @@ def wait(installation: Installation, passed: datetime.timedelta) -> None:
 
 
 def erase(session: Session) -> None:
-    """What a worker does before it runs a model."""
+    """Claim and confirm erasures, as a worker does before it runs a model."""
     dataset = session.get_one(Dataset, "ds_1")
     claims.claim_erasures(session, dataset=dataset, limit=10)
     session.flush()

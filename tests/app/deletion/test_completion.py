@@ -33,7 +33,7 @@ def test_without_discretion_there_is_no_report_time() -> None:
 
 
 def test_the_report_time_is_known_when_a_request_is_accepted(installation: Installation) -> None:
-    """It is the same for somebody of whom rows are held and for a stranger, and neither work nor its end moves it."""
+    """The report time is the same whether rows are held or not, and the work does not change it."""
     policy = Policy(report_seconds=3600)
     with installation.database.writing() as session:
         people.obey(session, policy)
@@ -94,7 +94,7 @@ def test_a_grace_time_ends_a_week_before_the_deadline(installation: Installation
 
 
 def test_a_request_waits_for_every_dataset_and_model(installation: Installation) -> None:
-    """It is done when all its rows are null and no model owes it anything, not before."""
+    """A request completes when all its rows are null and no model owes it a version, not before."""
     with installation.database.writing() as session:
         people.hold(session, ["sub_a"])
         people.hold(session, ["sub_a"], dataset_id="ds_2")

@@ -261,7 +261,7 @@ class Life(RuleBasedStateMachine):
                 previous = entry.hash
 
     def _try(self, which: int, act: Callable[[Session, DeletionRequest], Any]) -> None:
-        """What cannot be done now is refused, and changes nothing."""
+        """Apply `act` to a request, and ignore a refusal with `Conflict`."""
         request_id = self.requests[which % len(self.requests)]
         try:
             with self.database.writing(by=OFFICER) as session:

@@ -90,7 +90,7 @@ def test_details_go_with_whom_they_are_about(installation: Installation) -> None
 
 
 def test_an_open_request_keeps_everything(installation: Installation) -> None:
-    """However old it is."""
+    """An open request keeps its details, however old it is."""
     request_id = ask(installation, Policy(auto_accept=False, retain_details_days=0, retain_requests_days=0))
     pass_by(installation, 400 * DAY)
     assert found(installation, request_id).kept == "details"
@@ -141,7 +141,7 @@ def test_nothing_written_is_in_the_database(installation: Installation) -> None:
 
 
 def test_the_actor_of_a_purge_is_the_service(installation: Installation) -> None:
-    """Nobody asked for it."""
+    """The audit entry of a purge names the service as its actor."""
     ask(installation, Policy(retain_details_days=0, report_seconds=0))
     pass_by(installation, DAY)
     with installation.database.reading(by=Actor(tenant_id=OFFICER.tenant_id, name="auditor")) as session:

@@ -26,7 +26,7 @@ DAY = datetime.timedelta(days=1)
 
 
 def statuses(installation: Installation) -> list[str]:
-    """Of all versions, oldest first."""
+    """Return the statuses of all versions, oldest first."""
     with installation.database.reading() as session:
         return list(session.scalars(sa.select(Version.status).order_by(Version.number)))
 

@@ -92,7 +92,7 @@ def _many_members(path: Path) -> None:
 
 
 def varint(number: int, *, length: int = 1) -> bytes:
-    """Of the compact protocol, zigzag, filled up to a length."""
+    """Return a zigzag varint of Thrift's compact protocol, padded to `length` bytes."""
     left = (number << 1) ^ (number >> 63)
     digits = []
     while left or len(digits) < length:

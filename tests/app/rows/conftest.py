@@ -113,7 +113,7 @@ def store(new_store: Callable[..., RowStore]) -> RowStore:
 
 @pytest.fixture
 def root(store: RowStore) -> str:
-    """Of `ds_1`, which two batches made."""
+    """Root of `ds_1`, whose rows were written in two batches."""
     with store.writing("ds_1") as writer:
         writer.write(*batch_of(5))
         writer.write(*batch_of(NUM_SLOTS - 5, seed=1))

@@ -136,7 +136,7 @@ def test_a_file_that_is_no_csv_text_is_refused(tmp_path: Path, data: bytes) -> N
 
 
 def test_the_schema_goes_with_the_kind(tmp_path: Path) -> None:
-    """A csv file needs a schema."""
+    """A CSV file needs a schema."""
     assert refused(csv_file(tmp_path, CSV), "csv", SchemaInvalid, None) == ["schema"]
 
 
@@ -183,5 +183,5 @@ def test_rows_that_teach_nothing_are_refused(counts: list[int], classes: Any, se
 
 
 def test_rows_of_every_class_can_be_learned() -> None:
-    """Every class once is enough."""
+    """One row of each class makes a dataset learnable."""
     ingest.check_learnable([1, 1, 1], ("low", "middle", "high"))

@@ -146,7 +146,7 @@ def test_a_large_batch_fills_slots(store: RowStore, root: str) -> None:
 
 @pytest.mark.parametrize("slots", [(1, 2), (1, 1, 2), (2, 1, 0), (0, 1, NUM_SLOTS)])
 def test_a_batch_that_does_not_fit(store: RowStore, root: str, slots: tuple[int, ...]) -> None:
-    """As many slots as rows, each once, in their order and in the dataset."""
+    """A batch is refused unless its slots are as many as its rows, distinct, ordered and within the dataset."""
     with store.writing("add_1") as writer:
         writer.write(*batch_of(3))
     with pytest.raises((ValueError, IndexError)):

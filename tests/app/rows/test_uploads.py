@@ -100,7 +100,7 @@ def test_rows_that_are_left_out_leave_no_gap(installation: Installation, gateway
 
 
 def test_references_are_kept_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are read as often as one likes, those of nobody too, and leave no file with a name."""
+    """References, including None, can be read repeatedly in order, and leave no named file."""
     monkeypatch.setattr(uploads, "_HELD", 5)
     wanted = [f"sub_{number:040}" if number % 3 else None for number in range(23)]
     kept = References(tmp_path)
@@ -112,7 +112,7 @@ def test_references_are_kept_in_their_order(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_reference_that_is_too_long_is_refused() -> None:
-    """Nobody's reference is cut short."""
+    """A reference that is too long is refused and not truncated."""
     assert packed(["sub_" + 40 * "a"]).tolist() == [b"sub_" + 40 * b"a"]
     with pytest.raises(ValueError, match="44"):
         packed(["sub_" + 41 * "a"])

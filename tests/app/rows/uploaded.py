@@ -42,7 +42,7 @@ def parquet(options: dict[str, Any] | None = None, **replaced: Any) -> bytes:
 
 
 def rows_sent(client: TestClient, sent: httpx.Response) -> bytes:
-    """Of each person, one after the other, whatever their slots."""
+    """Return the stored features and labels of an upload, in the order of `PEOPLE`."""
     at, dataset_id = client.app.state.installation, sent.json()["id"]
     rows, slots = rows_of(at, dataset_id), slots_of(at, dataset_id, *PEOPLE)
     return rows.features[slots].tobytes() + rows.labels[slots].tobytes()

@@ -21,7 +21,7 @@ def forget_pauses(installation: Installation) -> None:
 
 
 def publish(installation: Installation, claimed: ClaimedRun, **changed: Any) -> None:
-    """What the worker does when the chain has run; the rows are erased already."""
+    """Publish a version as the worker does after the chain has run; the rows are already erased."""
     assert claimed.mechanism
     sealed = sealing.to_safetensors(np.zeros((1, 4)))
     installation.weights.put(claimed.version_id, sealed)

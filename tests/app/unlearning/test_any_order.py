@@ -36,12 +36,12 @@ DIES_AT = ("edit", "commit_rows", "destroy_replaced", "delete", "confirm_edited"
 
 
 class Killed(BaseException):
-    """Of a worker, in this process: nothing after it is done."""
+    """Stands for the death of a worker: nothing after it runs."""
 
 
 @contextmanager
 def _dying_after(name: str) -> Iterator[None]:
-    """The first call of this verb in the block is done, in a transaction that is lost, and then the worker is."""
+    """The worker dies after the first call of this function in the block, and its transaction is lost."""
     owner: Any = RowStore if hasattr(RowStore, name) else unlearning
     original = getattr(owner, name)
 
@@ -57,7 +57,7 @@ def _dying_after(name: str) -> Iterator[None]:
 
 
 class Story:
-    """An installation and what its rows must be: who is in the dataset, with which rows, by what was answered."""
+    """An installation, and the people and rows that its dataset must have according to the answers of calls."""
 
     def __init__(self, installation: Installation, client: TestClient) -> None:
         self.at, self.client = installation, client
@@ -93,7 +93,7 @@ class Story:
         self.asked[subject] = answer.json()["id"]
 
     def come_back(self, which: int) -> None:
-        """Somebody who was forgotten is refused, consents anew, and is added again."""
+        """Rows of a forgotten person are refused until the suppression is lifted, then added."""
         gone = sorted(subject for subject in self.asked.keys() - self.held.keys() if self._is_forgotten(subject))
         if not gone or self.occupied == SLOTS:
             return
@@ -131,7 +131,7 @@ class Story:
             self.occupied = session.scalar(sa.select(sa.func.count()).select_from(Record)) or 0
 
     def check(self) -> None:
-        """On disk is who must be, nobody else and nothing beside; ledger and certificates verify; chains are whole."""
+        """Check that only the expected rows are stored, that ledger and certificates verify, and chains are whole."""
         at = self.at
         rows = rows_of(at, self.dataset)
         assert int(rows.features.any(axis=1).sum()) == sum(self.held.values())

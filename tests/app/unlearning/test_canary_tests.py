@@ -46,7 +46,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 
 def publish(installation: Installation, claimed: ClaimedRun, observed: Observed | None) -> None:
-    """What the worker does when the chain has run; the rows are erased already."""
+    """Publish a version as the worker does after the chain has run; the rows are already erased."""
     assert claimed.mechanism
     with installation.database.writing() as session:
         unlearning.publish(

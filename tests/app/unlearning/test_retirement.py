@@ -75,7 +75,7 @@ def test_a_first_learning_that_is_cancelled_can_begin_anew(
     claim: Any,
     work: Callable[[], int],
 ) -> None:
-    """Its run is cancelled and taken from its worker, nothing is due, and the model says so; asked again, it learns."""
+    """After its first run is cancelled, a model is not due and reports it; relearning starts it again."""
     model = new_model(new_dataset()["id"])
     claimed = claim()
     assert call("POST", f"/runs/{claimed.run_id}/cancel")["status"] == "cancelled"
@@ -105,7 +105,7 @@ def test_learning_again_that_is_cancelled_leaves_the_version(
 def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, call: Call, claim: Any, work: Any
 ) -> None:
-    """Somebody who asks while a model learns is erased, and owed nothing by a model that never was."""
+    """A request made while a model learns completes if that run is cancelled: the model owes it nothing."""
     new_model(new_dataset()["id"])
     claimed = claim()
     request = forget("p1")
@@ -118,7 +118,7 @@ def test_whoever_waits_for_a_model_that_is_cancelled_waits_no_longer(
 def test_what_honours_a_deletion_is_not_cancelled(
     live: dict[str, Any], new_model: Make, forget: Make, get: Get, call: Call, claim: Any
 ) -> None:
-    """Neither unlearning, nor a first learning that somebody waits for who asked to be forgotten."""
+    """A run that a deletion request waits for cannot be cancelled."""
     new_model(live["dataset_id"])
     forget("p1")
     claimed = claim()

@@ -34,7 +34,7 @@ def rotate(key_encryption: KeyEncryptionFile, sealed: SealedStore) -> None:
 def test_what_was_sealed_is_opened(
     sealed: SealedStore, open_objects: Callable[[], ObjectStore], keys: Path, tmp_path: Path
 ) -> None:
-    """Whoever has store, keys and key-encryption key opens it."""
+    """A process with the store, the keys and the key-encryption key can open the content."""
     other = SealedStore(open_objects(), keys=keys, key_encryption=KeyEncryptionFile(tmp_path / "installation" / "kek"))
     assert other.get("ds_1.a") == sealed.get("ds_1.a") == CONTENT
     assert not other.empty()

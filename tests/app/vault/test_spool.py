@@ -20,7 +20,7 @@ def spooled(tmp_path: Path) -> Iterator[Spool]:
 
 
 def on_disk(file: Spool) -> bytes:
-    """What somebody who has the disk, but not the process, finds."""
+    """Return the bytes that the spool has written to the disk."""
     return os.pread(file._file.fileno(), 2**24, 0)
 
 

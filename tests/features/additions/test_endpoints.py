@@ -229,7 +229,7 @@ def test_rows_come_by_the_schema_of_the_dataset(
 
 
 def test_an_unknown_dataset(add: Callable[..., httpx.Response], refused: Refused, gateway: TestClient) -> None:
-    """Neither rows nor additions of a dataset that is not there."""
+    """Adding rows to an unknown dataset, or listing its additions, is a 404."""
     refused(add("ds_none", npz()), 404, "dataset_unknown")
     refused(gateway.get("/v1/datasets/ds_none/additions"), 404, "dataset_unknown")
 

@@ -1,4 +1,4 @@
-"""Conversions of Renyi divergence beside the exact one of the Gaussian curve."""
+"""Conversions of Renyi divergence to epsilon, compared with the exact one for Gaussians."""
 
 import math
 

@@ -36,7 +36,7 @@ def changed(stretches: list[Stretch], index: int, **factors: float) -> list[Stre
 
 
 def at_most(mu: float, bound: float) -> bool:
-    """But for rounding, which keeps a trace of what has faded."""
+    """Return True if `mu` is at most `bound`, up to rounding."""
     return mu <= bound * (1 + 1e-12) + 1e-300
 
 

@@ -20,7 +20,7 @@ def test_a_part_that_does_not_fit_takes_nothing() -> None:
 
 
 def test_a_limit_within_a_limit_is_the_first() -> None:
-    """Whoever limits what is limited already changes nothing."""
+    """A limit inside another limit has no effect."""
     with (
         work.within(WorkBudget(units=1, seconds=60)),
         work.within(WorkBudget(units=100, seconds=60)),

@@ -1,4 +1,4 @@
-"""Tables go from one kind of database into the other and back."""
+"""Dumps of all tables load into SQLite and PostgreSQL, in either direction."""
 
 from collections.abc import Callable
 from typing import Any

@@ -102,7 +102,7 @@ def test_models_that_were_lost_are_counted(
 
 
 def adaptive(client: TestClient, request: dict[str, Any]) -> float:
-    """What the certificate of a request states."""
+    """Return the `adaptive` mu that the certificate of a request states."""
     [certificate] = client.get(f"/v1/deletion-requests/{request['id']}/certificate").json()["certificates"]
     stated = certificate["statement"]["guarantees"]
     return float(next(one["mu"] for one in stated if one["notion"] == "adaptive"))
@@ -161,8 +161,8 @@ def test_without_tombstones_it_must_be_said(
     back_up: Callable[[], Backup],
     other: Settings,
 ) -> None:
-    """A file that is not there is refused before anything is changed; none at all starts a new file with what the
-    database knows."""
+    """A restore with a missing tombstone file is refused before it changes anything. A restore without tombstones
+    starts a new file from the database."""
     new_dataset()
     back_up()
     with pytest.raises(BackupRefused, match="no tombstones at"):

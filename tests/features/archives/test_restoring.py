@@ -172,7 +172,7 @@ def test_a_grace_time_goes_on(
     restore: Callable[[], Restored],
     other: Settings,
 ) -> None:
-    """Whoever may still be cancelled is not erased, and may be cancelled until the time that was set at first."""
+    """A request in its grace period is not erased after a restore, and can be cancelled until its original time."""
     dataset = new_dataset()
     back_up()
     assert gateway.patch("/v1/tenant", json={"policy": {"grace_seconds": 3600}}).status_code == 200

@@ -104,7 +104,7 @@ def test_one_writes_an_archive(archive: Path, back_up: Callable[[], Backup]) -> 
 def test_a_backup_that_was_just_made_is_not_written_over(
     archive: Path, back_up: Callable[[], Backup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever opened the unfinished file before it was whole, and may write to it after, is refused."""
+    """A process that opened the unfinished file before it was renamed is refused the lock, and cannot overwrite it."""
     lock = fcntl.flock
 
     def late(file: IO[bytes], operation: int) -> None:

@@ -51,7 +51,7 @@ def worker(settings: Settings, tmp_path: Path) -> Iterator[Worker]:
 
 @pytest.fixture
 def beat(settings: Settings, tmp_path: Path) -> Iterator[Service]:
-    """What makes the workers look every second; a test starts it. Killed when the test ends."""
+    """Celery beat, which wakes the workers every second. The test starts it; the fixture kills it."""
     service = deployment.celery_beat(settings, folder=tmp_path)
     yield service
     service.kill()

@@ -26,7 +26,7 @@ REGION = "us-east-1"
 
 
 class Server:
-    """Where it is, and buckets of it."""
+    """Object store for tests, with its environment variables and buckets."""
 
     def __init__(self, endpoint: str, access_key: str, secret_key: str) -> None:
         self.environment = {

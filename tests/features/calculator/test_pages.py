@@ -61,7 +61,7 @@ def test_how_numbers_are_written(officer: Browser, name: str, params: dict[str, 
 
 
 def test_a_hypothesis_that_is_denied(officer: Browser) -> None:
-    """A box that is not ticked denies the hypothesis, and the theorem refuses."""
+    """An unticked box denies the hypothesis, and the calculation is refused."""
     params = {"alpha": 2, "p_accept": 0.5}
     assert officer.get(asked("selection_penalty", **params, both_runs="on")).status_code == 200
     page = officer.get(asked("selection_penalty", **params))

@@ -16,7 +16,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_a_canary_test_that_is_asked_for(gateway: TestClient, live: dict[str, Any], get: Get, work: Work) -> None:
-    """It learns and forgets canaries in a run of its own, and leaves versions, ledger and the model as they are."""
+    """A requested canary test is a separate run, and changes neither versions nor the ledger nor the model."""
     place = f"/v1/models/{live['id']}"
     before, entries = get(f"/models/{live['id']}"), get(f"/accounting/models/{live['id']}/ledger")
     answer = gateway.post(f"{place}/audit")

@@ -57,7 +57,7 @@ def live(new_dataset: Make, new_model: Make, work: Callable[[], int]) -> dict[st
 
 
 def end(installation: Installation, claimed: ClaimedRun, *, error_code: str | None = None) -> None:
-    """What the worker does when the lanes of a canary test have run."""
+    """End a canary test as the worker does after its lanes have run."""
     assert claimed.audit
     with installation.database.writing() as session:
         observed = lanes.observed(claimed.audit, claimed.mechanism)

@@ -61,7 +61,7 @@ def _tamper(installation: Installation, *statements: str) -> None:
 
 
 def test_every_tenant_is_verified(installation: Installation, verify: Verify, other: str, tmp_path: Path) -> None:
-    """Without arguments every log is verified, with one only that tenant's; keys may come from elsewhere."""
+    """`verify` checks all logs, or those of `--tenant`; `--jwks` takes the keys from a file."""
     code, said = verify()
     assert code == 0
     assert said.count("valid") == 2
@@ -95,7 +95,7 @@ def test_tampering_is_named(installation: Installation, verify: Verify, other: s
 def test_a_checkpoint_that_was_kept_elsewhere_is_believed(
     installation: Installation, verify: Verify, other: str, tmp_path: Path
 ) -> None:
-    """Whoever cuts off a log together with its checkpoints is found out by one that was kept."""
+    """Truncating a log together with its checkpoints is detected by a checkpoint kept elsewhere."""
     with installation.database.reading() as session:
         [checkpoint] = repository.all_checkpoints(session, AUDIT, tenant_id=other)
     kept = tmp_path / "checkpoint.jws"

@@ -37,7 +37,7 @@ class Browser:
         return self.client.post(path, data=data, files=files, headers={"Origin": HERE}, follow_redirects=False)
 
     def token(self) -> str:
-        """What the forms of the page that is shown first carry."""
+        """Return the form token of the browser's session; empty without one."""
         page = self.get("/admin/nowhere").text
         found = re.search(r'name="form-token" content="([0-9a-f]{64})"', page)
         return found[1] if found else ""

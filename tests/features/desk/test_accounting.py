@@ -67,6 +67,6 @@ def test_who_may_see_accounts(somebody_with: SomebodyWith, new_dataset: Make) ->
 
 
 def test_a_budget_that_is_none(officer: Browser) -> None:
-    """A budget out of range is a designed 422."""
+    """A budget out of range is a 422 page of the dashboard."""
     for query in ("epsilon=-1", "epsilon=x", "delta=1", "delta=0"):
         assert officer.get(f"/admin/accounting?{query}").status_code == 422

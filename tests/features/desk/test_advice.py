@@ -39,5 +39,5 @@ def test_every_named_condition_of_a_run_has_advice() -> None:
 
 
 def test_what_nobody_foresaw_is_a_defect() -> None:
-    """Any other code is to be reported."""
+    """The advice for an unexpected code is to report it."""
     assert "Report it" in advice("ZeroDivisionError").todo

@@ -36,7 +36,7 @@ def attach(installation: Installation, request_id: str, *, policy: Policy = POLI
 
 
 def stored(installation: Installation) -> list[bytes]:
-    """What the database has of names and bytes."""
+    """Return the stored names and contents of attachments."""
     with installation.database.reading() as session:
         found = session.execute(sa.text("SELECT name, content FROM request_attachments")).all()
     return [bytes(one) for row in found for one in row]

@@ -65,7 +65,7 @@ def test_it_goes_on_where_it_was(officer: Browser, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("many")
 def test_a_rejection_without_words(officer: Browser) -> None:
-    """It is refused at its field, and nothing is decided."""
+    """A rejection without an explanation is refused at its field, and nothing is decided."""
     page = officer.get("/admin/requests/decide").text
     answer = officer.post("/admin/requests/decide-all", decision="reject", ground="legal_claims", **fields(page))
     assert answer.status_code == 422
@@ -73,7 +73,7 @@ def test_a_rejection_without_words(officer: Browser) -> None:
 
 
 def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Make) -> None:
-    """Whoever decides about some of a filtered list comes back to it as it was filtered, on pages as long."""
+    """After a decision about some requests, the list has the same filters and page size."""
     made = forget("p1", identity_verified=False, regulation="ccpa")["id"]
     page = officer.get("/admin/requests?regulation=ccpa&status=in_review&size=100").text
     form = page[page.index('<form id="decide"') :].partition("</form>")[0]
@@ -86,7 +86,7 @@ def test_filters_are_kept_by_a_decision_about_some(officer: Browser, forget: Mak
 
 
 def test_it_is_for_officers(somebody_with: Callable[..., Browser]) -> None:
-    """Whoever may not decide is neither offered it nor let in."""
+    """Readers who may not decide are not offered the page for it, and are refused at its URL."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/requests/decide").status_code == 403
     assert "requests/decide" not in reader.get("/admin/requests").text

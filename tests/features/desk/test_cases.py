@@ -43,8 +43,8 @@ def test_my_cases(officer: Browser, gateway: TestClient, forget: Make, get: Get)
 
 
 def test_somebody_who_decides_no_longer(officer: Browser, gateway: TestClient, forget: Make, get: Get) -> None:
-    """A case keeps its person when they leave, and the page says that they decide no longer; nobody else gets it by
-    accident, and who chose them on an old page is told."""
+    """A request stays assigned to a disabled person, and the page says so. Assigning another request to that person
+    is refused with an explanation."""
     request_id = forget("p1")["id"]
     welcomed(beside(gateway), invitation_of(officer))
     [user] = get("/users")["items"]
@@ -58,7 +58,7 @@ def test_somebody_who_decides_no_longer(officer: Browser, gateway: TestClient, f
 
 
 def test_who_only_reads(officer: Browser, somebody_with: Callable[..., Browser], forget: Make) -> None:
-    """Somebody who may not decide is offered none of it; a key that may has no cases of its own."""
+    """Readers who may not decide see no assignment; an API key that may decide has no cases of its own."""
     request_id = forget("p1")["id"]
     viewer = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     for path in (f"/admin/requests/{request_id}", "/admin/requests"):

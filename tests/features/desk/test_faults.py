@@ -16,7 +16,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 def said(body: type[BaseModel], **fields: Any) -> dict[str, str]:
-    """What is said at which path."""
+    """Return the messages of validation faults by path."""
     try:
         body(**fields)
     except ValidationError as error:

@@ -71,5 +71,5 @@ def test_a_file_ends_where_the_limit_is() -> None:
 
 
 def test_nothing_shows_what_it_is() -> None:
-    """Neither the name nor the bytes are in what is shown of a file in a traceback."""
+    """The repr of a file shows neither its name nor its bytes."""
     assert "Jane" not in repr(examine("Jane.pdf", PDF))

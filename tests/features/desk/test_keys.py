@@ -66,7 +66,7 @@ def test_a_key_that_was_rotated(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
-    """Nobody gets in with it any more; the last key of an admin stays, and the page says why."""
+    """A revoked key is refused; the last admin key cannot be revoked, and the page says why."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     answer = officer.post(f"/admin/keys/{made['id']}/revoke")
     assert answer.headers["location"] == "/admin/keys?done=revoked"
@@ -80,7 +80,7 @@ def test_a_key_that_was_revoked(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_a_key_by_itself(officer: Browser, gateway: TestClient) -> None:
-    """Its page says what it opens; what has ended offers nothing more, and what nobody has is a page with 404."""
+    """A key's page offers to revoke it; the page of a revoked key does not, and that of an unknown key is a 404."""
     made = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["models:read"]}).json()
     assert "Revoke it" in officer.get(f"/admin/keys/{made['id']}").text
     gateway.delete(f"/v1/api-keys/{made['id']}")
@@ -89,7 +89,7 @@ def test_a_key_by_itself(officer: Browser, gateway: TestClient) -> None:
 
 
 def test_only_admins_see_keys(somebody_with: Callable[..., Browser]) -> None:
-    """Nobody else has them in the menu, sees the list or makes one."""
+    """Callers without admin have no menu entry for keys, and can neither list nor create them."""
     browser = somebody_with(Scope.MODELS_READ, Scope.MODELS_WRITE)
     assert 'href="/admin/keys"' not in browser.get("/admin/datasets").text
     assert browser.get("/admin/keys").status_code == 403

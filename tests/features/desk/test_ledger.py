@@ -49,7 +49,7 @@ def test_head_and_ledger_to_take_away(officer: Browser, get: Get) -> None:
 
 
 def test_who_may_not_account_does_not_see_it(somebody_with: Callable[..., Browser]) -> None:
-    """It takes the scope of the ledgers of single models."""
+    """The page needs the same scope as the ledgers of single models."""
     browser = somebody_with(Scope.REQUESTS_READ)
     for path in ("ledger", "ledger/head.json", "ledger/ledger.jsonl"):
         assert browser.get(f"/admin/{path}").status_code == 403

@@ -203,7 +203,7 @@ def test_a_certificate_is_checked_by_its_code(gateway: TestClient, settings: Set
 
 
 def test_wrong_codes_are_rationed(gateway: TestClient, settings: Settings) -> None:
-    """Whoever tries many wrong codes is told to wait, as with wrong keys."""
+    """Many wrong codes are rate-limited, as wrong keys are."""
     assert gateway.get("/verify").status_code == 200
     with TestClient(create_app(settings.model_copy(update={"failed_calls_per_minute": 3}))) as public:
         statuses = [public.get("/verify", params={"code": "0" * 20}).status_code for _ in range(5)]

@@ -19,7 +19,7 @@ from tests.features.desk.browsing import Browser
 
 
 def test_a_page_asks_for_a_key_first(browser: Browser) -> None:
-    """Whoever is not logged in is sent to the login page, and then to where they wanted to go."""
+    """Without a login a page redirects to the login page, and the login leads back to the page."""
     answer = browser.get("/admin/requests")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/admin/login?next=%2Fadmin%2Frequests"
@@ -102,7 +102,7 @@ def test_a_cookie_that_another_host_could_set_is_none(
 
 
 def test_only_a_hash_is_stored(officer: Browser, installation: Installation) -> None:
-    """Whoever reads the database cannot use a session."""
+    """The database has only the hash of a session's token."""
     with installation.database.reading() as session:
         [stored] = session.scalars(sa.select(DashboardSession.token_hash))
     assert stored not in (officer.client.cookies["lethe_session"], officer.key)
@@ -121,7 +121,7 @@ def test_logging_out(officer: Browser) -> None:
 def test_a_revoked_key_ends_its_sessions(
     gateway: TestClient, somebody_with: Callable[..., Browser], installation: Installation
 ) -> None:
-    """Whoever is logged in with a key that is revoked is logged out."""
+    """Revoking a key ends the sessions that were started with it."""
     browser = somebody_with(Scope.REQUESTS_READ)
     assert browser.get("/admin/requests").status_code == 200
     [key_id] = [one["id"] for one in gateway.get("/v1/api-keys").json()["items"] if one["name"] == "test"]
@@ -142,7 +142,7 @@ def test_sessions_end_and_are_forgotten(officer: Browser, installation: Installa
 
 
 def test_a_session_that_is_used_lasts(officer: Browser, installation: Installation) -> None:
-    """Using it begins the hour anew."""
+    """Using a session restarts its hour."""
     a_while_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=50)
     with installation.database.writing() as session:
         session.execute(sa.update(DashboardSession).values(seen_at=a_while_ago))
@@ -195,7 +195,7 @@ def test_a_proxy_may_change_the_host(settings: Settings, admin_key: str) -> None
 
 
 def test_a_long_login_form_is_not_read(browser: Browser) -> None:
-    """Nobody without a key makes the gateway read more than a key is long."""
+    """A login form much longer than a key is a 413."""
     answer = browser.client.post(
         "/admin/login", content=b"key=" + b"x" * 20_000, headers={"Content-Type": "application/x-www-form-urlencoded"}
     )

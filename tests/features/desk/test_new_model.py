@@ -200,7 +200,7 @@ def test_what_cannot_be_reached(officer: Browser, new_dataset: Make, step: str) 
 
 
 def test_who_may(somebody_with: Callable[..., Browser], officer: Browser, new_dataset: Make) -> None:
-    """It is offered, shown and done only with `models:write`, and only by forms of ours."""
+    """Creating a model is offered and accepted only with `models:write`, and only from the dashboard's own forms."""
     dataset = new_dataset()["id"]
     reader = somebody_with(Scope.MODELS_READ)
     for path in ("/admin/models", f"/admin/datasets/{dataset}"):

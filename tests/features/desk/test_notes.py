@@ -45,7 +45,7 @@ def left(installation: Installation) -> list[Note]:
 
 
 def sealed(installation: Installation) -> list[bytes]:
-    """As the notes are in the database, or were in its log."""
+    """Return the stored texts of notes, which are sealed."""
     with installation.database.reading() as session:
         return list(session.scalars(sa.text("SELECT text FROM request_notes")))
 
@@ -69,7 +69,7 @@ def test_a_note_goes_with_the_details(installation: Installation) -> None:
 
 
 def test_each_note_has_a_key_of_its_own(installation: Installation) -> None:
-    """Nothing that goes with one note opens another."""
+    """Each note is sealed under its own key."""
     request_id = ask(installation)
     assert len({write(installation, request_id) for _ in range(3)}) == 3
 

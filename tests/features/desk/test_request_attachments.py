@@ -28,7 +28,7 @@ def attach(gateway: TestClient, path: str, name: str = NAME, content: bytes = PD
 
 @pytest.fixture
 def path(forget: Make) -> str:
-    """Where the attachments of a request are."""
+    """Path of a request's attachments."""
     return f"{PLACE}/{forget('p1', identity_verified=False, external_id='case-7')['id']}/attachments"
 
 

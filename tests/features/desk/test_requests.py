@@ -238,7 +238,7 @@ def test_no_formula_is_exported(officer: Browser, gateway: TestClient, forget: M
 
 
 def test_a_reader_decides_nothing(somebody_with: Callable[..., Browser], officer: Browser, forget: Make) -> None:
-    """Whoever may only read is offered no button, and is refused if they send the form nevertheless."""
+    """A reader sees no buttons, and is refused if they send the form anyway."""
     made = forget("p1", identity_verified=False)
     reader = somebody_with(Scope.REQUESTS_READ)
     path = f"/admin/requests/{made['id']}"

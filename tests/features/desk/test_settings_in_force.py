@@ -38,6 +38,6 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_only_operators_see_them(somebody_with: Callable[..., Browser]) -> None:
-    """They are about the installation, not about a tenant."""
+    """Only operators see the settings, which concern the installation and not a tenant."""
     assert somebody_with(Scope.ADMIN).get("/admin/settings").status_code == 403
     assert somebody_with(Scope.OPERATOR).get("/admin/settings").status_code == 200

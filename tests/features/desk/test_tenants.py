@@ -103,7 +103,7 @@ def test_a_policy_that_is_sent_as_it_is(officer: Browser, get: Get) -> None:
     ],
 )
 def test_a_policy_that_cannot_be(officer: Browser, get: Get, field: str, value: str) -> None:
-    """It is refused by the name of its field, the form keeps what was written, and the old one stays."""
+    """An invalid policy is refused by the name of its field; the form keeps its values, and the old policy stays."""
     before = get("/tenant")
     written = {"regulation_0": value, "days_0": "15"} if field == "regulations" else {field: value}
     answer = officer.post("/admin/tenant/policy", **(_filled(officer.get("/admin/tenant").text) | written))

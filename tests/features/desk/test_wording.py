@@ -121,5 +121,5 @@ def test_shares(part: float, whole: float, text: str) -> None:
 
 
 def test_times_that_came_as_text() -> None:
-    """They read as any other time does."""
+    """Times given as text are formatted like any other time."""
     assert wording.written("2026-11-21T22:42:05.123456+00:00") == wording.moment(AT)

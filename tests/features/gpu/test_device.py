@@ -70,7 +70,7 @@ def at(parameters: torch.Tensor) -> State:
 
 
 def stepped(data: tuple[Any, Any], num_classes: int, initial: Any, steps: int, noise: Any, **settings: Any) -> Any:
-    """Where the chain on the CPU gets to, step by step."""
+    """Return the parameters after `steps` single steps on the CPU."""
     state = State(parameters=torch.tensor(initial), steps_done=0)
     with HostRows(*data, num_classes=num_classes, threads=None) as rows:
         for _ in range(steps):

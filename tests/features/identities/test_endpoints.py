@@ -282,7 +282,7 @@ def test_a_wrong_link_is_deleted_by_an_admin(gateway: TestClient, live: dict[str
 def test_identifiers_that_are_none_of_their_kind_are_refused_without_being_quoted(
     gateway: TestClient, load: Load, get: Get, refused: Refused, named: str, text: str
 ) -> None:
-    """Numbers without a country, extensions, no addresses, nothing visible and unknown kinds: 422, and nothing is
+    """Malformed phone numbers and e-mail addresses, invisible identifiers and unknown kinds are a 422, and nothing is
     loaded."""
     answer = load(OF_P1, link(("customer_id", "p2"), (named, text)))
     refused(answer, 422, "input_invalid")

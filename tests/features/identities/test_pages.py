@@ -37,7 +37,7 @@ def test_a_case_shows_which_kinds_it_covers(
 
 
 def test_the_page_needs_a_reader_who_may_know(somebody_with: Callable[..., Browser]) -> None:
-    """A key without accounting:read has neither the page nor its entry in the menu."""
+    """A key without accounting:read gets 403 for the page and no menu entry."""
     reader = somebody_with(Scope.REQUESTS_READ)
     assert reader.get("/admin/identities").status_code == 403
     assert "/admin/identities" not in reader.get("/admin/requests").text

@@ -41,7 +41,7 @@ def test_a_life_in_a_curve(new_dataset: Make, new_model: Make, forget: Make, get
 def test_a_curve_names_nobody(
     new_dataset: Make, new_model: Make, forget: Make, get: Get, work: Callable[[], int]
 ) -> None:
-    """Neither requests nor people are in a curve: how many there were, and no more."""
+    """A curve has the number of requests and people, but no ids."""
     model = new_model(new_dataset()["id"])
     work()
     request = forget("p3")
@@ -196,7 +196,7 @@ def test_a_preview_expects_a_sensible_number(gateway: TestClient, refused: Refus
 
 @pytest.fixture
 def ask(gateway: TestClient, live: dict[str, Any]) -> Callable[..., dict[str, Any]]:
-    """What a preview of the live model answers."""
+    """Return a function that returns a preview of the live model."""
 
     def previewed(**asked: Any) -> dict[str, Any]:
         answer = gateway.post("/v1/accounting/preview", json={"model_id": live["id"]} | asked)

@@ -57,7 +57,7 @@ def test_what_cannot_be_randomised(reason: str, odds: Any) -> None:
 
 @pytest.mark.soak
 def test_the_list_is_the_gateways() -> None:
-    """Whoever randomises among other reasons would be estimated wrongly."""
+    """The SDK randomises among exactly the reasons of the gateway; otherwise estimates would be wrong."""
     schemas = create_app(Settings()).openapi()["components"]["schemas"]
     assert list(REASONS) == schemas["LeavingReason"]["enum"] == list(LeavingReason)
 

@@ -24,7 +24,7 @@ def moment(**before: float) -> str:
 
 
 def ledger(**given: Any) -> dict[str, Any]:
-    """What a ledger is registered with: a training of an hour ago, and a budget of five rows."""
+    """Return the fields that register a ledger: trained an hour ago, with a budget of five rows."""
     made = {"ledger": LEDGER, "delta": 1e-5, "max_rows_per_person": 2, "budget_epsilon": 1.5}
     return made | {"trained_from": moment(hours=1)} | given
 

@@ -169,7 +169,7 @@ def test_what_is_not_handed_out_is_no_export(
 def test_the_lineage_of_others_is_unknown(
     gateway: TestClient, installation: Installation, live: dict[str, Any], forget: Make, work: Work, refused: Refused
 ) -> None:
-    """Another tenant's requests, models and people are to an admin as if they were not."""
+    """Another tenant's admin gets 404 for requests and models, and an empty lineage for a person."""
     request = forget("p1")
     work()
     gateway.get(f"/v1/models/{live['id']}/versions/2/weights")
@@ -182,7 +182,7 @@ def test_the_lineage_of_others_is_unknown(
 
 
 def test_a_lineage_needs_one_subject(gateway: TestClient, refused: Refused) -> None:
-    """Neither nobody nor two names are traced."""
+    """A lineage of no subject, two subjects or a malformed subject is refused."""
     for body in ({}, {"subject_id": "a", "subject_sha256": "0" * 64}, {"subject_id": ""}, {"subject_sha256": "x"}):
         refused(gateway.post("/v1/lineage", json=body), 422, "input_invalid")
 

@@ -111,7 +111,7 @@ def erased(session: Session, by: Actor, person: str, *, revision: int, num_recor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What matters of the lineage of a person in the one model there is."""
+    """Tested fields of a person's lineage in the only model."""
 
     carried_in: list[int]
     first_without: int | None
@@ -203,7 +203,7 @@ def test_long_lists_are_cut_and_counted(installation: Installation, by: Actor) -
 
 
 def test_another_tenants_rows_are_nowhere(installation: Installation, by: Actor) -> None:
-    """Whoever acts for another tenant finds neither datasets nor models, whatever they call the person."""
+    """Another tenant's lineage has no datasets or models, whatever identifier it uses."""
     with installation.database.writing(by=by) as session:
         hold(session, ["sub_there"])
         versions(session, by, REVISIONS)

@@ -23,7 +23,7 @@ Make = Callable[..., dict[str, Any]]
 
 
 class Collector:
-    """A real OTLP receiver on a port of its own: the spans that it was sent, in the form they are sent in."""
+    """OTLP receiver on its own port; it keeps the received spans, parsed and as raw bytes."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

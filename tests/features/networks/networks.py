@@ -31,7 +31,7 @@ def perceptron(num_features: int, num_outputs: int, *, width: int = 8, seed: int
 
 
 def convolutions(num_outputs: int, *, side: int = 8, seed: int = 0) -> torch.nn.Sequential:
-    """Of square images in rows of side^2 pixels, with most operators that networks of images have."""
+    """Return a network of square images, in rows of side^2 pixels, with the usual operators of such networks."""
     torch.manual_seed(seed)
     return torch.nn.Sequential(
         torch.nn.Unflatten(1, (1, side, side)),

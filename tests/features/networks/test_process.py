@@ -147,8 +147,8 @@ def test_the_process_of_a_network_is_shut_in() -> None:
 
 
 def test_a_network_that_cannot_be_shut_in_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the sandbox cannot hold the process, here because of a thread that it started with, the file is not read,
-    and the answer says why."""
+    """If the sandbox cannot be set up, here because the process already has a second thread, the network is not run and
+    the error says why."""
     (tmp_path / "sitecustomize.py").write_text(
         "import threading, time; threading.Thread(target=time.sleep, args=[60], daemon=True).start()"
     )

@@ -85,7 +85,7 @@ def test_no_row_is_longer_than_one(seed, num_outputs, size, rank, least):
 
 
 class Attending(torch.nn.Module):
-    """Of four places of three numbers each; products of matrices, and of what depends on weights with itself."""
+    """Self-attention over four positions of three numbers each; it multiplies matrices that both depend on weights."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -60,7 +60,7 @@ def test_a_batch_that_fills_up_waits_for_no_worker(
 def test_an_app_sees_no_numbers(
     gateway: TestClient, key_with: Callable[..., dict[str, str]], refused: Callable[..., dict[str, Any]]
 ) -> None:
-    """Whoever may not learn whether anything is held gets none: they could watch them fall."""
+    """Callers who may not learn whether data is held are refused: falling numbers would reveal it."""
     refused(gateway.get("/v1/overview", headers=key_with(Scope.REQUESTS_READ)), 403, "scope_missing")
 
 

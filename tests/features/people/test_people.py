@@ -57,7 +57,7 @@ PAGES |= {"Leaving reasons": READERS, "Audit log": {Role.ADMINISTRATOR, Role.OFF
 
 
 def beside(gateway: TestClient) -> Browser:
-    """Somebody else's browser."""
+    """Return a second browser for the same gateway, not logged in."""
     client = TestClient(gateway.app, raise_server_exceptions=False)
     client.portal = gateway.portal
     return Browser(client=client, key="")

@@ -48,7 +48,7 @@ def company(settings: Settings, provider: Provider) -> Settings:
 
 @pytest.fixture
 def browser(company: Settings, admin_key: str) -> Iterator[Browser]:
-    """Not logged in, where Maria has been invited."""
+    """Browser that is not logged in; Maria has been invited."""
     with TestClient(create_app(company), raise_server_exceptions=False) as client:
         headers = {"Authorization": f"Bearer {admin_key}"}
         body = {"name": "Maria Lopez", "email": "maria@example.com", "role": "viewer"}

@@ -45,7 +45,7 @@ def admin(installation: Installation, admin_key: str) -> Caller:
 
 @pytest.fixture
 def invited(installation: Installation, by: Actor, admin: Caller) -> Invited:
-    """Somebody with this role who has chosen `PASSWORD`; returns their id."""
+    """Return a function that invites a person, who chooses `PASSWORD`, and returns their id."""
 
     def invite(role: Role = Role.OFFICER, email: str = "maria@example.com") -> str:
         with installation.database.writing(by=by) as session:
@@ -249,7 +249,7 @@ def test_a_damaged_authenticator_lets_nobody_in(
 def test_a_provider_lets_in_who_was_invited(
     installation: Installation, by: Actor, admin: Caller, invited: Invited
 ) -> None:
-    """By the address of an identity somebody comes in while their invitation is open, or if they have a password; not
+    """An identity's address lets a person in while their invitation is open, or if they have a password; not
     after it has expired, and not while wrong codes lock them out."""
     here = OidcIdentity(issuer="https://login.example", subject="1", email="ann@example.com")
     with installation.database.writing(by=by) as session:
@@ -279,7 +279,7 @@ def test_a_session_is_of_a_key_or_of_a_person(installation: Installation) -> Non
 
 
 def test_addresses_are_unique(installation: Installation, by: Actor, admin: Caller, invited: Invited) -> None:
-    """Nobody else gets an address that somebody has, be it in another tenant, where the person is unknown."""
+    """An e-mail address is unique in the installation, across tenants."""
     invited()
     with installation.database.writing(by=by) as session, pytest.raises(UserExists):
         users.create(session, name="Maria", email="maria@example.com", role=Role.VIEWER, by=admin)

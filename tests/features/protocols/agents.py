@@ -95,7 +95,7 @@ class Agent:
         return made
 
     def said(self, **changed: Any) -> dict[str, Any]:
-        """What every message says; a name with `_` stands for one with `-`, and None leaves it out."""
+        """Return the claims of every message, with `changed` ones; None removes a claim."""
         at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=1)
         message = {
             "agent-id": self.agent_id,

@@ -74,24 +74,24 @@ class Agent:
         self.token = ""
 
     def set_up(self) -> None:
-        """It is registered, and gets a token."""
+        """Register the agent and obtain its token."""
         verify_key = base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
         registered = {"agent_id": "AGENT", "name": "An agent", "verify_key": verify_key}
         self._client.post("/v1/agents", json=registered).raise_for_status()
         self.token = self._call("POST", "/drp/v1/agent/AGENT", self._signed(self._said()))["token"]
 
     def message(self, *, status_callback: str) -> bytes:
-        """What is asked, with all that the agent knows of them."""
+        """Return the signed deletion request, with all claims that the agent has about the person."""
         claims = self._somebody.claims | {"email": self._somebody.subject_id, "email_verified": True}
         asked = {"agent-request-id": self._somebody.agent_request_id, "status_callback": status_callback}
         return self._signed(self._said() | _DELETION | asked | claims)
 
     def ask(self, *, status_callback: str) -> str:
-        """The request's id."""
+        """Request the deletion, and return the id of the request."""
         return self._exercised(self.message(status_callback=status_callback))
 
     def ask_and_revoke(self) -> str:
-        """By an id that nobody here knows; the request's id."""
+        """Request the deletion of an unknown person, revoke the request, and return its id."""
         request = self._exercised(self._signed(self._said() | _DELETION | {"email": self._somebody.other_id}))
         reason = self._signed({"reason": self._somebody.second_thoughts})
         assert self._call("DELETE", f"{self.PATH}/{request}", reason)["status"] == "revoked"
@@ -104,7 +104,7 @@ class Agent:
         return str(self._call("POST", self.PATH, content)["request_id"])
 
     def _said(self) -> dict[str, Any]:
-        """What every message says."""
+        """Return the claims of every message."""
         times = {"issued-at": _moment(seconds=-1), "expires-at": _moment(minutes=5)}
         return {"agent-id": "AGENT", "business-id": POLICY["drp_business_id"], "drp.version": "1.0"} | times
 

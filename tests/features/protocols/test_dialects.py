@@ -36,7 +36,7 @@ RAISED: dict[str, tuple[Exception, int, list[str]]] = {
 
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    """Of an application that speaks so."""
+    """Client of an application that answers in these words."""
     router = APIRouter(route_class=speaking(words))
 
     @router.get("/raised/{name}")

@@ -70,8 +70,8 @@ def plus(one: Point, other: Point) -> Point:
 
 
 def test_keys_of_small_order_are_refused() -> None:
-    """Whoever registers such a key could make everybody the signer of every message. The list has each point whose
-    eightfold is the neutral one, of which there are eight, and each way to write one."""
+    """With such a key every message could carry a valid signature. The list has the eight points whose multiple by
+    eight is the neutral element, in all encodings."""
     ys = set()
     for encoded in drp.SMALL_ORDER:
         y = int.from_bytes(encoded, "little") % P

@@ -293,7 +293,7 @@ Refused = Callable[..., dict[str, Any]]
 
 
 def test_an_answered_set_up_cannot_be_answered_again(agent: Agent) -> None:
-    """Whoever has seen a set-up message, or an older one, gets no token for it."""
+    """Repeating an answered set-up message, or an older one, yields no token."""
     message, older = agent.sign(agent.said()), agent.said()
     older["issued-at"] = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)).isoformat()
     older["expires-at"] = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)).isoformat()

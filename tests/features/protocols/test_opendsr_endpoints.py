@@ -242,7 +242,7 @@ def test_a_request_is_one_deletion_request_for_each_identity(
 
 
 def test_the_same_request_again_is_the_same_request(controller: Controller, gateway: TestClient) -> None:
-    """Whoever has no answer repeats the call; nothing is made twice, and the time of receipt stays."""
+    """Repeating a call creates no second request, and the time of receipt does not change."""
     asked = request(subject_identities=[identity("p1"), identity("p2")])
     first = controller.asked(**asked)
     again = controller.asked(**asked | {"subject_identities": [identity("p2"), identity("p1")]})
@@ -271,7 +271,7 @@ def test_the_same_request_at_once_is_one_request(controller: Controller, gateway
     ],
 )
 def test_another_request_under_the_same_id_is_a_conflict(controller: Controller, changed: dict[str, Any]) -> None:
-    """It is refused, and the first one stays as it is."""
+    """Another request under the same id is refused, and the first one is not changed."""
     asked = request()
     controller.asked(**asked)
     assert refusal(controller.ask(**asked | changed), 409)["errors"][0]["reason"] == "idempotency_conflict"

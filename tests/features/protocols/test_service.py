@@ -71,7 +71,7 @@ def register(installation: Installation, by: Actor, key: Ed25519PrivateKey = KEY
 
 
 def set_up(installation: Installation, sent: bytes) -> str:
-    """As the endpoint does."""
+    """Handle a set-up message as the endpoint does, and return the new token."""
     with installation.database.reading() as session:
         agent = service.addressee(session, agent_id="AGENT", message=sent)
     with installation.database.writing(by=Actor(tenant_id=agent.tenant_id, name=agent.id)) as session:
@@ -104,7 +104,7 @@ def test_a_token_is_a_key_for_the_protocol_alone(installation: Installation, one
 
 
 def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor) -> None:
-    """There is one at a time."""
+    """An agent has one valid token at a time."""
     row_id = register(installation, one)
     set_up(installation, message(installation, seconds_ago=3))
     set_up(installation, message(installation, seconds_ago=2))
@@ -115,7 +115,7 @@ def test_a_new_token_ends_the_one_before(installation: Installation, one: Actor)
 
 
 def test_a_set_up_is_answered_once(installation: Installation, one: Actor) -> None:
-    """Neither again, nor after one that was signed later."""
+    """A set-up message is refused if repeated or older than the last accepted one."""
     register(installation, one)
     sent, older = message(installation, seconds_ago=2), message(installation, seconds_ago=3)
     set_up(installation, sent)
@@ -137,7 +137,7 @@ def test_another_tenant_neither_sees_nor_removes_an_agent(installation: Installa
 
 
 def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None:
-    """Its key is revoked, and its signature is nobody's."""
+    """Removing an agent revokes its key, and its signature is no longer accepted."""
     row_id = register(installation, one)
     set_up(installation, message(installation))
     with installation.database.writing(by=one) as session:
@@ -149,7 +149,7 @@ def test_what_is_removed_is_gone(installation: Installation, one: Actor) -> None
 
 
 def test_a_key_that_is_no_token_is_no_agents(installation: Installation, one: Actor) -> None:
-    """Whatever it may do."""
+    """An API key that is not an agent's token is refused, whatever its scopes."""
     with installation.database.reading(by=one) as session:
         assert session.get(Tenant, one.tenant_id) is not None
         for key in session.scalars(sa.select(ApiKey)):

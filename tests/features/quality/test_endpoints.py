@@ -32,7 +32,7 @@ def gated(new_dataset: Make, new_model: Make) -> Callable[[dict[str, Any] | None
 
 
 def actions(get: Get, model_id: str) -> list[str]:
-    """What the audit log says about the gate of a model, the first first."""
+    """Return the audited actions on a model, except its creation, oldest first."""
     found = [one for one in get(f"/audit-log?object_id={model_id}")["items"] if one["action"] != "model.created"]
     return [one["action"] for one in reversed(found)]
 

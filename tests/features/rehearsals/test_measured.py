@@ -105,7 +105,7 @@ def test_few_digits_are_told() -> None:
 
 
 def test_the_attack_is_the_area_under_the_curve() -> None:
-    """Its area is scikit-learn's, ties at one half, and its error that of Hanley and McNeil."""
+    """The attack's AUC is scikit-learn's, with ties at one half, and its standard error that of Hanley and McNeil."""
     generator = np.random.default_rng(3)
     members, others = generator.normal(0, 1, 60).round(1), generator.normal(0.5, 1, 80).round(1)
     truth = np.repeat([1, 0], [60, 80])

@@ -359,7 +359,7 @@ def test_a_worker_that_dies(
 
 
 def test_what_ends_one(gateway: TestClient, installation: Installation, model: dict[str, Any], get: Get) -> None:
-    """Its run can be cancelled, and the model's retirement leaves no rehearsal behind."""
+    """A rehearsal ends if its run is cancelled, and is deleted if the model is retired."""
     asked = rehearse(gateway, model)
     with installation.database.writing() as session:
         claimed = queue.claim(session, worker="w", lease_seconds=30, max_requests=10)

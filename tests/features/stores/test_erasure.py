@@ -49,7 +49,7 @@ def refusal(one: Any, name: str, folder: Path) -> str:
 
 
 def assert_no_false_clean(kind: str, folder: Path, url: str, seed: int) -> None:
-    """What was there before is there after the store's own deletion, and is gone after Lethe's, which says so."""
+    """Check that vectors survive the store's own deletion, and are gone and graded `searched` after Lethe's."""
     measured = ghosts.measure(kind, folder, url, seed, **SMALL)
     assert measured.before == measured.sought
     if kind == "documents":

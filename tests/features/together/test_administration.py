@@ -181,7 +181,7 @@ def test_api_keys(client: Client) -> None:
 
 
 def test_users(client: Client) -> None:
-    """Somebody is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
+    """A person is invited by a path that no `repr` shows, gets another role, is disabled, and is invited again."""
     made = client.users.create(name="Maria Lopez", email="Maria@Example.com", role="officer")
     assert (made.email, made.role, made.has_password) == ("maria@example.com", "officer", False)
     assert made.invitation.startswith("/admin/welcome?invitation=")

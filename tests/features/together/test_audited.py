@@ -44,7 +44,7 @@ ADD_TO_A_COUNTER = {"POST /v1/leaving-reasons"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class There:
-    """What a call may need, made when it is asked for."""
+    """Objects that a call may need, created on demand."""
 
     client: TestClient
     installation: Installation
@@ -104,14 +104,14 @@ def _task(there: There, **of_system: Any) -> str:
 
 
 def _acknowledgement(there: There) -> httpx.Request:
-    """By the API key that is bound to the system: the key of the client itself."""
+    """Build a call that acknowledges a task with the API key bound to its system: the client's own."""
     [key] = there.client.get("/v1/api-keys").json()["items"]
     path = f"/v1/system-tasks/{_task(there, api_key_id=key['id'])}/acknowledge"
     return there.client.build_request("POST", path, json={"by": "on-call"})
 
 
 def _manifest(there: There) -> httpx.Request:
-    """Of a retraining that read nobody."""
+    """Build a call with the manifest of a retraining that read no rows."""
     key = new_key()
     trainer = there.made("/attested-trainers", **SYSTEM | {"public_key": key["x"]})
     path = f"/v1/attested-trainers/{trainer}"
@@ -167,7 +167,7 @@ _APPROVAL = {"decision": "approve", "status": "in_review", "made_before": "2100-
 
 
 def _stated_copy(there: There) -> httpx.Request:
-    """Of weights that the client itself has received."""
+    """Build a call that states that a copy received by the client is destroyed."""
     path = f"/v1/models/{_live_model(there)}"
     assert there.client.get(f"{path}/versions/1/weights").is_success
     [export] = there.client.get(f"{path}/exports").json()["items"]
@@ -463,7 +463,7 @@ def test_a_look_is_recorded_without_whom_it_was_at(there: There, gateway: TestCl
 
 
 def test_what_is_refused_was_no_look(there: There, gateway: TestClient) -> None:
-    """Whoever may not look, asks about no dataset, or asks for what cannot be sought, is told nothing: no entry."""
+    """Refused look-ups disclose nothing, so the audit log has no entry for them."""
     key = gateway.post("/v1/api-keys", json={"name": "app", "scopes": ["requests:read"]}).json()["key"]
     app = {"Authorization": f"Bearer {key}"}
     before = gateway.get("/v1/audit-log").json()["items"][0]["sequence"]

@@ -37,7 +37,7 @@ def document() -> Any:
 
 
 def offered(client: Client | AsyncClient) -> dict[str, tuple[str, _Method[...]]]:
-    """By the name of the operation: where the method is, and what it is made from."""
+    """Return the SDK's path and method of each operation, keyed by the operation's name."""
     return {
         method.operation.name: (f"{name}.{attribute}", method)
         for name, resource in vars(client).items()
@@ -117,7 +117,7 @@ def test_every_operation_is_a_method(client: Any) -> None:
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    """Whoever changes to the other client finds every method under its name, with the same arguments."""
+    """Both clients have the same methods with the same arguments."""
     blocking, awaited = Client("http://127.0.0.1:1", "k"), AsyncClient("http://127.0.0.1:1", "k")
     assert {name: at for name, (at, _) in offered(blocking).items()} == {
         name: at for name, (at, _) in offered(awaited).items()

@@ -86,7 +86,7 @@ class Pair:
 
     @staticmethod
     def seen(body: dict[str, Any]) -> dict[str, Any]:
-        """Without ids, and with times as they lie from the beginning."""
+        """Return an answer without ids and with times relative to its creation."""
         flat = body | {f"clock.{name}": value for name, value in body.get("clock", {}).items()}
         began = moment(body["created_at"]) if "created_at" in body else None
         return {

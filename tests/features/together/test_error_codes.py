@@ -250,7 +250,7 @@ BY_PROCESSES = {
 
 @pytest.mark.parametrize("code", at_length(REACHED, besides=REACHED.keys() - BY_PROCESSES))
 def test_it_is_reached_by_a_real_call(world: World, code: str) -> None:
-    """Somebody can bring every condition about, and is told its code."""
+    """Every error code can be caused by a real call, which returns it."""
     assert REACHED[code](world) == code
 
 

@@ -48,7 +48,7 @@ UPLOADS: dict[str, Callable[[person.Table], bytes]] = {
 
 
 class Life:
-    """What callers do, one after the other."""
+    """Story of a person's data: each method is one action of callers."""
 
     def __init__(
         self, installation: Installation, client: httpx.Client, somebody: Person, receiver: receivers.Server
@@ -91,7 +91,7 @@ class Life:
         self._rehearse()
 
     def add(self) -> None:
-        """Somebody else is forgotten, in whose slot a row of the person comes; a worker and a gateway are killed."""
+        """Forget another person and add a row of this one in the freed slot; kill a worker and a gateway meanwhile."""
         request = self.ask("p1", approve=True, callback_url=f"http://127.0.0.1:{self.receiver.port}/p1")
         self.installation.kill_worker()
         self.completed(request)
@@ -120,7 +120,7 @@ class Life:
                 self.weights[kind] = self._weights(kind)
 
     def ask_for_it(self) -> None:
-        """They ask twice to be forgotten: one request is rejected, one extended; both are looked for."""
+        """Make two requests for the person, reject one, extend the other, and look both up."""
         refused = self.ask(self.somebody.subject_id, **self._particulars())
         explained = {"ground": "legal_claims", "explanation": self.somebody.explanation}
         self.call("POST", f"/deletion-requests/{refused}/reject", json=explained)
@@ -148,7 +148,7 @@ class Life:
             assert {self.request} <= found <= {self.request, refused}  # whose details are not kept for long
 
     def ask_by_protocols(self) -> None:
-        """They ask by a controller and by an agent too, by two ids; one of the agent's requests is taken back."""
+        """Make requests through a controller and an agent, by two ids, and revoke one of the agent's."""
         before = self._requests()
         self.agent.set_up()
         if MAY_READ_MEMORY:
@@ -160,7 +160,7 @@ class Life:
         assert len(self.by_protocols) == 3  # two of the controller's, which named one person twice
 
     def control_of_messages(self) -> None:
-        """What their messages say is found in the memory of a gateway to which the last byte has not come."""
+        """Check that the gateway's memory contains a message whose last byte has not arrived."""
         settings, texts = self.installation.settings, self.somebody.texts()
         admin_key = settings.resolved_admin_key_file().read_text().strip()
         messages = [
@@ -207,7 +207,7 @@ class Life:
         wait_until(lambda: not self._requests(kept="details"), seconds=270)
 
     def told(self) -> set[str]:
-        """What the receivers have heard: kinds of events, and how requests by protocols stand."""
+        """Return the event types and protocol statuses that the receiver was sent."""
         bodies = [json.loads(call.body) for call in self.receiver.calls]
         ours = {body["type"].removeprefix("deletion_request.") for body in bodies if "type" in body}
         opendsr = {f"opendsr {body['request_status']}" for body in bodies if "request_status" in body}
@@ -285,7 +285,7 @@ class Life:
         return [one["status"] for one in found]
 
     def control_of_run(self) -> None:
-        """What a run must not leave behind is found in its memory as long as it lives."""
+        """Check that a live run's memory contains the values that it must not leave behind."""
         run = wait_until(self._stopped_run)
         if MAY_READ_MEMORY:
             noted = self.installation.noted().glob(f"{run.pid}.*")
@@ -298,7 +298,7 @@ class Life:
         return None
 
     def live_weights(self) -> list[bytes]:
-        """As they are in memory, of all models."""
+        """Return the parameters of all live models as bytes."""
         return [_parameters(self._weights(kind)).tobytes() for kind in self.models]
 
     def _live_version(self, kind: str) -> int:
@@ -320,7 +320,7 @@ def _names(residue: Residue) -> set[str]:
 
 
 def _listed(residue: Residue) -> list[str]:
-    """To be read when there is any."""
+    """Return a residue as lines for a failure's message."""
     return [f"{place}: {', '.join(sorted(found)[:9])}" for place, found in residue.items()]
 
 

@@ -152,7 +152,7 @@ class Clients:
 
 
 class Chaos:
-    """Whoever kills."""
+    """Kills and stops processes of a deployment at random moments."""
 
     def __init__(self, whole: Deployment, moments: random.Random) -> None:
         self.killed: Counter[str] = Counter()
@@ -184,7 +184,7 @@ class Chaos:
                 self.ended.append((service.name, said))
 
     def calm(self) -> None:
-        """Whoever was stopped goes on."""
+        """Wake all stopped processes."""
         while self._asleep:
             self._wake()
             time.sleep(0.1)
@@ -289,7 +289,7 @@ def _learned(whole: Deployment) -> list[Tenant]:
 
 
 def _tenant(client: httpx.Client, tenant_id: str, key: str, *, num_models: Sequence[int]) -> Tenant:
-    """With so many models of each dataset."""
+    """Return a tenant with `num_models[i]` models on its dataset i."""
     headers, models = _bearer(key), []
     for seed, count in enumerate(num_models):
         files = {"file": ("people.npz", npz(rows=ROWS, seed=seed))}
@@ -317,7 +317,7 @@ def _pending(whole: Deployment) -> int:
 
 
 def _deliver_what_the_dead_were_sending(whole: Deployment) -> None:
-    """At once, not when their leases are over."""
+    """Make pending deliveries due at once, before the leases of dead gateways expire."""
     with installations.opened(whole.settings) as installation, installation.database.writing() as session:
         pending = sa.update(WebhookDelivery).where(WebhookDelivery.status == "pending")
         session.execute(pending.values(next_attempt_at=now(session)))

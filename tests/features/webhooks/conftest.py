@@ -37,7 +37,7 @@ class Receiver:
         return f"http://{self.host}:{self.server.port}/hook?token=t0ken"
 
     def got(self, count: int, *, seconds: float = 60) -> list[dict[str, Any]]:
-        """What it was told by its first calls, as soon as there are so many."""
+        """Wait for `count` calls, and return their bodies."""
         wait_until(lambda: len(self.server.calls) >= count, seconds=seconds)
         return [json.loads(call.body) for call in self.server.calls[:count]]
 
@@ -48,7 +48,7 @@ class Receiver:
         return [call.headers["webhook-id"] for call in self.server.calls]
 
     def verify(self, secret: str) -> None:
-        """With the library of Standard Webhooks. Raises unless every call was signed with the secret."""
+        """Verify the signatures of all calls with the Standard Webhooks library; raise if one is wrong."""
         for call in self.server.calls:
             Webhook(secret).verify(call.body, call.headers)
 
@@ -86,7 +86,7 @@ def deliveries(installation: Installation) -> Callable[[], list[WebhookDelivery]
 
 @pytest.fixture
 def let_time_pass(installation: Installation) -> Callable[[], None]:
-    """Until everything that waits is due."""
+    """Return a function that makes all pending deliveries due."""
 
     def hurry() -> None:
         with installation.database.writing() as session:
@@ -101,7 +101,7 @@ def let_time_pass(installation: Installation) -> Callable[[], None]:
 
 @pytest.fixture
 def stop() -> Iterator[threading.Event]:
-    """What ends answers that would go on for ever."""
+    """Event that ends endless answers when the test is over."""
     event = threading.Event()
     yield event
     event.set()

@@ -87,8 +87,8 @@ def test_work_that_has_begun_is_told(installation: Installation, by: Actor) -> N
 
 
 def test_an_end_that_is_reported_later(installation: Installation, by: Actor) -> None:
-    """Whoever may not know hears of the end of the whole when the last part of it is reported, whatever happened to
-    the other parts meanwhile."""
+    """A discreet caller is told of the end of a controller's request when its last part is reported, whatever the
+    other parts' states."""
     policy = Policy(report_seconds=3600)
     first, second = submit(installation, by, "a", "b", source="opendsr", policy=REVIEWED, discreet=True)
     with installation.database.writing(by=by) as session:

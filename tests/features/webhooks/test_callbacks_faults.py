@@ -47,7 +47,7 @@ def pending(installation: Installation) -> int:
 
 
 def end_leases(installation: Installation) -> None:
-    """As if they were over: what a dead gateway was sending is due."""
+    """Make pending deliveries due, as if the leases of a dead gateway had expired."""
     with installation.database.writing() as session:
         session.execute(
             sa.update(WebhookDelivery).where(WebhookDelivery.status == "pending").values(next_attempt_at=now(session))

@@ -53,7 +53,7 @@ def pass_by(installation: Installation, time: datetime.timedelta) -> None:
 
 @pytest.fixture
 def other(installation: Installation) -> Actor:
-    """Who acts for a second tenant."""
+    """Actor of a second tenant."""
     with installation.database.writing(by=Actor(tenant_id=DEFAULT_TENANT, name="test")) as session:
         tenant = tenants.create(session, name="other", policy=Policy(), admin_key=access.new_key())
     return Actor(tenant_id=tenant.id, name="test")
@@ -129,7 +129,7 @@ def test_an_end_that_is_reported_later_does_not_come_earlier(
 def test_an_attempt_that_was_taken_away_does_not_count(
     installation: Installation, by: Actor, deliveries: Deliveries
 ) -> None:
-    """Whoever was taken for dead changes nothing by failing; but what arrived has arrived."""
+    """A failure reported after the lease has expired is ignored; a success is recorded."""
     submit(installation, by, asked(installation, by))
     [slow] = claim(installation)
     pass_by(installation, LEASE)

@@ -79,7 +79,7 @@ def test_every_failure_is_in_words(code: str) -> None:
 
 
 def test_what_others_see_of_it(somebody_with: Callable[..., Browser], delivery: str) -> None:
-    """Without the scope admin neither address, body, replay nor secret."""
+    """Callers without admin see no URL, body or secret of a delivery, and cannot replay it."""
     reader = somebody_with(Scope.REQUESTS_READ, Scope.ACCOUNTING_READ)
     page = reader.get(f"/admin/deliveries/{delivery}").text
     assert "app.example" in page

@@ -29,7 +29,7 @@ Deliveries = Callable[[], list[WebhookDelivery]]
 
 @pytest.fixture(autouse=True)
 def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again when a test lets time pass, and not before."""
+    """Retry failed deliveries only when a test lets time pass."""
     monkeypatch.setattr(dispatcher, "_PAUSES", (datetime.timedelta(days=1),) * len(dispatcher._PAUSES))
 
 

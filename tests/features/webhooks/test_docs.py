@@ -25,7 +25,7 @@ def block(language: str) -> str:
 
 
 def test_the_python_of_the_page_verifies_a_call() -> None:
-    """It gives the id of a call that was signed now, and raises for another body."""
+    """The Python code of the page returns the id of a call that was just signed, and raises for another body."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     names: dict[str, Any] = {"secret": SECRET, "headers": headers, "body": BODY}
     exec(block("python"), names)
@@ -35,7 +35,7 @@ def test_the_python_of_the_page_verifies_a_call() -> None:
 
 
 def test_the_shell_of_the_page_makes_the_signature(tmp_path: Path) -> None:
-    """By hand the same signature comes out as the header has."""
+    """The shell commands of the page compute the signature in the header."""
     headers = signature.sign(BODY, message_id="whd_1", sent_at=datetime.datetime.now(datetime.UTC), secrets=[SECRET])
     (tmp_path / "body.json").write_bytes(BODY)
     given = {"secret": SECRET, "webhook_id": "whd_1", "webhook_timestamp": headers["webhook-timestamp"]}

@@ -47,7 +47,7 @@ def test_a_receiver_is_not_in_the_database(installation: Installation) -> None:
 
 
 def test_what_is_still_to_be_sent_is_kept(installation: Installation) -> None:
-    """A receiver is told first, or given up."""
+    """The details of a request are kept while a delivery about it is pending."""
     request_id = ask(installation, Policy(retain_details_days=0, report_seconds=0))
     with installation.database.writing() as session:
         session.execute(sa.update(WebhookDelivery).values(status="pending", ended_at=None))

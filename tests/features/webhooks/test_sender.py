@@ -59,7 +59,7 @@ def test_everything_else_is_a_failure(code: int) -> None:
 
 
 def test_a_receiver_can_unsubscribe() -> None:
-    """Status 410 is a result of its own."""
+    """Status 410 is a separate result."""
     with serving(servers.status(410)) as server:
         assert post(server) == SendResult(verdict=DeliveryVerdict.GONE, error_code="http_410", status=410)
 
@@ -422,14 +422,14 @@ def authority() -> trustme.CA:
 
 @pytest.fixture(scope="module")
 def trusting(authority: trustme.CA) -> ssl.SSLContext:
-    """What checks certificates, for somebody who trusts the throw-away authority and no other."""
+    """Return a TLS client context that trusts only this throw-away authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(context)
     return context
 
 
 def certified(authority: trustme.CA, *names: str, until: datetime.datetime | None = None) -> ssl.SSLContext:
-    """What a receiver shows: a certificate of `authority` for `names`."""
+    """Return a TLS server context with a certificate of `authority` for `names`."""
     since = until and until - datetime.timedelta(days=1)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*names, not_before=since, not_after=until).configure_cert(context)

@@ -124,7 +124,7 @@ def test_what_an_officer_decides_is_told(installation: Installation, by: Actor, 
 def test_deadlines_are_told_to_those_who_may_know(
     installation: Installation, by: Actor, deliveries: Deliveries, discreet: bool
 ) -> None:
-    """That a deadline is near or has passed is told, but not where it would say how long the work takes."""
+    """Events about deadlines are sent, except where they would reveal how long the work takes."""
     policy = Policy(auto_accept=False)
     submit(installation, by, asked(installation, by, policy=policy, discreet=discreet))
     for days, moved in ((60, datetime.timedelta(0)), (60, datetime.timedelta(days=100))):

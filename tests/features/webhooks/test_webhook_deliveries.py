@@ -115,8 +115,8 @@ def test_what_is_over_is_sent_again_together(
 
 
 def test_urls_are_for_admins(gateway: TestClient, forget: Make, get: Get, key_with: KeyWith, refused: Refused) -> None:
-    """Whoever may not administer sees hosts, not URLs nor bodies; whoever may not know what is held, nothing of the
-    requests of those who may."""
+    """Callers without admin see hosts, but no URLs or bodies. Callers without accounting:read do not see deliveries
+    of requests by callers who have it."""
     with serving(servers.status(200)) as server:
         forget("nobody", callback_url=f"http://127.0.0.1:{server.port}/hook?token=t0ken")
         one = ended(get, count=2)[0]

@@ -39,7 +39,7 @@ def _watched(step):
     noted = Counter()
 
     def note(kind, tensor):
-        """As it stands in memory, masked on its way."""
+        """Write a tensor's bytes to a file, masked."""
         count = noted[kind]
         noted[kind] += 1
         number = count if count < KEPT else KEPT + count % KEPT

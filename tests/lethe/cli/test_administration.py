@@ -57,7 +57,7 @@ def test_tenants(live: Lethe) -> None:
 
 
 def test_suppression_is_lifted(live: Lethe, people: Path) -> None:
-    """Who consents is taken in again."""
+    """Consent lifts the suppression of a person."""
     live("request", "submit", "p3")
     refused(live("dataset", "create", people, "--classes", "0,1"), "subject_suppressed")
     assert live("dataset", "create", people, "--classes", "0,1", "--skip-suppressed").json["num_suppressed"] == 1

@@ -230,7 +230,7 @@ def test_gateway_that_is_not_there(lethe: Lethe, tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize("port", ["http", "-1", "65536"])
 def test_a_port_that_is_none(lethe: Lethe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, port: str) -> None:
-    """A bad setting of where the gateway is ends in one line that names it, and nothing is made."""
+    """An invalid LETHE_PORT is refused in one line that names it, and no file is created."""
     monkeypatch.setenv("LETHE_PORT", port)
     ended = lethe("dataset", "list")
     refused(ended, "settings_invalid")

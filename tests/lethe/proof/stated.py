@@ -45,14 +45,14 @@ def evidence(**changed: Any) -> Evidence:
 
 
 def observed(made: Evidence, **changed: Any) -> Observed:
-    """What the lanes of the last run of the history might have shown."""
+    """Return a possible observation of the lanes in the last run of the history."""
     *before, last = (run.steps for run in made.history)
     plan = CanaryPlan(lanes=256, steps_before=sum(before), steps=last)
     return lanes.observed(**{"plan": plan, "mechanism": MECHANISM} | changed)
 
 
 def statement(made: Evidence | None = None, *, kind: str = "unlearn", audited: bool = True) -> dict[str, Any]:
-    """A true statement, as the holder of a certificate reads it."""
+    """Return a true statement, as the holder of a certificate reads it."""
     made = made or evidence()
     document = certificate.statement(
         certificate_id="crt_1",

@@ -19,7 +19,7 @@ from tests.lethe.proof.mnist import mechanism
 
 @st.composite
 def mechanisms(draw: st.DrawFn) -> Mechanism:
-    """From contractions of 0.002 to contractions within 1e-12 of 1."""
+    """Draw mechanisms whose contraction is between 0.002 and 1 - 1e-12."""
     classes = draw(st.sampled_from([2, 4]))
     l2 = 10.0 ** draw(st.floats(-11, 1))
     return mechanism(

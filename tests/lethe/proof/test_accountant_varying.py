@@ -49,7 +49,7 @@ histories = st.lists(runs, min_size=1, max_size=6)
 
 
 def steps_of(history: list[Run]) -> Iterator[tuple[Mechanism, int]]:
-    """For every step its mechanism and how many records the data differ by from the final data."""
+    """Yield each step's mechanism, and the number of records by which its data differ from the final data."""
     made = FIRST
     for index, run in enumerate(history):
         made = run.mechanism or made

@@ -48,8 +48,8 @@ def test_a_budget_has_the_mu_of_its_epsilon_and_delta(epsilon: float, delta: flo
 
 
 def test_budgets_bound_the_joint_number() -> None:
-    """Under budgets the joint number is theirs, whatever was published: that of each dataset, times the records in
-    it."""
+    """If all models have budgets, `adaptive` combines each dataset's budget times the person's records in it, whatever
+    was published."""
     exposures = {"a": fed((50, 1), records=3), "b": fed((9, 2), records=3), "c": fed((50, 1))}
     other = Budget(epsilon=3.0, delta=1e-5)
     budgets = {"x": Budgeted(budget=ONE, models=("a", "b")), "y": Budgeted(budget=other, models=("c",))}
@@ -60,7 +60,7 @@ def test_budgets_bound_the_joint_number() -> None:
 
 
 def test_a_model_without_a_budget() -> None:
-    """Where one model is under none, nothing bounds the sum, and the sum is what is said."""
+    """If a model has no budget, `adaptive` returns the sum over all versions and `bounded` is False."""
     exposures = {"a": fed((50, 1)), "b": fed((9, 2))}
     found = budget.adaptive(exposures, {"x": Budgeted(budget=ONE, models=("a",))})
     assert (found.bounded, found.mu) == (False, methods.adaptive_mu(list(exposures.values())))
@@ -77,7 +77,7 @@ def test_a_model_without_a_budget() -> None:
     ids=["a model under two", "a model that was not fed", "one that is exceeded"],
 )
 def test_exceeded_budgets_certify_nothing(budgets: dict[str, Budgeted]) -> None:
-    """A budget that is exceeded, or that does not cover the models that the records fed, certifies nothing."""
+    """`adaptive` rejects overlapping, exceeded or unrelated budgets."""
     with pytest.raises(PreconditionError):
         budget.adaptive({"a": fed((50, 1))}, budgets)
 

@@ -37,7 +37,7 @@ def test_precondition_error_names_its_condition():
 
 
 def test_every_refusal_is_a_privacy_error():
-    """Whoever catches PrivacyError, or ValueError, catches every refusal of the mathematics."""
+    """Every error of `lethe.proof` is a PrivacyError and a ValueError."""
     for kind in (errors.DomainError, errors.PreconditionError, errors.InfeasibleError):
         assert issubclass(kind, errors.PrivacyError)
     assert issubclass(errors.PrivacyError, ValueError)

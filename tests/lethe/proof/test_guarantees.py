@@ -184,6 +184,6 @@ def test_missing_and_added_fields_are_not_confirmed():
 
 
 def test_guarantees_are_frozen():
-    """What was claimed cannot be changed."""
+    """A guarantee cannot be changed after its creation."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         evidence().guarantees()[0].mu = 0.0

@@ -80,6 +80,6 @@ def test_versions_are_counted_once() -> None:
 
 
 def test_of_no_model_nothing_is_told() -> None:
-    """Without a model there is no number, which is not the number 0."""
+    """The joint guarantee of no models is a DomainError, not 0."""
     with pytest.raises(DomainError):
         joint.of({})

@@ -37,7 +37,7 @@ def mechanism(objective: Objective, **changed: Any) -> Mechanism:
 
 
 def loss(objective: Objective, score: Any, y: Any, width: float) -> Any:
-    """As the textbook writes it; for the hinge y is -1 or 1, and the counts are (y + 1) / 2 of their bound."""
+    """Return the textbook loss. For the hinge, y is -1 or 1; counts are (y + 1) / 2 of their bound."""
     if objective is COUNTS:
         with np.errstate(over="ignore"):
             rates = np.where(score <= width, np.exp(score - width), 1 + score - width)

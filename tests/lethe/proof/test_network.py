@@ -107,7 +107,7 @@ def test_a_certificate_says_that_it_rests_on_the_network():
 
 @pytest.mark.parametrize("put", [[], [TANGENT.rests_on], [NETWORK.rests_on.replace("never ", "")]])
 def test_a_certificate_that_hides_the_network_is_refused(put):
-    """Whoever verifies offline refuses a statement whose limits say less than its mechanism."""
+    """Offline verification refuses a statement whose limits do not match the network of its mechanism."""
     document = statement(NETWORK)
     certificate.check(document)
     with pytest.raises(PreconditionError, match="limits_of_format"):

@@ -35,8 +35,8 @@ def test_smoothness_is_that_share_of_it(objective: Objective) -> None:
 
 @given(seed=st.integers(0, 2**32 - 1), nulled=st.integers(0, 12))
 def test_a_step_contracts_with_and_without_anybody(seed: int, nulled: int) -> None:
-    """Where the largest eigenvalue of a batch is the bound, the noiseless step of a softmax contracts by the
-    mechanism's c, and still does after any of its rows became null; that is no larger than without a bound."""
+    """With the bound at a batch's largest eigenvalue, the noiseless softmax step contracts by the mechanism's c, also
+    after rows were nulled, and c is no larger than without a bound."""
     random = np.random.default_rng(seed)
     rows = random.normal(size=(12, 3)) + random.normal(size=3) * 3
     rows /= np.linalg.norm(rows, axis=1).max()

@@ -147,7 +147,7 @@ def _beside(slot: int) -> int:
 
 
 class Stale:
-    """What the runs of a worker read, if it is kept from a time when everybody was there."""
+    """Old copy of a dataset's rows, which a faulty worker could read instead of the current rows."""
 
     def __init__(self, installation: Installation, dataset_id: str) -> None:
         rows = rows_of(installation, dataset_id)

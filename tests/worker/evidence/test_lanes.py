@@ -28,7 +28,7 @@ BOTH = pytest.mark.parametrize("plan", [LEARNING, FORGETTING], ids=["learning", 
 
 @pytest.fixture(params=["cpu", *passes.OTHERS])
 def computing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where steps are taken; CPU tensors stand for a device."""
+    """Engine that takes the steps; CPU tensors stand for a device."""
     name = request.param
 
     def opened(mechanism: Mechanism, features: Any, labels: Any, *_: Any) -> AbstractContextManager[Any]:

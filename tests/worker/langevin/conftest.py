@@ -38,7 +38,7 @@ class ReplayableNoise:
 
 
 def mechanism_of(**changed: Any) -> Mechanism:
-    """That of a small binary problem of 40 slots and 5 features, but for what is `changed`."""
+    """Return the mechanism of a small binary problem of 40 slots and 5 features, with `changed` settings."""
     settings = {"num_slots": 40, "num_classes": 2, "l2": 0.1, "step_size": 2.0, "noise_scale": 0.01, "radius": 10.0}
     others = {"learn_steps": 30, "grid": 2.0**-40, "num_parameters": 5}
     return Mechanism(**{"objective": Objective.LOGISTIC_REGRESSION} | settings | others | changed)

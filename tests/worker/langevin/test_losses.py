@@ -62,7 +62,7 @@ def labelled(loss: Loss, num_rows: int, num_features: int, seed: int = 0) -> tup
 
 
 def losses(loss: Loss, scores: Any, labels: Any) -> Any:
-    """As the textbook writes them, of torch's double precision; `scores` (n, 1), or (n, C) of labels."""
+    """Return the textbook losses in torch's double precision; `scores` are (n, 1), or (n, C) for labels."""
     if loss is LABELS:
         has = torch.from_numpy(labels[:, None] >> np.arange(3) & 1).double()
         return torch.nn.functional.binary_cross_entropy_with_logits(scores, has, reduction="none").sum(dim=1)
@@ -174,7 +174,7 @@ def test_two_labels_have_a_score_each() -> None:
 
 @pytest.mark.parametrize("label", [-1, 8])
 def test_a_label_that_is_not_there_is_refused(label: int) -> None:
-    """A set of three labels is one of eight."""
+    """A set of three labels outside of the eight possible ones is refused."""
     row = np.array([[1.0, 0.0]], np.float32)
     with pytest.raises(ValueError, match="2\\^num_classes"):
         gradient_of(LABELS, torch.zeros(3, 2, dtype=torch.float64), row, np.array([label], np.int32))
@@ -200,7 +200,7 @@ def test_a_target_beyond_one_is_refused(label: int) -> None:
 
 
 def learned(loss: Loss, features: Any, labels: Any, *, l2: float, device: str = "cpu") -> Any:
-    """Where the steps of a mechanism lead without noise: to the minimiser  # (1, d) or (C, d)"""
+    """Return the parameters after noiseless steps, close to the minimiser  # (1, d) or (C, d)"""
     settings = {"num_slots": len(features), "l2": l2, "noise_scale": 0.1, "radius": 5.0, "learn_steps": 2000}
     mechanism = Mechanism(
         objective=loss.objective,
@@ -235,7 +235,7 @@ def test_least_squares_learn_ridge_regression() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [HUBER, HINGE, LABELS, COUNTS])
 def test_others_learn_what_minimises_their_objective(loss: Loss) -> None:
-    """Without noise the steps end where scipy finds the least of f."""
+    """Without noise the steps end at the minimiser of f that scipy finds."""
     features, labels = labelled(loss, 300, 5)
     rows = torch.from_numpy(features).double()
 

@@ -118,7 +118,7 @@ def test_no_record_pulls_harder_than_without_its_weight(name: str, seed: int, we
 
 
 def run(features: Any, stored: Any, noise: Any, **changed: Any) -> Any:
-    """Where a run on these rows ends  # (1, d) or (C, d)"""
+    """Return the parameters after a run on these rows  # (1, d) or (C, d)"""
     mechanism = mechanism_of(num_slots=len(features), num_parameters=features.shape[1], **changed)
     rows = 1 if mechanism.num_classes <= 2 else mechanism.num_classes
     return chain.run(
@@ -150,7 +150,7 @@ def test_runs_with_weights_at_their_bound_end_where_those_without_do() -> None:
 
 
 def test_a_row_twice_at_half_its_weight_is_the_row_once() -> None:
-    """Two rows of half the weight pull as one of the whole, and a null row."""
+    """Two rows of half the weight have the same effect as one row of full weight and a null row."""
     features, labels, weights = drawn(Loss(), 2, 200)
     halves = weights // 2
     twice = np.repeat(features, 2, axis=0), np.repeat(np.stack([labels, halves], axis=1), 2, axis=0)
@@ -173,7 +173,7 @@ def test_least_squares_learn_what_scikit_learn_does() -> None:
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_classes_learn_what_scikit_learn_does(classes: int) -> None:
-    """So they do of two classes and of four, at the minimiser of its LogisticRegression."""
+    """Two and four classes end at the minimiser of scikit-learn's LogisticRegression."""
     features, labels, weights = drawn(Loss(), classes, 400, width=5)
     changed = {"num_classes": classes, "l2": 0.05, "step_size": 1.0, "learn_steps": 3000}
     found = run(features, np.stack([labels, weights], axis=1), SilentNoise(), weight_bound=1.0, **changed)
@@ -183,7 +183,7 @@ def test_classes_learn_what_scikit_learn_does(classes: int) -> None:
 
 
 def test_counts_learn_what_scikit_learn_does() -> None:
-    """So they do of counts, whose penalty there is divided by the sum of all weights."""
+    """Counts end at scikit-learn's minimiser, whose penalty is divided by the sum of all weights."""
     bound, l2 = 30.0, 2e-3
     random = np.random.default_rng(3)
     features = np.ones((3000, 4))

@@ -74,7 +74,7 @@ class TangentRows:
         return gradient.to("cpu").view_as(parameters)
 
     def look(self, slots: Sequence[slice]) -> None:
-        """Discard what was computed from rows outside these slots."""
+        """Discard the scales of rows outside these slots."""
         scales = np.full_like(self._scales, np.nan)
         for rows in slots:
             scales[rows] = self._scales[rows]

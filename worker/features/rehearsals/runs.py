@@ -1,5 +1,5 @@
-"""Rehearsal: a copy of the live version forgets people drawn at random, another copy learns without them, and the
-knowledge that all three versions have of them is measured.
+"""Rehearsal: a copy of the live version forgets people drawn at random, another copy learns without them, and all
+three versions are measured for what they reveal about these people.
 
 Each copy takes the same steps as a run, in its own process, on the stored rows with those of the people null in memory.
 Nothing is written. A copy is discarded after its measurement.

@@ -247,7 +247,7 @@ def _in_units(seconds: int) -> tuple[int, str]:
 
 
 def _rows(policy: Mapping[str, Any], filled: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of regulations: those of a submitted form, or those of the policy and some empty ones."""
+    """Return the rows of the regulations form: as submitted, or else those of the policy and some empty rows."""
     if filled:
         return [
             {"name": filled[f"regulation_{row}"], "may_pause": filled.get(f"may_pause_{row}") == "yes"}

@@ -258,7 +258,7 @@ def _show(
 
 
 def case_of(context: RequestContext, request_id: str, *, done: str | None = None) -> dict[str, Any]:
-    """Return what the templates of a case need. `done` is what has just been done, for a notice."""
+    """Return the template context of a request's page. `done` names the action to confirm in a notice."""
     details = _details(context, request_id)
     request = details["request"]
     notes = context.ask_if_allowed(case_endpoints.list_request_notes, request_id=request_id, limit=MAX_NOTES)

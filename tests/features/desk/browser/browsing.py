@@ -157,7 +157,7 @@ class Visitor:
         return [f"{one['id']}: {node['target']}" for one in result for node in one["nodes"]]
 
     def overflows(self) -> list[str]:
-        """At which sizes the page is wider than the screen, and what reaches beyond it."""
+        """Return the screen sizes at which the page overflows, with the elements that do."""
         found = []
         for name, width in SIZES.items():
             self.page.set_viewport_size({"width": width, "height": 900})
@@ -177,7 +177,7 @@ class Visitor:
             self.is_pictured(name, at=at)
 
     def at_rest(self, examine: Callable[[], list[str]]) -> list[str]:
-        """What is found of the page once no click before leads away from it any more."""
+        """Return the result of `examine`, which is repeated while a navigation is under way."""
         while True:
             self.page.wait_for_load_state()
             try:
@@ -187,7 +187,7 @@ class Visitor:
                     raise
 
     def is_pictured(self, name: str, *, at: str = "body", width: int = 1160, height: int = 540) -> None:
-        """With LETHE_TOUR=1, what the page shows in Chromium from `at` on becomes the picture `name` of the tour."""
+        """With LETHE_TOUR=1, save a screenshot from `at` on in Chromium as the picture `name` of the tour."""
         if os.environ.get("LETHE_TOUR") and not self._is_firefox:
             TOUR.mkdir(exist_ok=True)
             self.page.evaluate("document.activeElement?.blur()")

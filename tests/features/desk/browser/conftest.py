@@ -45,7 +45,7 @@ def worker(site: Site) -> Iterator[processes.Child]:
 
 @pytest.fixture
 def anybody(browser: Browser, site: Site) -> Iterator[Visitor]:
-    """Not logged in."""
+    """Visitor who is not logged in."""
     found = visitor(browser, site)
     yield found
     found.page.context.close()

@@ -39,7 +39,7 @@ def test_nothing_spent(officer: Visitor) -> None:
 
 @pytest.mark.soak
 def test_calculating(officer: Visitor) -> None:
-    """Somebody finds a theorem, evaluates it, and is told which precondition fails where one does."""
+    """A visitor finds a theorem and evaluates it; a failed precondition is named."""
     page = officer.page
     officer.goes_to("Calculator")
     officer.shows("calculator")
@@ -59,7 +59,7 @@ def test_calculating(officer: Visitor) -> None:
 
 
 def test_a_key_without_the_scope(officer: Visitor) -> None:
-    """Whoever may only look at requests is offered neither models nor accounts, and is refused at their addresses."""
+    """A reader of requests only is not offered models and accounts, and is refused at their URLs."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "reader", "scopes": ["requests:read"]})
     reader = visitor(officer.page.context.browser, officer.site)  # type: ignore[arg-type]
     reader.logs_in(made.raise_for_status().json()["key"])

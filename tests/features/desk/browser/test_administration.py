@@ -1,4 +1,4 @@
-"""The stories of an admin and an operator: policy, audit log, receivers of webhooks, settings."""
+"""Stories of an admin and an operator: policy, audit log, receivers of webhooks, settings."""
 
 import threading
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture
 def receiver() -> Iterator[tuple[str, list[int]]]:
-    """Its address, and with what it answers from first to last; 204 when that is used up."""
+    """URL of a receiver, and the list of its next statuses; it answers 204 when the list is empty."""
     answers: list[int] = []
 
     class Receiver(BaseHTTPRequestHandler):

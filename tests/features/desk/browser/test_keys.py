@@ -66,7 +66,7 @@ def test_the_last_key_stays(officer: Visitor, site: Site) -> None:
 
 
 def test_a_form_that_lacks_something(officer: Visitor) -> None:
-    """By keyboard: what is wrong stands in words beside its field, which is marked; what was typed is still there."""
+    """Submitting an incomplete form by keyboard explains and marks the faulty field, and keeps the typed values."""
     officer.opens("/admin/keys")
     page = officer.page
     page.get_by_label("Name").fill("crm")

@@ -37,7 +37,7 @@ def test_an_officer_works_in_german(officer: Visitor) -> None:
 
 
 def test_a_language_is_chosen_before_a_login(anybody: Visitor) -> None:
-    """Whoever has no session yet chooses, too, and keeps the choice when they are in."""
+    """A language chosen before the login is kept after it."""
     page = anybody.page
     anybody.opens("/admin/login")
     page.get_by_role("button", name="Deutsch").click()

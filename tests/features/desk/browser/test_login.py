@@ -35,7 +35,7 @@ def test_by_keyboard(officer: Visitor) -> None:
 
 
 def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
-    """Somebody whose key has no scope for a page is told so, in the frame of the others."""
+    """A visitor whose key lacks the scope of a page is told so, in the usual frame."""
     made = officer.site.api.post("/v1/api-keys", json={"name": "ml", "scopes": ["models:read"]}).json()
     officer.page.get_by_role("button", name="Log out").click()
     expect(officer.page.get_by_text("You are logged out.")).to_be_visible()
@@ -48,7 +48,7 @@ def test_what_a_key_may_not_see(officer: Visitor, anybody: Visitor) -> None:
 
 
 def test_a_page_that_is_not_there(officer: Visitor) -> None:
-    """An unknown address leads back."""
+    """The page of an unknown address leads back."""
     officer.opens("/admin/nowhere")
     officer.complaints.clear()
     officer.shows()

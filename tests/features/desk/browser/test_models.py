@@ -80,7 +80,7 @@ def test_what_if(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
-    """Whoever verifies sees that every entry was recomputed, and finds destroyed weights and copies beside it."""
+    """The verification shows that every entry was recomputed, and lists destroyed weights and copies."""
     made = officer.site.live_model()
     officer.site.api.get(f"/v1/models/{made}/versions/1/weights").raise_for_status()
     officer.site.forget("p1")
@@ -99,7 +99,7 @@ def test_holding_it_to_its_ledger(officer: Visitor, worker: Child) -> None:
 
 @pytest.mark.soak
 def test_learning_again(officer: Visitor, worker: Child) -> None:
-    """Somebody has a model learned again and sees the next version come."""
+    """A visitor retrains a model and sees its next version appear."""
     made = officer.site.live_model()
     officer.opens(f"/admin/models/{made}")
     page = officer.page

@@ -109,7 +109,7 @@ def test_a_choice_is_printed_as_words(printer: Visitor) -> None:
 
 
 def sheets(page: Page) -> list[str]:
-    """What is read on each sheet of A4, with one space between words, and no ligatures."""
+    """Return the text of each A4 sheet, with single spaces and without ligatures."""
     document = PdfReader(io.BytesIO(printed(page)))
     return [" ".join(unicodedata.normalize("NFKC", sheet.extract_text()).split()) for sheet in document.pages]
 

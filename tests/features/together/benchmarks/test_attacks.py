@@ -90,7 +90,7 @@ def test_adaptive_counts_every_version_with_the_person_in_it() -> None:
 
 @pytest.mark.soak
 def test_shards_are_learned_and_betray(results: dict[str, Any]) -> None:
-    """Whoever reads the models of shards names the person's shard, and leaves a mark that the deletion cannot take."""
+    """The models of shards reveal the person's shard, and the deletion leaves a measurable trace."""
     assert results["shards"]["named"] > 0.9
     assert results["flawed"]["shards, presence"]["low"] > 0
     assert results["flawed"]["shards, against learning again"]["low"] > 0

@@ -17,7 +17,7 @@ SIZE = membership.Size(digits=(512, 12), others=(0, 0), repeats=2, l2=0.02)
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """Of the digits alone, strongly regularised."""
+    """Results for the digits alone, strongly regularised."""
     return membership.run([problems.digits(seed=0, l2=SIZE.l2)], SIZE, seed=0)
 
 

@@ -15,7 +15,7 @@ PAGE = Path("docs/evidence/rivals.md")
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, Any]:
-    """Of the full run, as the page quotes it."""
+    """Results of the full run, which the page quotes."""
     return page.read("rivals")
 
 

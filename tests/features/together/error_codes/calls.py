@@ -68,14 +68,14 @@ def form_from_elsewhere(w: World) -> str:
 
 
 def invited(w: World, **asked: str) -> dict[str, str]:
-    """Somebody who was invited."""
+    """Invite a person, and return the answer."""
     body = {"name": "Maria", "email": "maria@example.com", "role": "administrator"} | asked
     made: dict[str, str] = w.done("POST", "/users", json=body)
     return made
 
 
 def at_the_door(w: World, path: str, **fields: str) -> str:
-    """The code of a page that somebody sees who is not logged in yet."""
+    """Return the error code of a page shown before the login."""
     form = re.findall('name="csrf" value="([0-9a-f]{64})"', w.gateway.get("/admin/login").text)
     page = w.gateway.post(path, data={"csrf": form[0]} | fields, headers={"Origin": "http://testserver"})
     return str(re.findall('data-code="([a-z_]+)"', page.text)[0])

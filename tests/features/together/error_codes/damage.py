@@ -59,7 +59,7 @@ def method_unsupported(w: World) -> str:
 
 
 def not_converged(w: World) -> str:
-    """What a run by objective perturbation ended with whose solver may take one iteration alone."""
+    """Return the error code of an objective-perturbation run whose solver may take a single iteration."""
     model_id = w.model_id(method="objective_perturbation")
     with w.installation.database.writing() as session:
         found = session.get_one(Model, model_id)
@@ -69,7 +69,7 @@ def not_converged(w: World) -> str:
 
 
 def failed(w: World, damage: Callable[[World, str], None]) -> str:
-    """What the run of a model ended with."""
+    """Return the error code of a model after a run on damaged data."""
     model_id = w.live()
     w.forget("p1")
     damage(w, model_id)
@@ -83,7 +83,7 @@ def damaged_rows(w: World, _model_id: str) -> None:
 
 
 def lost_page(w: World) -> str:
-    """What an extension is answered whose reason would be stored with details that cannot be read."""
+    """Return the code of an extension whose reason would be stored with unreadable details."""
     request_id = w.request_id(identity_verified=False, external_id="case-7")
     for page in (w.settings.data_dir / "vault").glob("*.page"):
         page.unlink()
@@ -91,7 +91,7 @@ def lost_page(w: World) -> str:
 
 
 def flipped_certificate(w: World) -> str:
-    """What is answered about a certificate of which one letter is another."""
+    """Return the code for reading a certificate with one altered letter."""
     w.live()
     request_id = w.request_id()
     w.work()
@@ -106,14 +106,14 @@ def too_little_memory(w: World, _model_id: str) -> None:
 
 
 def exceeded(w: World) -> str:
-    """What the run of a model ended with whose batches exceed what it states."""
+    """Return the error code of a run whose batches exceed the model's stated second moment."""
     w.model_id(second_moment=0.01)
     w.work()
     return str(w.done("GET", "/runs")["items"][0]["error_code"])
 
 
 def unsupported_kind(w: World) -> str:
-    """What the run of a model ended with whose worker has no handler for it."""
+    """Return the error code of a run whose worker has no handler for its kind."""
     handlers.handler_of(RunKind.LEARN)
     with patch.dict(handlers._HANDLERS):
         del handlers._HANDLERS[RunKind.LEARN]
@@ -123,7 +123,7 @@ def unsupported_kind(w: World) -> str:
 
 
 def busy_dataset(w: World) -> str:
-    """What a recheck is told while a run is at work."""
+    """Return the code of a recheck during a run."""
     dataset_id = w.dataset_id()
     w.forget("p1")
     with w.installation.database.writing() as session:
@@ -138,7 +138,7 @@ def other_mechanism(w: World, model_id: str) -> None:
 
 
 def refuted(w: World) -> str:
-    """What a canary test ended with of a worker whose noise is too small."""
+    """Return the error code of a canary test by a worker whose noise is too small."""
     w.done("POST", f"/models/{w.live()}/audit")
     normal = SystemNoise.normal
     with pytest.MonkeyPatch.context() as planted:
@@ -217,7 +217,7 @@ def damaged_tombstones(w: World, _model_id: str) -> None:
 
 
 def older_database(w: World) -> str:
-    """What everybody is answered once the gateway has looked."""
+    """Return the code of all calls once the gateway has found that the database lost events."""
     w.done("POST", "/deletion-requests", json={"subject_id": "p1"})
     tombstones.record(w.installation)
     w.behind("DELETE FROM request_events")
@@ -264,7 +264,7 @@ def damaged_database(w: World) -> str:
 
 
 def unverifiable(w: World) -> str:
-    """What a run ended with where the private key is not that of the published one, and the database knows no other."""
+    """Return the error code of a run whose private signing key does not match the published public key."""
     model_id = w.live()
     w.forget("p1")
     file = w.settings.data_dir / "keys" / "signing.jwk"
@@ -298,7 +298,7 @@ def too_many_calls(w: World) -> str:
 
 
 def raw(w: World, said: bytes) -> str:
-    """What the gateway answers to these bytes."""
+    """Return the code of the gateway's answer to these raw bytes."""
     with processes.gateway(w.settings) as (_, url), socket.socket() as caller:
         place = httpx.URL(url)
         caller.connect((place.host, place.port))

@@ -29,7 +29,7 @@ class World:
     key_with: Callable[..., dict[str, str]]
 
     def code(self, method: str, path: str, **asked: Any) -> str:
-        """Of the problem that the call is answered with."""
+        """Return the code of the problem that answers a call."""
         answer = self.gateway.request(method, f"/v1{path}", **asked)
         assert answer.headers["content-type"] == problems.MEDIA_TYPE, answer.text
         found: str = answer.json()["code"]
@@ -68,7 +68,7 @@ class World:
         return {"regulation": "own"}
 
     def behind(self, *statements: str, triggers_of: str = "") -> None:
-        """What somebody with the database's password does."""
+        """Run SQL statements behind the gateway's back, after dropping the triggers of a table."""
         with self.installation.database.engine.begin() as connection:
             named = f"SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE '{triggers_of}%'"
             for name in connection.scalars(sa.text(named)).all() if triggers_of else ():
@@ -77,7 +77,7 @@ class World:
                 connection.execute(sa.text(statement))
 
     def lethe(self, *words: str, **more: str) -> str:
-        """The code that a command ends with."""
+        """Return the error code that a command ends with."""
         environment = processes.environment_of(self.settings.data_dir) | more
         done = processes.ended("lethe", *words, environment=environment)
         assert done.returncode == 1

@@ -86,7 +86,7 @@ def test_noisy_sgd_takes_whole_epochs_that_do_not_grow_for_ever(problem: Problem
     apart = 2 * made.step_size / size / (1 - (1 - made.step_size * setting.l2) ** made.num_batches)
 
     def epsilon(epochs: int) -> float:
-        """By its printed bound, over a grid of orders."""
+        """Return the smallest epsilon of the published bound over a grid of orders."""
         faded = (1 - made.step_size * setting.l2) ** (2 * epochs * made.num_batches)
         slope = apart**2 * faded / (2 * made.step_size * made.noise_scale**2)
         orders = (1 + 1.001**power for power in range(-10_000, 10_000))

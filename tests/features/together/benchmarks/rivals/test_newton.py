@@ -14,7 +14,7 @@ from lethe.proof import conversion
 
 
 def minimiser(rows: Rows, l2: float) -> Weights:
-    """Of the rows that are left, from the origin."""
+    """Return the minimiser of the loss on these rows, found from the origin."""
     ridge, features = l2 * len(rows), rows.features.astype(float)
     shape = (1 if rows.num_classes == 2 else rows.num_classes, features.shape[1])
     loss = RegularisedLoss(features=features, positive=positives(rows), ridge=ridge, tilt=np.zeros(shape))
