@@ -37,7 +37,7 @@ class Turns:
             raise RuntimeError("This thread holds a turn already; end it before the next.")
         turn = self.ask(tenant)
         try:
-            if not wait([turn], seconds).done:
+            if not (turn.done() or wait([turn], seconds).done):
                 raise NoTurn
             self._holding.turn = turn
             yield

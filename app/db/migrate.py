@@ -1,15 +1,16 @@
-"""Schema migrations: `lethe migrate` and every start of `lethe up` run `upgrade`."""
+"""Schema migrations: `lethe migrate` and every start of `lethe up` run `upgrade`.
+
+Alembic is imported by migrations alone: a process that finds the schema it expects needs neither it nor the scripts.
+"""
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 import migrations
 from app.db import tables
@@ -18,19 +19,32 @@ from app.errors import DatabaseUnreadable
 from lethe import sockets
 from lethe.contract.problems import InputInvalid
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 _CORE = "core"
+_HOME = Path(migrations.__file__).parent
+_REVISION = re.compile(r'^revision = "(.+)"$', re.MULTILINE)
 
 
-def _config(connection: sa.Connection | None = None) -> Config:
+def _config(connection: sa.Connection | None = None) -> "Config":
     """Return Alembic's configuration: a branch of migrations for the core, and one for each feature with tables."""
-    core, features = Path(migrations.__file__).parent, [Path(module.__file__ or "").parent for module in _of_features()]
-    places = [core / "versions", *(feature / "migrations" for feature in features)]
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(core))
+    config.set_main_option("script_location", str(_HOME))
     config.set_main_option("path_separator", "newline")
-    config.set_main_option("version_locations", "\n".join(str(place) for place in places if place.is_dir()))
+    config.set_main_option("version_locations", "\n".join(map(str, _folders())))
     config.attributes["connection"] = connection
     return config
+
+
+def _folders() -> Iterator[Path]:
+    yield _HOME / "versions"
+    for module in _of_features():
+        folder = Path(module.__file__ or "").parent / "migrations"
+        if folder.is_dir():
+            yield folder
 
 
 def _of_features() -> tuple[ModuleType, ...]:
@@ -51,9 +65,7 @@ def check(engine: sa.Engine) -> None:
 
 def check_connection(connection: sa.Connection) -> None:
     """Check the database of `connection` as `check` does."""
-    revisions = {script.revision for script in _scripts().walk_revisions()}
-    unknown = set(MigrationContext.configure(connection).get_current_heads()) - revisions
-    if unknown:
+    if unknown := _recorded(connection).difference(_revisions()):
         raise DatabaseUnreadable(
             f"The database is of another version of Lethe (schema {', '.join(sorted(unknown))}), which this version "
             "does not support: run the version that made it, or begin with an empty database and data folder."
@@ -68,6 +80,8 @@ def upgrade(engine: sa.Engine, *, then: Callable[[sa.Connection], None] = lambda
     check(engine)
     with _alone(engine).begin() as connection:
         if not is_current_there(connection):
+            from alembic import command
+
             for branch in _branches():
                 command.upgrade(_config(connection), f"{branch}@head")
         then(connection)
@@ -75,6 +89,8 @@ def upgrade(engine: sa.Engine, *, then: Callable[[sa.Connection], None] = lambda
 
 def downgrade(engine: sa.Engine) -> None:
     """Drop all tables in one transaction. Raises `DatabaseUnreadable` as `check` does."""
+    from alembic import command
+
     check(engine)
     with _alone(engine).begin() as connection:
         for branch in reversed(_branches()):
@@ -93,24 +109,35 @@ def is_current(engine: sa.Engine) -> bool:
 
 def is_current_there(connection: sa.Connection) -> bool:
     """Return True if the database of `connection` has the schema that this code expects."""
-    return set(MigrationContext.configure(connection).get_current_heads()) == set(heads())
+    return _recorded(connection) == set(heads())
 
 
 def is_usable_there(connection: sa.Connection) -> bool:
     """Return True if the database of `connection` has the schema that this code expects, or a newer one whose
     migrations state that this code can go on with it."""
-    return migrations.are_usable(MigrationContext.configure(connection).get_current_heads(), expected=heads())
+    return migrations.are_usable(_recorded(connection), expected=heads())
+
+
+def _recorded(connection: sa.Connection) -> set[str]:
+    """Return the revisions that the database records, one of each branch; none for an empty database."""
+    versions = sa.table("alembic_version", sa.column("version_num", sa.String))
+    if not sa.inspect(connection).has_table(versions.name):
+        return set()
+    return set(connection.scalars(sa.select(versions.c.version_num)))
 
 
 @functools.cache
 def heads() -> list[str]:
     """Return the revisions of the schema that this code expects: one of the core, and one of each feature."""
-    return sorted(_scripts().get_heads())
+    newest = {migrations.parsed(revision)[0]: revision for revision in sorted(_revisions(), key=migrations.parsed)}
+    return sorted(newest.values())
 
 
 @functools.cache
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+def _revisions() -> frozenset[str]:
+    """Return the revisions that the scripts of all migrations name."""
+    scripts = (script.read_text() for folder in _folders() for script in folder.glob("*.py"))
+    return frozenset(found[1] for script in scripts if (found := _REVISION.search(script)))
 
 
 TABLES = (

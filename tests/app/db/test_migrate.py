@@ -68,6 +68,13 @@ def test_a_database_of_another_version_is_refused(database: Database, revision: 
         assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == revision
 
 
+def test_revisions_are_those_of_the_scripts() -> None:
+    """The revisions and the heads, which are read without Alembic, are those that Alembic finds."""
+    scripts = ScriptDirectory.from_config(migrate._config())
+    assert migrate._revisions() == {script.revision for script in scripts.walk_revisions()}
+    assert migrate.heads() == sorted(scripts.get_heads())
+
+
 def test_revisions_name_whose_code_can_use_them() -> None:
     """The revisions of a branch are numbered without a gap, and none takes in code that an earlier one has broken."""
     scripts: dict[str, list[tuple[int, int]]] = {}
